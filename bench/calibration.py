@@ -11,7 +11,7 @@ import time
 import dovetail
 import numpy as np
 import onnxruntime
-from dovetail_verify.extents import random_shapes
+from dovetail_verify.random_inputs import random_shapes
 
 FEW, MANY = 1, 5
 

@@ -28,7 +28,7 @@ from dovetail.plugin.loader import load_plugins
 from dovetail_onnx.opening import open_proto
 from dovetail_placement.claiming import Claiming
 from dovetail_placement.edge_kinds import EdgeKinds
-from dovetail_placement.judges import Judges
+from dovetail_placement.legality import Judges
 from dovetail_placement.pins import Pins
 from dovetail_placement.search import SearchGraph, ShapeArithmetic
 from dovetail_placement.strategies.integers import Candidates

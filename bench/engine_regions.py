@@ -12,9 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dovetail_placement.engine_regions.cutting import cut, runs
-from dovetail_placement.engine_regions.levels import earliest
-from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic, price
+from dovetail_placement.engine_regions.local_search import cut, runs
+from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic, earliest, price
 
 from tests.property.region_problems import cheapest, random_problem
 

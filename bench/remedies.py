@@ -37,7 +37,7 @@ emit: {engines: [onnxruntime-cpu]}
 
 STRATEGY = """
 from dovetail.plugin import Claims, Remedy
-from dovetail_placement.strategies.autocast import Autocast
+from dovetail_placement.strategies.every_node import Autocast
 
 
 class Choosy(Autocast):

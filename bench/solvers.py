@@ -18,7 +18,7 @@ SOLVERS = ("forward", "fixpoint", "min-cut")
 
 def solved(path: Path, backend: str, name: str) -> dict:
     """One solver on a placed model."""
-    from dovetail.gc_pause import gc_paused
+    from dovetail.ir.gc_pause import gc_paused
     from dovetail.passes import Context, Request
     from dovetail.passes.composition import compose
     from dovetail.plugin.loader import load_plugins

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dovetail_schemas.unread import UNREAD_OF_SECTIONS
+from dovetail_schemas.rules import UNREAD_OF_SECTIONS
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas/src/dovetail_schemas/backend.schema.json"

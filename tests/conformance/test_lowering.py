@@ -16,7 +16,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
 from dovetail_onnx.opening import open_proto
-from dovetail_transforms.canonicalize.normalise import Normalise
+from dovetail_transforms.canonicalize.normalize import Normalise
 from dovetail_transforms.lowering import can_lower, lower
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator

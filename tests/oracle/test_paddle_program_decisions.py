@@ -16,7 +16,7 @@ import yaml
 from dovetail_paddle.frontend import PaddleFrontend
 from dovetail_paddle.legacy.reading import read_program
 from dovetail_paddle.signatures import plain_name
-from dovetail_paddle.translate.compat import compat
+from dovetail_paddle.translate.transcriber import compat
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "paddle_programs"

@@ -14,7 +14,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin import Claims
 from dovetail.plugin.loader import load_plugins
 from dovetail_placement.place import Place
-from dovetail_placement.strategies.autocast import Autocast
+from dovetail_placement.strategies.every_node import Autocast
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 

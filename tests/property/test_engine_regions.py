@@ -4,9 +4,16 @@ import os
 import random
 
 import pytest
-from dovetail_placement.engine_regions.cutting import cut, runs
-from dovetail_placement.engine_regions.levels import earliest, gaps_from_below
-from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic, price, run_after_another
+from dovetail_placement.engine_regions.local_search import cut, runs
+from dovetail_placement.engine_regions.problem import (
+    OUTSIDE,
+    Problem,
+    Traffic,
+    earliest,
+    gaps_from_below,
+    price,
+    run_after_another,
+)
 
 from .region_problems import cheapest, random_problem
 

@@ -12,14 +12,12 @@ from dovetail.passes import Context, Pipeline, Request
 from dovetail_onnx.opening import open_model
 from dovetail_precision.choices import uniform
 from dovetail_precision.constraints import candidates
-from dovetail_precision.cost_table import CostTable
-from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
+from dovetail_precision.costs import CostTable, MovedBytes, UnitJoins, cost_of
 from dovetail_precision.def_use import def_use_chains
 from dovetail_precision.problem_builder import build_problem
-from dovetail_precision.solvers.energy import INF, Energy
+from dovetail_precision.solvers.energy import INF, Energy, low_side
 from dovetail_precision.solvers.fixpoint import solve_fixpoint
 from dovetail_precision.solvers.forward import solve_forward
-from dovetail_precision.solvers.max_flow import low_side
 from dovetail_precision.solvers.min_cut import solve_min_cut
 from hypothesis import assume, given, note
 from hypothesis import strategies as st

@@ -8,8 +8,7 @@ from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choi
 from dovetail_precision.constraints import candidates
 from dovetail_precision.costs import UnitJoins, conversion_cost
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.problem import TypingProblem
-from dovetail_precision.variable import Value, Variable
+from dovetail_precision.problem import TypingProblem, Value, Variable
 
 INT8, CHANNELS = Format.of("int8[symmetric]"), Format.of("int8[symmetric,axis=0]")
 FLOAT16, FLOAT32 = Format.of("float16"), Format.of("float32")

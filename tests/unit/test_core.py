@@ -80,6 +80,6 @@ def test_modules_are_short():
 
 def test_importing_core_imports_nothing_heavy():
     heavy = {"onnx", "onnx_ir", "numpy", "sympy", "onnxruntime"}
-    code = f"import sys, dovetail, dovetail.frontends; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, dovetail, dovetail.compiler.frontends; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

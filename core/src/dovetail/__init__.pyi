@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.api import backends as backends, compile as compile, load as load, open as open, plan as plan
-from dovetail.compiled import CompiledModel as CompiledModel
+from dovetail.compiler.compiled import CompiledModel as CompiledModel
 from dovetail.errors import (
     DovetailError as DovetailError,
     GoalError as GoalError,

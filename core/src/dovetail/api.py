@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.driver import Driver, compile_job
+from dovetail.compiler.driver import Driver, compile_job
+from dovetail.compiler.listing import BackendInfo, backends
+from dovetail.compiler.option_chain import OptionChain
+from dovetail.compiler.running import input_data
 from dovetail.errors import UsageError
-from dovetail.listing import BackendInfo, backends
-from dovetail.option_chain import OptionChain
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.plugin.loader import load_plugins
 from dovetail.plugin.output import own_output
-from dovetail.running import input_data
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Pass
     from dovetail.planning.edits import Edit
@@ -40,13 +40,13 @@ def open(model: AnyModel, plugins: PluginSet | None = None) -> Model:
 
     Args:
         model: The path of a file that an installed front end reads, or a model in memory; see
-            `dovetail.frontends.open_any`.
+            `dovetail.compiler.frontends.open_any`.
         plugins: The plugins whose front ends are asked; by default all that are installed.
 
     Raises:
         DovetailError: The model cannot be read, or is invalid.
     """
-    from dovetail.frontends import open_any
+    from dovetail.compiler.frontends import open_any
 
     return open_any(model, plugins)
 
@@ -183,8 +183,8 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     Raises:
         DovetailError: The folder holds no compiled model or one that was altered, or a backend is not installed.
     """
-    from dovetail.compiled import CompiledModel
-    from dovetail.stores import loaded
+    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler.stores import loaded
 
     plugins = plugins or load_plugins()
     return loaded(folder, "load", CompiledModel, plugins.registry, plugins)

@@ -12,10 +12,26 @@ import importlib.util
 from importlib import metadata
 from typing import Any
 
-from dovetail.distributions import to_install
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described, foreign_output
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
+
+_INSTALL_HINTS = {
+    "dovetail-builder": ("Builder", "autocast"),
+    "dovetail-commands": ("compile", "explain", "opt", "plan"),
+    "dovetail-precision": ("bench",),
+    "dovetail-runtime": ("input_data", "run", "trace"),
+    "dovetail-schemas": ("check", "check_operators", "operators"),
+    "dovetail-testing": ("testing",),
+    "dovetail-transforms": ("regions",),
+    "dovetail-verify": ("bisect", "layer_errors", "verify"),
+}
+
+
+def to_install(name: str) -> str:
+    """Say how to get the command or function `name`: `pip install dovetail-verify`; empty if no distribution has it."""
+    return next((f"pip install {distribution}" for distribution, names in _INSTALL_HINTS.items() if name in names), "")
+
 
 GROUP = "dovetail.api"
 

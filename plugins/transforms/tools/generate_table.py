@@ -14,7 +14,7 @@ from pathlib import Path
 
 import onnx
 from dovetail_transforms.lowering.lowering import LOWEST
-from dovetail_transforms.lowering.table import ANY, Row, load_table
+from dovetail_transforms.lowering.steps import ANY, Row, load_table
 
 PAGE = Path(__file__).parents[3] / "docs/lowering.md"
 NEWEST = 26  # the newest opset that models are compiled in

@@ -13,8 +13,8 @@ from dovetail.plugin import hookimpl
 _PUBLIC = {
     **dict.fromkeys(("Backend", "Border", "RegionRule"), "dovetail_schemas.backend"),
     "load_backend": "dovetail_schemas.backend_file",
-    "peek_backend": "dovetail_schemas.peek",
-    "SchemaError": "dovetail_schemas.errors",
+    "peek_backend": "dovetail_schemas.backend_yaml",
+    "SchemaError": "dovetail_schemas.yaml_source",
     "Judge": "dovetail_schemas.legality",
     **dict.fromkeys(
         ("OperatorFacts", "load_operator_facts", "parse_operator_facts"), "dovetail_schemas.operator_facts"

@@ -10,16 +10,14 @@ from dovetail.plugin import Border, FindFile, Source
 
 from dovetail_schemas.backend import Backend, RegionRule
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
-from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Limit, parse_limits
 from dovetail_schemas.options import choose_options, parse_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
 from dovetail_schemas.ranges import parse_range
-from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule
+from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule, refuse_unread
 from dovetail_schemas.terms import parse_term
 from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
-from dovetail_schemas.unread import refuse_unread
-from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
+from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree, near_miss
 
 _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
@@ -53,7 +51,7 @@ def load_backend(
         find: Finds the files of the names it uses; by default they are looked for beside it.
         options: Chosen values of its options; the first value of an option is its default.
         facts: Names of the facts that its limits may use.
-        unread: Take keys of the format that nothing reads yet; see `dovetail_schemas.unread`.
+        unread: Take keys of the format that nothing reads yet; see `dovetail_schemas.rules`.
 
     Raises:
         SchemaError: A file is at fault, or an option does not exist.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import BackendFormat
+from dovetail.plugin import BackendFormat, BackendSummary, Source
 
-from dovetail_schemas.errors import FileName, SchemaError
+from dovetail_schemas.yaml_source import FileName, SchemaError, load_tree
 
 if TYPE_CHECKING:
-    from dovetail.plugin import Backend, BackendSummary, FindFile, Source
+    from dovetail.plugin import Backend, FindFile
 
 
 class BackendYaml(BackendFormat):
@@ -35,7 +35,6 @@ class BackendYaml(BackendFormat):
 
     def peek(self, source: Source) -> BackendSummary:
         """What a listing shows; see `peek_backend`."""
-        from dovetail_schemas.peek import peek_backend
 
         return peek_backend(source)
 
@@ -49,6 +48,25 @@ class BackendYaml(BackendFormat):
         self, source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], object]
     ) -> None:
         """Check what loading leaves out; see `lint_backend`."""
-        from dovetail_schemas.lint import lint_backend
+        from dovetail_schemas.check_command import lint_backend
 
         lint_backend(source, known, load)
+
+
+def peek_backend(source: Source) -> BackendSummary:
+    """What a listing shows of a backend file; nothing else in it is checked, and onnx is not imported.
+
+    Raises:
+        SchemaError: It is not YAML, or its name is missing.
+    """
+    tree = load_tree(source)
+    emit = tree.get("emit")
+    engines = emit.entries("emit").get("engines") if emit else None
+    name = tree.require("backend").text("backend")
+    summary, device = (node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device"))
+    return BackendSummary(
+        name,
+        summary,
+        device,
+        tuple(word.raw for word in engines.words("engines")) if engines else (),
+    )

@@ -1,21 +1,24 @@
-"""`dovetail check`: is a backend file right, and what does it say about real models? Are operators defined well?"""
+"""`dovetail check`: what is wrong in backend and operator files, and what a backend file says about real models."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api_extensions import api_extension
 from dovetail.cli.common import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
 from dovetail.errors import DovetailError
+from dovetail.plugin import Source
 from dovetail.text import pluralize
-from dovetail_onnx.open_inputs import fixing_option, open_inputs, shape_text
+from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
-from dovetail_schemas.observers import resolve_observer
-from dovetail_schemas.yaml_source import Entries, Items, load_document
+from dovetail_schemas.options import parse_options
+from dovetail_schemas.type_specs import resolve_observer
+from dovetail_schemas.yaml_source import Entries, Items, Node, load_document, load_tree, near_miss
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -43,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     existing(args.file)
     if _holds_operators(args.file):
         return _check_operators(args)
-    from dovetail.frontends import open_file
-    from dovetail.option_chain import OptionChain
+    from dovetail.compiler.frontends import open_file
+    from dovetail.compiler.option_chain import OptionChain
     from dovetail.passes.backends import load_backend_file
     from dovetail.passes.request import Request
     from dovetail.plugin.backend_files import format_of
@@ -178,3 +181,78 @@ def _option(text: str) -> tuple[str, str]:
 CHECK = PlainCommand(
     "check", "Check a backend file, its table over models, or a file of operators.", add_arguments, run
 )
+
+
+_MOST_COMBINATIONS = 64
+_NAMED = {
+    "strategy": ("place", "strategy"),
+    "region_former": ("place", "regions"),
+    "engine": ("emit", "engines"),
+    "emitter": ("emit", "artifacts"),
+}
+
+
+def lint_backend(
+    source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], object]
+) -> None:
+    """Check what loading a file with its default options leaves out.
+
+    Names of engines, emitters, strategies and region formers must be registered, the opset must exist, and every
+    variant must load.
+
+    Args:
+        source: The file.
+        known: Registered names by kind: `engine`, `emitter`, `strategy`, `region_former`.
+        load: Loads the file with values of its options.
+
+    Raises:
+        SchemaError: The first thing that is wrong, with file and line.
+    """
+    tree = load_tree(source)
+    for layer in (tree, *_variants(tree)):
+        for kind, (section, key) in _NAMED.items():
+            _check_names(layer, section, key, kind, known[kind])
+        _check_opset(layer)
+    for options in _combinations(parse_options(tree.get("options"))):
+        load(options)
+
+
+def _variants(tree: Entries) -> Iterator[Entries]:
+    node = tree.get("variants")
+    for item in getattr(node, "items", (node,)) if node is not None else ():
+        yield item.entries("variants")
+
+
+def _check_names(layer: Entries, section: str, key: str, kind: str, known: Collection[str]) -> None:
+    held = layer.get(section)
+    node = held.entries(section).get(key) if held is not None else None
+    for word in node.words(key) if node is not None else ():
+        if word.raw not in known:
+            installed = f"; installed: {', '.join(sorted(known))}"
+            raise word.error(f"unknown {kind} '{word.raw}'{near_miss(word.raw, known) or installed}")
+
+
+def _check_opset(layer: Entries) -> None:
+    import onnx
+
+    node: Node | None = layer.get("opset")
+    newest = onnx.defs.onnx_opset_version()
+    if node is None:
+        return
+    for part in node.text("opset").split(".."):
+        if part.isdecimal() and not 1 <= int(part) <= newest:
+            raise node.error(f"opset {part} does not exist; onnx {onnx.__version__} knows 1 to {newest}")
+
+
+def _combinations(declared: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, str]]:
+    """All values of all options together, or, where these are too many, all values of each option."""
+    sizes = 1
+    for values in declared.values():
+        sizes *= len(values)
+    if sizes <= _MOST_COMBINATIONS:
+        for chosen in itertools.product(*declared.values()):
+            yield dict(zip(declared, chosen))
+        return
+    for name, values in declared.items():
+        for value in values:
+            yield {name: value}

@@ -24,7 +24,7 @@ from dovetail_onnx.signatures import Port, input_name, output_name
 
 from dovetail_schemas.node_view import NodeView
 from dovetail_schemas.operators import FLOATS, dtype_name
-from dovetail_schemas.sharing import Sharing
+from dovetail_schemas.rules import Sharing
 from dovetail_schemas.terms import Unknown
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec
 

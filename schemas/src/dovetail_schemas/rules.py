@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dovetail_schemas.entries import ONE_KEY, Entry
-from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Block, CheckNames, Guard, Limit, parse_blocks, parse_guards
 from dovetail_schemas.operators import Names, is_position, known_names
 from dovetail_schemas.policy_file import POLICIES, parse_ports, split_operator
-from dovetail_schemas.shapes import Pattern, parse_pattern
-from dovetail_schemas.sharing import Sharing
+from dovetail_schemas.terms import Pattern, parse_pattern
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
-from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, near_miss
+
+
+class Sharing(NamedTuple):
+    """What a rule says about the parameters of quantised ports.
+
+    Attributes:
+        same_scale: Where the parameters come from that ports share: `all`, `input`, `output`, `consumer`, `free`; empty
+            if they share none.
+        ports: The ports that share them; empty for all.
+        fuses: The operators that are computed together with the node, if they alone read its first output.
+    """
+
+    same_scale: str = ""
+    ports: frozenset[str] = frozenset()
+    fuses: tuple[str, ...] = ()
+
 
 ROLES = ("active", "passive", "manual")
 UNLISTED = ("", "")
@@ -263,3 +277,32 @@ class _Reader:
                 raise place.error(f"unknown name '{name}' in limits of {self.label}{near_miss(name, candidates)}")
 
         return check
+
+
+UNREAD_OF_SECTIONS = {"precision": ("typed",)}
+"""Keys without a reader, by the section that they stand in."""
+
+
+def refuse_unread(layers: Iterable[Entries]) -> None:
+    """Refuse keys that nothing reads.
+
+    Args:
+        layers: The file, what it extends and the variants that apply.
+
+    Raises:
+        SchemaError: The first such key, with file and line.
+    """
+    for layer in layers:
+        for what, key in _unread(layer):
+            raise key.error(f"nothing reads '{key.raw}' of {what} yet, so it would change nothing; leave it out")
+
+
+def _unread(layer: Entries) -> Iterator[tuple[str, Scalar]]:
+    for section, keys in UNREAD_OF_SECTIONS.items():
+        yield from ((section, key) for key in _keys(layer.get(section)) if key.raw in keys)
+
+
+def _keys(node: Node | None) -> list[Scalar]:
+    if isinstance(node, Items):
+        return [key for item in node.items for key in _keys(item)]
+    return [key for key, _ in node] if isinstance(node, Entries) else []

@@ -14,8 +14,7 @@ from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_schemas.node_view import BROADCASTING, NodeView
 from dovetail_schemas.operators import known_names
-from dovetail_schemas.shapes import Binding, Mismatch
-from dovetail_schemas.terms import ABSENT, TermError, Unknown, parse_term
+from dovetail_schemas.terms import ABSENT, Binding, Mismatch, TermError, Unknown, parse_term
 
 from . import samples
 

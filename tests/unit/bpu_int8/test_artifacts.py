@@ -10,9 +10,9 @@ import onnx
 import pytest
 import yaml as pyyaml
 from dovetail.ir.formats import Format
-from dovetail.planning.holdings import Holding, Parameters
+from dovetail.planning.quantized_value import Holding, Parameters
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
-from dovetail_bpu_int8.vendor.thresholds import threshold
+from dovetail_bpu_int8.vendor.settled import threshold
 
 from .vendor_files import NET, bpu, model_of, yaml
 

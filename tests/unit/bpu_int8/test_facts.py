@@ -1,7 +1,7 @@
 """What the limits of `bpu-int8` ask of nodes beyond extents and attributes."""
 
 import pytest
-from dovetail_bpu_int8 import broadcasts, facts
+from dovetail_bpu_int8 import facts
 from dovetail_onnx.opening import open_text
 
 CASES = [
@@ -67,5 +67,5 @@ CASES = [
 def test_a_fact(fact, operator, graph, expected):
     model = open_text(f'<ir_version: 10, opset_import: ["": 21]>\ng {graph}', "m")
     node = next(node for node in model.graph if node.op_type == operator)
-    found = getattr(facts, fact, None) or getattr(broadcasts, fact)
+    found = getattr(facts, fact)
     assert found(node) == expected

@@ -6,7 +6,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.cli.main import main
-from dovetail_bpu_int8.vendor import report_command
+from dovetail_bpu_int8.vendor import commands
 from dovetail_bpu_int8.vendor.latency import known_rates
 from dovetail_bpu_int8.vendor.report import hb_report
 
@@ -141,7 +141,7 @@ def test_long_names_are_cut_in_front_on_a_terminal_alone(tmp_path, capsys, monke
     compiled(NET.replace("[one]", f"[{name}]"), layers=False).save(tmp_path / "out")
     assert main(["hb-report", str(tmp_path / "out")]) == 0
     assert name in capsys.readouterr().out
-    monkeypatch.setattr(report_command.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(commands.sys.stdout, "isatty", lambda: True, raising=False)
     assert main(["hb-report", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert name not in shown

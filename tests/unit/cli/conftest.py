@@ -119,7 +119,7 @@ class Api(types.ModuleType):
 def api(monkeypatch):
     fake = Api()
     monkeypatch.setattr("dovetail_verify.functions.verify", fake.verify)
-    monkeypatch.setattr("dovetail_commands.explain.functions.explain", fake.explain)
+    monkeypatch.setattr("dovetail_commands.explain.command.explain", fake.explain)
     monkeypatch.setitem(vars(dovetail), "api", fake)
     for name in ("open", "load"):
         monkeypatch.setitem(vars(dovetail), name, getattr(fake, name))

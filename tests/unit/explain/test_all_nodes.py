@@ -9,7 +9,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import UsageError
 from dovetail_commands.explain.all_nodes import all_elsewhere
-from dovetail_commands.explain.functions import elsewhere
+from dovetail_commands.explain.command import elsewhere
 
 MODEL = """<ir_version: 10, opset_import: ["": 21]>
 g (float[1,4,8,8] x) => (float[1,4,8,8] y, float[1,4,8,8] z) {

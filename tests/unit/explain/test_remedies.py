@@ -30,7 +30,7 @@ emit: {engines: [onnxruntime-cpu]}
 
 STRATEGIES = """
 from dovetail.plugin import Claims, Remedy, remedy
-from dovetail_placement.strategies.autocast import Autocast
+from dovetail_placement.strategies.every_node import Autocast
 
 class Choosy(Autocast):
     def claim(self, view, backend):

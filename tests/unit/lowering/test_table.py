@@ -2,9 +2,9 @@
 
 import onnx
 import pytest
-from dovetail_transforms.lowering.conditions import CONDITIONS
+from dovetail_transforms.lowering.node_facts import CONDITIONS
 from dovetail_transforms.lowering.rules.all_rules import RULES
-from dovetail_transforms.lowering.table import load_table
+from dovetail_transforms.lowering.steps import load_table
 
 VERSIONS: dict[str, dict[int, onnx.defs.OpSchema]] = {}
 for schema in onnx.defs.get_all_schemas_with_history():

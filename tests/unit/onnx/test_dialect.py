@@ -8,8 +8,8 @@ from dovetail.ir import verify_model
 from dovetail.ir.model import Model
 from dovetail.passes import Context, Pipeline
 from dovetail.plugin.loader import load_plugins
-from dovetail_onnx.body_flows import body_flows
 from dovetail_onnx.dialect import OnnxDialect
+from dovetail_onnx.type_check import body_flows
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 UNKNOWN_ATTRIBUTE = "g (float[2] x) => (float[2] y) { [relu] y = Relu <k = 1> (x) }"

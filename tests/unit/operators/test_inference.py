@@ -4,8 +4,8 @@ import dovetail
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline
-from dovetail_schemas.operator_files.meta import STANDARD, Meta
-from dovetail_transforms.canonicalize.normalise import Normalise
+from dovetail_schemas.operator_files.inference import STANDARD, Meta
+from dovetail_transforms.canonicalize.normalize import Normalise
 from onnx import TensorProto, helper
 
 F = "float32"
@@ -62,8 +62,8 @@ operators:
 
 FUNCTIONS = """
 from dovetail.passes import Context, Pipeline
-from dovetail_transforms.canonicalize.normalise import Normalise
-from dovetail_schemas.operator_files.meta import Meta
+from dovetail_transforms.canonicalize.normalize import Normalise
+from dovetail_schemas.operator_files.inference import Meta
 
 def PairInferMeta(x, y, times):
     if times > 5:

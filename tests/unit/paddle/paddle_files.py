@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from dovetail_paddle.element_types import BY_NUMBER
-from dovetail_paddle.legacy.descriptor import ATTRIBUTE_FIELDS, program_class, tensor_class
+from dovetail_paddle.legacy.reading import ATTRIBUTE_FIELDS, program_class, tensor_class
 
 NUMBERS = {name: number for number, name in BY_NUMBER.items()}
 TENSOR, FEED, FETCH, SCOPES, ARRAY = 7, 9, 10, 11, 13

@@ -6,7 +6,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_paddle.lowering.rules import rules
 from dovetail_paddle.signatures import operators
-from dovetail_paddle.translate.compat import Compat, compat, compat_problems
+from dovetail_paddle.translate.transcriber import Compat, compat, compat_problems
 
 from .paddle_files import ARRAY, Block, Legacy
 

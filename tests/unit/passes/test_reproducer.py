@@ -6,7 +6,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Instrumentation, Pass, Pipeline, Request
 from dovetail.passes.reproducer import METADATA_KEY
-from dovetail_commands.replay import changed_versions, read_reproducer, run_reproducer
+from dovetail_commands.opt import changed_versions, read_reproducer, run_reproducer
 
 
 @dataclass(frozen=True)

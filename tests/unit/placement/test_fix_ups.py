@@ -8,7 +8,7 @@ from dovetail_onnx.opening import open_text
 STRATEGIES = """
 from dataclasses import replace
 from dovetail.plugin import Claim, Claims, claim_of
-from dovetail_placement.strategies.autocast import Autocast
+from dovetail_placement.strategies.every_node import Autocast
 
 class Passive(Autocast):
     '''Relu and MaxPool only between nodes of this backend, as accelerators with roles have it.'''

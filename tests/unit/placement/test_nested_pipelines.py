@@ -264,7 +264,7 @@ def test_a_crash_inside_is_replayed_from_its_reproducer(tmp_path, capsys):
             Context(Request.of("host"), plugins=plugins),
             Instrumentation(reproducer=file),
         )
-    from dovetail_commands.replay import run_reproducer
+    from dovetail_commands.opt import run_reproducer
 
     with pytest.raises(DovetailError, match="in region 0 of host failed: KeyError"):
         run_reproducer(file, plugins.registry, plugins=plugins)

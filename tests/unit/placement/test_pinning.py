@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from dovetail import api
-from dovetail.driver import Driver
+from dovetail.compiler.driver import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice, Context, PinOrigin, Request
 from dovetail.planning.remark import assumed

@@ -13,8 +13,8 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import Placement, get_placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_host.reference import ReferenceEngine
+from dovetail_placement.form_regions import form_regions
 from dovetail_placement.forming import formed_regions
-from dovetail_placement.waves import form_regions
 from dovetail_runtime.executor import Executor
 from dovetail_transforms.regions.regions import annotated_regions, placed_backend
 from hypothesis import given, settings

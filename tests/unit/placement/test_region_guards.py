@@ -145,7 +145,7 @@ def test_a_key_of_the_format_that_nothing_reads_is_an_error(with_backend, before
 
 def test_a_strategy_says_which_keys_it_reads(with_backend, tmp_path):
     (tmp_path / "patient_strategy.py").write_text(
-        "from dovetail_placement.strategies.autocast import Autocast\n"
+        "from dovetail_placement.strategies.every_node import Autocast\n"
         "class Patient(Autocast):\n"
         "    place_keys = ('patience',)\n"
     )

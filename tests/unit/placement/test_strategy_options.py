@@ -9,7 +9,7 @@ from dovetail_onnx.opening import open_text
 STRATEGIES = """
 from dataclasses import dataclass
 from dovetail.plugin import Claims
-from dovetail_placement.strategies.autocast import Autocast
+from dovetail_placement.strategies.every_node import Autocast
 
 @dataclass(frozen=True)
 class First(Autocast):

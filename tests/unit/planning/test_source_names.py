@@ -11,7 +11,7 @@ from dovetail.ir.verifier import verify_model
 from dovetail.planning.placement import from_source, set_origin
 from dovetail.plugin import Availability, Backend, Engine, EngineError, Reads, RegionModel
 from dovetail_onnx.opening import open_proto
-from dovetail_runtime.guard import guarded
+from dovetail_runtime.engines import guarded
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 TEXT = """<ir_version: 8, opset_import: ["": 17]>

@@ -11,7 +11,7 @@ import pytest
 from dovetail import plugin
 from dovetail.cli import common
 from dovetail.plugin import Registry, hookspecs
-from dovetail_commands import instrumentation, request, terminal, verification
+from dovetail_commands import instrumentation, request, terminal
 
 ROOT = Path(__file__).parents[3]
 KINDS = sorted(name for name in vars(Registry()) if name != "owner" and not name.startswith("_"))
@@ -101,7 +101,7 @@ def test_the_readme_lists_every_distribution_of_the_house():
 
 
 @pytest.mark.parametrize(
-    "name", [name for module in (common, request, instrumentation, terminal, verification) for name in module.__all__]
+    "name", [name for module in (common, request, instrumentation, terminal) for name in module.__all__]
 )
 def test_what_commands_share_is_documented(name):
     text = (ROOT / "docs/kinds/commands.md").read_text()

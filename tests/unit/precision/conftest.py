@@ -3,8 +3,8 @@
 import pytest
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_onnx.opening import open_text
+from dovetail_precision.assign_types import solve
 from dovetail_precision.problem_builder import build_problem
-from dovetail_precision.solving import solve
 
 HEAD = '<ir_version: 10, opset_import: ["": 22, "com.microsoft": 1]>\n'
 

@@ -13,8 +13,8 @@ MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,8] x) => (float[4
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("dovetail_precision.measuring._SECONDS", 0)
-    monkeypatch.setattr("dovetail_precision.measuring._ELEMENTS", 1 << 14)
+    monkeypatch.setattr("dovetail_precision.bench_command._SECONDS", 0)
+    monkeypatch.setattr("dovetail_precision.bench_command._ELEMENTS", 1 << 14)
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from dovetail.ir.formats import Format
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_onnx.opening import open_text
+from dovetail_precision.assign_types import solve
 from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.ranges.overflow import OverflowAnalysis
-from dovetail_precision.solving import solve
 
 TEXTS = sorted((Path(__file__).parents[2] / "filecheck" / "assign-types").glob("*.onnxtxt"))
 INTEGERS = """<ir_version: 10, opset_import: ["": 22]>

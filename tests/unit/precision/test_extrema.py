@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from dovetail_precision.ranges.extrema import range_of_array
+from dovetail_precision.ranges.range import range_of_array
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import onnx
 import pytest
 from dovetail import api
 from dovetail_onnx.opening import open_text
-from dovetail_precision.recurrent_io import find_recurrent_io
+from dovetail_precision.graph_patterns import find_recurrent_io
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 SOLVERS = ("fixpoint", "forward", "min-cut")

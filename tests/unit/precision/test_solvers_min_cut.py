@@ -8,10 +8,9 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir import Model
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
-from dovetail_precision.solvers.energy import INF, Energy
+from dovetail_precision.solvers.energy import INF, Energy, low_side
 from dovetail_precision.solvers.fixpoint import solve_fixpoint
 from dovetail_precision.solvers.forward import solve_forward
-from dovetail_precision.solvers.max_flow import low_side
 from dovetail_precision.solvers.min_cut import solve_min_cut
 from onnx import TensorProto, helper
 

@@ -1,13 +1,13 @@
 """What runs in a loop costs as often as it goes around."""
 
 import pytest
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.ir.formats import Format
 from dovetail_onnx.opening import open_text
 from dovetail_precision.choices import uniform
 from dovetail_precision.costs import MovedBytes, cost_of
+from dovetail_precision.def_use import trip_counts
 from dovetail_precision.solvers.min_cut import solve_min_cut
-from dovetail_precision.trip_counts import trip_counts
 
 LOOP = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,8] x, int64 given, bool go) => (float[4,8] y) <float[8,8] w, {counts}> {{

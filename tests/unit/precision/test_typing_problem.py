@@ -4,11 +4,10 @@ import pytest
 from dovetail.ir.formats import Format
 from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, uniform
 from dovetail_precision.costs import UnitJoins, cost_of
-from dovetail_precision.problem import Reasons, TypingProblem
+from dovetail_precision.problem import Reasons, TypingProblem, Value, Variable
 from dovetail_precision.solvers.fixpoint import solve_fixpoint
 from dovetail_precision.solvers.forward import solve_forward
 from dovetail_precision.solvers.min_cut import solve_min_cut
-from dovetail_precision.variable import Value, Variable
 
 INT8, INT16 = Format.of("int8[symmetric]"), Format.of("int16[symmetric]")
 CHANNELS, SUMS = Format.of("int8[symmetric,axis=0]"), Format.of("int32[symmetric,axis=0]")

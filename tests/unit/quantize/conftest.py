@@ -48,7 +48,7 @@ class Half(Observer):
     """An observer that covers half of what it saw."""
 
     def __init__(self, format_):
-        from dovetail_quantize.observers.minmax import MinMax
+        from dovetail_quantize.observers.extremes import MinMax
 
         self._all = MinMax(format_)
 

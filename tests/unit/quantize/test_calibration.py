@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
-from dovetail.planning.holdings import Parameters
+from dovetail.planning.quantized_value import Parameters
 from dovetail_quantize.integers import bounds, parameters_of_range, quantised
 
 from .conftest import NET

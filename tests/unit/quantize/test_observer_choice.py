@@ -61,7 +61,7 @@ def test_a_mistake_is_named_with_file_and_line(compiled, text, says):
 
 OBSERVERS = """
 from dovetail.plugin import Observer
-from dovetail_quantize.observers.minmax import MinMax
+from dovetail_quantize.observers.extremes import MinMax
 
 class Scaled(Observer):
     def __init__(self, format_, *, by=1, how="up", **rest):

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 from dovetail.ir.formats import Format
-from dovetail.planning.holdings import Parameters
+from dovetail.planning.quantized_value import Parameters
 from dovetail_quantize.histogram import Histogram
 from dovetail_quantize.integers import bounds, quantised
-from dovetail_quantize.observers.isotone import Isotone
-from dovetail_quantize.observers.kl import Entropy
-from dovetail_quantize.observers.minmax import MinMax
-from dovetail_quantize.observers.mse import MeanSquaredError
-from dovetail_quantize.observers.percentile import Percentile
+from dovetail_quantize.observers.clipping import Entropy, MeanSquaredError, Percentile
+from dovetail_quantize.observers.extremes import Isotone, MinMax
 
 STATISTICAL = [MinMax, Percentile, MeanSquaredError, Entropy]
 ALL = [*STATISTICAL, Isotone]

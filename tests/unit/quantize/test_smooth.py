@@ -94,7 +94,7 @@ def test_the_product_before_takes_it_up(data, plugins):
 
 def test_the_model_computes_the_same_in_floats(data, plugins):
     """What emitters are given has the same changes as what is carried out, before it is quantised."""
-    from dovetail.driver import Driver
+    from dovetail.compiler.driver import Driver
     from dovetail.passes import Context, Request, compose
 
     for before in BEFORE.values():

@@ -5,8 +5,8 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
 from dovetail.plugin import Observer
-from dovetail_quantize.extrema_nodes import ExtremaNodes
-from dovetail_quantize.observers.minmax import MinMax
+from dovetail_quantize.extrema import ExtremaNodes
+from dovetail_quantize.observers.extremes import MinMax
 from onnx_ir import to_proto
 
 from .conftest import NET, with_weights

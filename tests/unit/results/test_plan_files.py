@@ -6,9 +6,8 @@ import pytest
 import yaml
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
-from dovetail.planning.join import Join
-from dovetail.planning.plan import Plan
-from dovetail.planning.plan_entries import PlannedNode, SourceNode
+from dovetail.planning.conversion import Join
+from dovetail.planning.plan import Plan, PlannedNode, SourceNode
 from dovetail.planning.remark import Remark
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 

@@ -14,9 +14,9 @@ from dovetail.passes.context import Context
 from dovetail.passes.request import Request
 from dovetail.planning.plan import Plan
 from dovetail.plugin.loader import load_plugins
-from dovetail_onnx import seal
 from dovetail_onnx.opening import open_model
-from dovetail_onnx.results.stamp import stamp_for
+from dovetail_onnx.results.cache_key import stamp_for
+from dovetail_onnx.saving import SEAL, read_seal, seal_holds
 from onnx import numpy_helper
 
 from .conftest import files_of
@@ -235,13 +235,13 @@ def test_a_seal_is_the_end_of_a_file_that_every_reader_takes(results):
     results["a"].save("out")
     path = Path("out/model.onnx")
     onnx.checker.check_model(path, full_check=True)
-    (found,) = [entry.value for entry in onnx.load(path).metadata_props if entry.key == seal.SEAL]
+    (found,) = [entry.value for entry in onnx.load(path).metadata_props if entry.key == SEAL]
     assert path.read_bytes().endswith(found.encode())
-    assert seal.read_seal(path) == found
-    assert seal.seal_holds(path, [])
+    assert read_seal(path) == found
+    assert seal_holds(path, [])
     path.write_bytes(b"short")
-    assert seal.read_seal(path) == ""
-    assert not seal.seal_holds(path, [])
+    assert read_seal(path) == ""
+    assert not seal_holds(path, [])
 
 
 def test_weights_survive_the_way(results):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dovetail.planning.placement import get_placement
 from dovetail.planning.plan import Plan
-from dovetail_onnx.results.saved_plan import SavedPlan
+from dovetail_onnx.results.plan_file import SavedPlan
 from onnx import TensorProto, helper, numpy_helper
 
 THREADS = 6

@@ -13,7 +13,7 @@ from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, 
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_runtime.executor import Executor
-from dovetail_transforms.regions.extraction import extract
+from dovetail_transforms.regions.regions import extract
 
 from .models import parse
 
@@ -260,7 +260,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_an_engine_that_fails_is_named_with_its_distribution_and_the_next_one_takes_over(defect):
-    from dovetail_runtime.guard import GuardedEngine
+    from dovetail_runtime.engines import GuardedEngine
 
     act, said = DEFECTS[defect]
     model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")

@@ -12,7 +12,7 @@ from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
 from dovetail_runtime.executor import Executor
-from dovetail_runtime.serialise import needs_file
+from dovetail_runtime.serialize import needs_file
 
 from .models import parse
 

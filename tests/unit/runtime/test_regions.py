@@ -8,10 +8,9 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import Placement, set_placement
 from dovetail_host.reference import ReferenceEngine
-from dovetail_placement.waves import form_regions
+from dovetail_placement.form_regions import form_regions
 from dovetail_runtime.executor import Executor
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.regions import ready_regions, slices
+from dovetail_transforms.regions.regions import extract, ready_regions, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

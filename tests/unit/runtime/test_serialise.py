@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 import onnx_ir as ir
-from dovetail.frontends import open_any
+from dovetail.compiler.frontends import open_any
 from dovetail.plugin import RegionModel, load_plugins
-from dovetail_runtime.serialise import source_of, source_without_weights
+from dovetail_runtime.serialize import source_of, source_without_weights
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>
 g (float[4,64] x) => (float[4,64] y) <float[64,64] w, float[64] b> { y = Gemm (x, w, b) }"""

@@ -11,7 +11,7 @@ import re
 
 import pytest
 from dovetail_schemas import SchemaError, load_backend, peek_backend
-from dovetail_schemas.lint import lint_backend
+from dovetail_schemas.check_command import lint_backend
 from dovetail_schemas.yaml_source import load_tree, parse_tree
 
 from .mutants import mutant, written

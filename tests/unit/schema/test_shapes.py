@@ -1,8 +1,7 @@
 """Shapes: names for extents."""
 
 import pytest
-from dovetail_schemas.shapes import Binding, Mismatch, parse_pattern
-from dovetail_schemas.terms import Unknown
+from dovetail_schemas.terms import Binding, Mismatch, Unknown, parse_pattern
 from dovetail_schemas.yaml_source import Scalar
 
 

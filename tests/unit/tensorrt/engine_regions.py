@@ -3,8 +3,7 @@
 import dovetail
 from dovetail.passes import Context, Request, compose
 from dovetail.passes.backends import load_backend_file
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.regions import annotated_regions
+from dovetail_transforms.regions.regions import annotated_regions, extract
 
 STAGES = ("normalise", "analyse", "place", "type", "calibrate", "quantise", "join", "outline")
 

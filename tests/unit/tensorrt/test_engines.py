@@ -6,9 +6,8 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail_tensorrt.cache import FOLDER, SIZE
+from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, FOLDER, SIZE, read_engine
 from dovetail_tensorrt.digest import content_digest
-from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, read_engine
 from dovetail_tensorrt.libraries import library
 from dovetail_tensorrt.parser import parse
 
@@ -46,7 +45,7 @@ def test_the_same_request_gives_the_same_engine(builder, convolution, monkeypatc
 
 
 def test_a_trial_builds_nothing(builder, convolution, own_cache):
-    from dovetail.driver import Driver
+    from dovetail.compiler.driver import Driver
     from dovetail.passes import Context, Request
     from dovetail.plugin.loader import load_plugins
 

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from dovetail.plugin.loader import load_plugins
 from dovetail_tensorrt.profiles.bounds import bounds_from
-from dovetail_tensorrt.profiles.propagation import KnownBounds
+from dovetail_tensorrt.profiles.of_region import KnownBounds
 
 HEADER = '<ir_version: 10, opset_import: ["": 20]>'
 

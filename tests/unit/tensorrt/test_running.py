@@ -8,8 +8,7 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail_tensorrt.cache import FOLDER
-from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, read_engine, write_engine
+from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, FOLDER, read_engine, write_engine
 from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver
 from dovetail_tensorrt.runtime.engine import TensorRT
 

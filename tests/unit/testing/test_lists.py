@@ -2,9 +2,8 @@
 
 import pytest
 from dovetail import DovetailError, load_plugins
-from dovetail_testing.case import SUITES, Case
+from dovetail_testing.case import SUITES, Case, Measurement
 from dovetail_testing.list_files import Lists, read_lists
-from dovetail_testing.measurement import Measurement
 from dovetail_testing.verdicts import text_to_add, verdict
 
 GOOD = """

@@ -9,7 +9,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.passes import Request
 from dovetail.plugin.loader import load_plugins
-from dovetail_commands.command_text import command_text
+from dovetail_commands.request import command_text
 
 MODEL = """<ir_version: 10, opset_import: ["": 21]>
 g (float[n,4] x) => (float[n,4] y) <float[4,4] w = {1,0,0,0, 0,2,0,0, 0,0,3,0, 0,0,0,4}>

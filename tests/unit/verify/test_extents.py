@@ -4,9 +4,9 @@ from pathlib import Path
 
 import onnx
 import pytest
+from dovetail.compiler.frontends import open_any
 from dovetail.errors import DovetailError
-from dovetail.frontends import open_any
-from dovetail_verify.extents import random_shapes
+from dovetail_verify.random_inputs import random_shapes
 from onnx import TensorProto, helper
 
 

@@ -3,11 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from dovetail_verify.accuracy.groups import Groups
-from dovetail_verify.accuracy.search import loudest_splittable
-from dovetail_verify.accuracy.selection import select_groups
+from dovetail_verify.accuracy.groups import Groups, Unit
+from dovetail_verify.accuracy.search import loudest_splittable, select_groups
 from dovetail_verify.accuracy.trials import BROKEN, decibels, noise_of
-from dovetail_verify.accuracy.units import Unit
 
 Y = ("y", "whole")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dovetail_onnx.opening import open_text
 from dovetail_runtime.data.batches import batches
-from dovetail_verify.accuracy.held_back import parts_of
+from dovetail_verify.accuracy.raising import parts_of
 from dovetail_verify.compare import verify
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>'

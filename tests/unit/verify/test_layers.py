@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError, VerificationError
-from dovetail_verify.accuracy.error_sums import ErrorSums
+from dovetail_verify.accuracy.per_node_errors import ErrorSums
 
 FILE = """
 backend: npu

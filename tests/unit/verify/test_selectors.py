@@ -1,7 +1,7 @@
 """Selectors: the fewest that select some nodes, and none of the others."""
 
 import pytest
-from dovetail_verify.accuracy.selectors import shortest_selectors
+from dovetail_verify.accuracy.ranking import shortest_selectors
 
 
 @pytest.mark.parametrize(

@@ -33,19 +33,19 @@ _BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast",
 def register(registry):
     """Register the backend `bpu-int8`, its strategy, its option, its edit, and the facts that its limits use."""
     registry.strategy("bpu-roles", "dovetail_bpu_int8.bpu_roles:BpuRoles")
-    registry.observer("mix", "dovetail_bpu_int8.mixture:Mixture")
+    registry.observer("mix", "dovetail_bpu_int8.calibration_search:Mixture")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_bpu_int8:bpu_int8.yaml")
     registry.conformance("bpu-int8", "dovetail_bpu_int8:conformance.yaml")
-    registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.notes:VendorNotes")
+    registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.option:VendorNotes")
     registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
-    registry.command("hb-report", "dovetail_bpu_int8.vendor.report_command:HB_REPORT")
-    registry.command("hb-diff", "dovetail_bpu_int8.vendor.diff_command:HB_DIFF")
+    registry.command("hb-report", "dovetail_bpu_int8.vendor.commands:HB_REPORT")
+    registry.command("hb-diff", "dovetail_bpu_int8.vendor.commands:HB_DIFF")
     registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")
     for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")
     for fact in _COMPOSITES:
-        registry.fact(fact, f"dovetail_bpu_int8.composites:{fact}")
+        registry.fact(fact, f"dovetail_bpu_int8.tails:{fact}")
     for fact in _BROADCASTS:
-        registry.fact(fact, f"dovetail_bpu_int8.broadcasts:{fact}")
+        registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")

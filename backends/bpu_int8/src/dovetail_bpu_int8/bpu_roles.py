@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Remedy
 from dovetail_placement.strategies.roles import Roles
 
-from dovetail_bpu_int8.composites import scales_by_number
 from dovetail_bpu_int8.facts import output_layout
-from dovetail_bpu_int8.tails import TailOperators, Tails, is_table
+from dovetail_bpu_int8.tails import TailOperators, Tails, is_table, scales_by_number
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
 from dovetail_bpu_int8.unit_conv_option import UnitConvs
-from dovetail_bpu_int8.unused import remark_if_unused
 from dovetail_bpu_int8.widths import settle_pinned, settle_widths
-from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes
+from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes, remark_if_unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.planning.claim import Claims
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import View
-    from dovetail_placement.strategies.role_edits import Place
+    from dovetail_placement.strategies.role_changes import Place
 
 
 _NAMED = 4

@@ -12,7 +12,7 @@ from dovetail.planning.remark import Remark
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.plugin import CompileJob, Proceed
     from dovetail_verify.compare import Verification
     from dovetail_verify.layers import Layer
@@ -150,7 +150,7 @@ def _worst_cosine(compiled: CompiledModel) -> float:
 
 def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float, Layer]]:
     """The layers on the BPU with their sensitivities, the most sensitive first."""
-    from dovetail_verify.layer_functions import layers_of_request
+    from dovetail_verify.functions import layers_of_request
 
     ctx = Context(job.request, plugins=job.ctx.plugins)
     found = layers_of_request(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import insert_beside
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames, insert_beside
 from dovetail.ir.required import shape_of
 from dovetail.plugin import DovetailError, Editor
 

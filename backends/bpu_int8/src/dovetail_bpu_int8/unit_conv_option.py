@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.plugin import Edit
 from dovetail.plugin.options import Option
 from dovetail.text import pluralize
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Request
-    from dovetail_placement.strategies.role_edits import Place
+    from dovetail_placement.strategies.role_changes import Place
 
 
 OPTION, AUTO, EDIT, BACKEND = "unit-conv", "auto", "bpu-unit-conv", "bpu-int8"

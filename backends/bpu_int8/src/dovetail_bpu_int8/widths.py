@@ -14,8 +14,7 @@ from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wish, Wishes
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.formats import Format
-    from dovetail.planning.claim import Claim
-    from dovetail.planning.verdict import PortRule
+    from dovetail.planning.claim import Claim, PortRule
     from dovetail.plugin.strategy import View
 
 

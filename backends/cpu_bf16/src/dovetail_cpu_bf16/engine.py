@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.plugin import Availability, Engine, Reads, RegionModel
-from dovetail_runtime.serialise import source_of
-from dovetail_runtime.tensors import TENSOR_TYPES
+from dovetail_runtime.serialize import TENSOR_TYPES, source_of
 
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
 from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed
-from dovetail_cpu_bf16.refusals import refusal
+from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.widening import ExactConstants
 from dovetail_cpu_bf16.workarounds import apply_workarounds
 

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail_cpu_bf16.bodies import with_bodies
-
 if TYPE_CHECKING:
     import openvino as ov
+
+
+def bodies_of(operation: ov.Node) -> list[ov.Model]:
+    """Return the bodies of `operation`; empty unless it is control flow."""
+    if operation.get_type_name() == "If":
+        return [operation.get_function(0), operation.get_function(1)]
+    return [operation.get_function()] if hasattr(operation, "get_function") else []
+
+
+def with_bodies(model: ov.Model) -> Iterator[ov.Model]:
+    """Yield `model` and all bodies in it, nested ones too."""
+    found = [model]
+    for part in found:
+        yield part
+        for operation in part.get_ordered_ops():
+            found += bodies_of(operation)
 
 
 _WRITTEN_UP_TO = 4096  # bytes of a constant; larger ones stay in memory and are reattached
@@ -104,3 +118,67 @@ def _reattach_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
         if constant is not None:
             stand_in.output(0).replace(constant)
             model.remove_parameter(stand_in)
+
+
+_NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
+# Data movement and selection: rounding before or behind them is the same.
+_MOVEMENT = frozenset({
+    "BatchToSpace", "Broadcast", "Concat", "DepthToSpace", "Gather", "GatherElements", "GatherND", "MaxPool", "Pad",
+    "ReduceMax", "ReduceMin", "Reshape", "Reverse", "ReverseSequence", "Select", "Slice", "SpaceToBatch",
+    "SpaceToDepth", "Split", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit",
+})  # fmt: skip
+
+
+def find_float32_operations(model: ov.Model) -> list[ov.Node]:
+    """Return the operations that exchange float32 values which nothing has rounded, in graph order."""
+    operations = model.get_ordered_ops()
+    detailed: set[tuple[str, int]] = set()  # values that bfloat16 cannot represent
+    for operation in operations:
+        if _has_digits(operation, detailed):
+            detailed.update((operation.get_name(), port.get_index()) for port in operation.outputs() if _is_wide(port))
+    wanted: set[tuple[str, int]] = set()  # values that some reader needs unrounded
+    for operation in reversed(operations):
+        if _reads_digits(operation, wanted):
+            wanted.update(
+                _key(source) for source in operation.input_values() if _is_wide(source) and _key(source) in detailed
+            )
+    kept = []
+    for operation in operations:
+        if operation.get_type_name() in _NO_ARITHMETIC or reads_bfloat16(operation):
+            continue
+        reads = any(_key(source) in wanted for source in operation.input_values())
+        gives = any((operation.get_name(), port.get_index()) in wanted for port in operation.outputs())
+        if reads and gives or operation.get_type_name() not in _MOVEMENT and (reads or gives):
+            kept.append(operation)
+    return kept
+
+
+def _has_digits(operation: ov.Node, detailed: set[tuple[str, int]]) -> bool:
+    kind = operation.get_type_name()
+    if kind == "Parameter":
+        return True
+    if kind in _MOVEMENT or kind == "Convert":
+        return any(_key(source) in detailed for source in operation.input_values())
+    return kind not in _NO_ARITHMETIC and not reads_bfloat16(operation)
+
+
+def _reads_digits(operation: ov.Node, wanted: set[tuple[str, int]]) -> bool:
+    kind = operation.get_type_name()
+    if kind == "Result":
+        return True
+    if kind in _MOVEMENT or kind == "Convert":
+        return any((operation.get_name(), port.get_index()) in wanted for port in operation.outputs() if _is_wide(port))
+    return kind not in _NO_ARITHMETIC and not reads_bfloat16(operation)
+
+
+def reads_bfloat16(operation: ov.Node) -> bool:
+    """Whether an input of `operation` is bfloat16."""
+    return any(port.get_element_type().get_type_name() == "bf16" for port in operation.inputs())
+
+
+def _is_wide(port: ov.Output) -> bool:
+    return port.get_element_type().get_type_name() == "f32"
+
+
+def _key(source: ov.Output) -> tuple[str, int]:
+    return source.get_node().get_name(), source.get_index()

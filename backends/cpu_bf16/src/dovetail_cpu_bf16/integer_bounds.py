@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail.ir.required import dtype_of, input_of
-from dovetail_precision.ranges.integer_intervals import integer_interval, is_integer
+from dovetail_precision.ranges.interval_arithmetic import integer_interval, is_integer
 from dovetail_precision.ranges.range import Range
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from dovetail.errors import DovetailError
 from dovetail.ir.bodies import bodies
 from dovetail.ir.required import input_of, name_of
 from dovetail.plugin import Executed, RegionModel, Session
-from dovetail_transforms.regions.extraction import extract_body
+from dovetail_transforms.regions.regions import extract_body
 
-from dovetail_cpu_bf16.refusals import refusal
-from dovetail_cpu_bf16.report import executed_precisions
+from dovetail_cpu_bf16.report import executed_precisions, refusal
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,5 +11,5 @@ def register(registry):
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
-    registry.pass_("implicit-zero-points", "dovetail_host.implicit_zero_points:ImplicitZeroPoints")
-    registry.pass_("guard-captured-values", "dovetail_host.captured_values:GuardCapturedValues")
+    registry.pass_("implicit-zero-points", "dovetail_host.loadable:ImplicitZeroPoints")
+    registry.pass_("guard-captured-values", "dovetail_host.loadable:GuardCapturedValues")

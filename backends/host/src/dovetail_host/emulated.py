@@ -1,26 +1,101 @@
-"""Emulate bfloat16 in float32, with every result rounded to bfloat16.
-
-ONNX Runtime's CPU provider has few kernels for bfloat16. Computing in float32 and rounding the result is equivalent to
-a bfloat16 kernel with a float32 accumulator. Each result gets two casts, to bfloat16 and back; ONNX Runtime keeps such
-a pair, because it is not an identity.
-"""
+"""Emulate narrow floats in float32: bfloat16 by rounding, float16 where ONNX Runtime drops it or fails."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import insert_after_value, replace_uses_except
-from dovetail.ir.fresh_names import FreshNames
-from dovetail.ir.required import producer_of
-
-from dovetail_host.rounded import EXACT
+from dovetail.ir.editing import FreshNames, insert_after_value, replace_uses_except
+from dovetail.ir.required import graph_of, producer_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
 
-_BFLOAT16, _FLOAT = 16, 1  # onnx.TensorProto.DataType
+# By operator, the reductions that fail (1.31).
+_FAILING = {"ScatterND": ("add", "mul", "max", "min"), "ScatterElements": ("add", "mul")}
+
+
+def fails(node: ir.Node) -> bool:
+    """Whether the float16 kernel of `node` fails."""
+    if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
+        return False
+    low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16
+    return low and node.attributes.get_string("reduction", "none") in _FAILING[node.op_type]
+
+
+def widen(node: ir.Node, names: FreshNames) -> None:
+    """Compute `node` in float32: casts in front of its float16 inputs and behind its result."""
+    import onnx_ir as ir
+
+    result = node.outputs[0]
+    for index, value in enumerate(node.inputs):
+        if value is not None and value.dtype == result.dtype:
+            cast = ir.node("Cast", [value], {"to": _FLOAT}, name=names.fresh(f"{node.name}/wide_{index}"))
+            cast.outputs[0].name, cast.outputs[0].type = cast.name, ir.TensorType(ir.DataType.FLOAT)
+            node.prepend(cast)
+            node.replace_input_with(index, cast.outputs[0])
+    back = ir.node("Cast", [result], {"to": _FLOAT16}, name=names.fresh(f"{node.name}/narrow"))
+    given = back.outputs[0]
+    given.type, given.shape = result.type, result.shape
+    for reader, index in list(result.uses()):
+        if reader is not back:
+            reader.replace_input_with(index, given)
+    graph = graph_of(node)
+    for index, output in enumerate(graph.outputs):
+        if output is result:
+            graph.outputs[index] = given
+    given.name, result.name = result.name, names.fresh(f"{node.name}/wide")
+    result.type = ir.TensorType(ir.DataType.FLOAT)
+    node.append(back)
+
+
+KEPT = ["EliminateIdentity", "NchwcTransformer"]
+"""Disabled optimisers: one would remove the Identity operators, one crashes on a convolution before a GRU (1.31)."""
+
+EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+"""Data movement: the results of these operators are rounded already."""
+
+
+def rounded(model: Model) -> Model | None:
+    """Return a copy of `model` in which every float16 result is rounded; None if there is nothing to change."""
+    if not any(_results(node) or fails(node) for node in model.nodes()):
+        return None
+    work = model.clone()
+    names = FreshNames.of(work.graph)
+    for node in list(work.nodes()):
+        if fails(node):
+            widen(node, names)
+        for value in _results(node):
+            _hold(graph_of(node), value, names)
+    work.touch()
+    return work
+
+
+def _results(node: ir.Node) -> list[ir.Value]:
+    if node.op_type in EXACT:
+        return []
+    return [
+        value for value in node.outputs if value.dtype is not None and value.dtype.value == _FLOAT16 and value.uses()
+    ]
+
+
+def _hold(graph: ir.Graph, value: ir.Value, names: FreshNames) -> None:
+    import onnx_ir as ir
+
+    uses = [(node, index) for node, index in value.uses()]
+    first = ir.node("Identity", [value], name=names.fresh(f"{value.name}/rounded_1"))
+    second = ir.node("Identity", [first.outputs[0]], name=names.fresh(f"{value.name}/rounded_2"))
+    for node in (first, second):
+        node.outputs[0].name = node.name
+        node.outputs[0].type = value.type
+    insert_after_value(graph, value, first)
+    insert_after_value(graph, first.outputs[0], second)
+    for node, index in uses:
+        node.replace_input_with(index, second.outputs[0])
+
+
+_BFLOAT16, _FLOAT, _FLOAT16 = 16, 1, 10  # onnx.TensorProto.DataType
 # Attributes that hold an element type: that of a result, or the one to compute in.
 _TYPES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision", "stash_type"})
 

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
-from dovetail_runtime.reporting import NOT_REPORTED, follow_fusions, node_key
-from dovetail_runtime.serialise import needs_file, source_of, source_without_weights
-from dovetail_runtime.tensors import TENSOR_TYPES, type_name
+from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
+from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, source_without_weights, type_name
 
-from dovetail_host.emulated import emulated
+from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
-from dovetail_host.rounded import KEPT, rounded
 
 if TYPE_CHECKING:
     import numpy as np

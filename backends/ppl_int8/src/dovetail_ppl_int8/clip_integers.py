@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import insert_after_value
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames, insert_after_value
 from dovetail.ir.required import dtype_of, input_of, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning.identity import keep_key

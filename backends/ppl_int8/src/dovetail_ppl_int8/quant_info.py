@@ -15,7 +15,7 @@ from dovetail.plugin import EngineError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.planning.holdings import Parameters
+    from dovetail.planning.quantized_value import Parameters
     from dovetail.plugin import EmittedRegion, Holding
 
 

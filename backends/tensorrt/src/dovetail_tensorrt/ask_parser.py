@@ -6,17 +6,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.driver import Driver
+from dovetail.compiler.driver import Driver
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
 from dovetail.ir.required import name_of
 from dovetail.passes import Context
 from dovetail.plugin import EngineError
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.regions import annotated_regions, given_regions
+from dovetail_transforms.regions.regions import annotated_regions, extract, given_regions
 
-from dovetail_tensorrt.builder import BuildSettings, build
 from dovetail_tensorrt.libraries import Library
+from dovetail_tensorrt.making import BuildSettings, build
 from dovetail_tensorrt.parser import ParsedModel, parse
 from dovetail_tensorrt.table import refusals_as_typed
 

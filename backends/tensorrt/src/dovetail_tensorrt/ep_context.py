@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.required import name_of
 from dovetail.planning.placement import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
 from dovetail_onnx.saving import save_model
-from dovetail_placement.artifacts.outlining import current_region, replace_region
+from dovetail_placement.artifacts.outline_regions import current_region, replace_region
 from dovetail_transforms.regions.regions import annotated_regions
 
-from dovetail_tensorrt.engine_file import DESCRIPTION, ENGINE, EngineFile, read_engine
+from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.libraries import RTX
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.artifacts import ArtifactFolder
+    from dovetail.compiler.artifacts import ArtifactFolder
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.artifacts import FUNCTIONS
-from dovetail_transforms.regions.inlining import inline_regions
+from dovetail.compiler.artifacts import FUNCTIONS
+from dovetail_transforms.regions.regions import inline_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -2,26 +2,115 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dovetail.errors import DovetailError
 from dovetail.ir.required import name_of
 from dovetail.plugin import EngineError
-from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import replacing
+from dovetail_transforms.regions.regions import extract, given_regions
 
-from dovetail_tensorrt.builder import BuildSettings, build
-from dovetail_tensorrt.cache import cache_key, engine_from_cache
+from dovetail_tensorrt.cache import ENGINE, EngineFile, Port, cache_key, engine_from_cache, write_engine
 from dovetail_tensorrt.digest import content_digest
-from dovetail_tensorrt.engine_file import ENGINE, EngineFile, Port, write_engine
-from dovetail_tensorrt.parser import NetworkTensor, ParserError, parse
+from dovetail_tensorrt.libraries import plain
+from dovetail_tensorrt.parser import LOCK, NetworkTensor, ParsedModel, ParserError, parse
+from dovetail_tensorrt.target import ANY, set_target
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
     from dovetail_tensorrt.libraries import Library
     from dovetail_tensorrt.profiles.bounds import Bounds
+
+
+# What the bounds of inputs make impossible is no fault of the node that meets it first.
+_PROFILE = re.compile(r"\bvalues for profile \d+ violate|\bprofile \d+ is not valid", re.IGNORECASE)
+_FITTING = "give other bounds with --profile: some nets take multiples of an extent only"
+
+
+class OpenExtents(EngineError):
+    """An engine needs bounds that nobody gives, or cannot have those that are given."""
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """What shapes an engine besides its region.
+
+    Attributes:
+        name: The name of the network. It is written into the engine; a network without one is numbered, so that the
+            same engine built twice would differ.
+        target: The GPUs; see `dovetail_tensorrt.target`.
+        workspace: Bytes; 0 for as much as the GPU has.
+    """
+
+    name: str
+    target: str = ANY
+    workspace: int = 0
+
+
+def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSettings) -> Any:
+    """The serialised engine, which has the buffer protocol.
+
+    Args:
+        parsed: A region that the parser took.
+        profile: The bounds of its inputs.
+        settings: What else shapes the engine.
+
+    Raises:
+        OpenExtents: The profile lacks an input, or is impossible.
+        EngineError: The builder refuses the network; names the node where it tells.
+    """
+    trt = parsed.library.trt
+    with LOCK:
+        config = parsed.builder.create_builder_config()
+        if settings.workspace:
+            config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace)
+        set_target(config, parsed.library, settings.target)
+        parsed.network.name = settings.name
+        if any(-1 in tensor.shape or tensor.is_shape for tensor in parsed.verdict.inputs):
+            config.add_optimization_profile(_profile(parsed, profile))
+        parsed.logger.taken()
+        engine = parsed.builder.build_serialized_network(parsed.network, config)
+        said = [plain(text) for kind, text in parsed.logger.taken() if kind == "error"]
+    if engine is None:
+        why = said[0] if said else "it gives no reason"
+        if _PROFILE.search(why):
+            raise OpenExtents(f"the region cannot have the extents of the profile: {why}", _FITTING)
+        raise EngineError(f"{parsed.library.title} does not build the region: {why}", node=_named(why, parsed))
+    return engine
+
+
+def _profile(parsed: ParsedModel, given: Mapping[str, Bounds]) -> Any:
+    profile = parsed.builder.create_optimization_profile()
+    for tensor in parsed.verdict.inputs:
+        bounds = given.get(tensor.name)
+        if tensor.is_shape:
+            if bounds is None or bounds.values is None:
+                raise OpenExtents(
+                    f"the numbers of '{tensor.name}' are used as extents, and nobody says their bounds",
+                    f"give them: --profile {shlex.quote(tensor.name)}:=MIN:=OPT:=MAX, with commas between numbers",
+                )
+            profile.set_shape_input(tensor.name, *bounds.values)
+        elif -1 in tensor.shape:
+            if bounds is None:
+                raise OpenExtents(
+                    f"no profile says the extents of '{tensor.name}'", f"--profile {shlex.quote(tensor.name)}:..."
+                )
+            profile.set_shape(tensor.name, *bounds.shapes)
+    return profile
+
+
+def _named(text: str, parsed: ParsedModel) -> str:
+    """The one layer that a message names, which has the name of its node; empty if it names none or several."""
+    names = {layer.name for layer in parsed.verdict.layers if layer.name and layer.name in text}
+    longest = [name for name in names if not any(name != other and name in other for other in names)]
+    return longest[0] if len(longest) == 1 else ""
 
 
 class ParserRefusal(EngineError):
@@ -96,3 +185,45 @@ def _ports(names: Sequence[str], tensors: Sequence[NetworkTensor]) -> tuple[Port
     by_name = {tensor.name: tensor for tensor in tensors}
     found = (by_name[name] for name in names if name in by_name)
     return tuple(Port(one.name, one.type, one.shape, one.is_shape) for one in found)
+
+
+_MOST_NODES = 5000
+
+
+def last_of_unbuildable(region: Model, library: Library, profile: Mapping[str, Bounds], target: str) -> str:
+    """The name of the node with which the nodes before it cannot be built any more; empty where nothing is found.
+
+    Builders fail with an assertion of their own in places that no message names. The shortest part of the region, in
+    its order, that fails ends with a node that can be placed elsewhere; finding it takes log2 n builds.
+
+    Args:
+        region: A region that does not build.
+        library: What builds it.
+        profile: The bounds of its inputs.
+        target: The GPUs that it is for.
+    """
+    nodes = list(region.graph)
+    if len(nodes) > _MOST_NODES:
+        return ""
+
+    def builds(number: int) -> bool:
+        head, *_ = given_regions(region.graph, [nodes[:number], nodes[number:]])
+        try:
+            parsed = parse(extract(region, head), library)
+            if parsed.verdict.ok:
+                build(parsed, profile, BuildSettings("part", target))
+        except EngineError:
+            return False
+        return parsed.verdict.ok
+
+    built, failing = 0, len(nodes)
+    try:
+        while failing - built > 1:
+            middle = (built + failing) // 2
+            if builds(middle):
+                built = middle
+            else:
+                failing = middle
+    except DovetailError:  # a value between the parts has no type
+        return ""
+    return nodes[failing - 1].name or ""

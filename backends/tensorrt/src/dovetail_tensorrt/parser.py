@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.ir.bodies import all_nodes, bodies
 
-from dovetail_tensorrt.libraries import Library
-from dovetail_tensorrt.logger import make_logger, plain
+from dovetail_tensorrt.libraries import Library, make_logger, plain
 from dovetail_tensorrt.serialising import parse_source
 
 if TYPE_CHECKING:

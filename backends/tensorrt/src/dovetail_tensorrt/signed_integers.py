@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.required import constant_of, dtype_of, input_of, name_of
 from dovetail.passes import Pass
-from dovetail_precision.source_quantisation import QdqNode, qdq_of
+from dovetail_precision.source_quantization import QdqNode, qdq_of
 
 from dovetail_tensorrt.engine_backends import makes_engines
 

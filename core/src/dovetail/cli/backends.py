@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, no_arguments, plugins_of
-from dovetail.cli.output import columns, print_json
+from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail import __version__
-from dovetail.distributions import to_install
+from dovetail.api_extensions import to_install
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.commands import load_command
 from dovetail.plugin.isolation import PluginWarning
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.plugin.commands import Command

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.output import columns, note, print_json, say
 from dovetail.errors import DovetailError
 from dovetail.plugin.options import blaming
+from dovetail.text import printable
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
+
 
 __all__ = [
     "PlainCommand",
@@ -27,6 +31,38 @@ __all__ = [
     "print_json",
     "say",
 ]
+
+
+# What JSON leaves as it is and a terminal obeys: DEL and the C1 controls.
+_RAW_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
+
+
+def note(*lines: str) -> None:
+    """Print lines on standard error."""
+    for line in lines:
+        print(printable(line, lines=True), file=sys.stderr)
+
+
+def say(*lines: object) -> None:
+    """Print lines on standard output, with control characters in names shown and not sent to the terminal."""
+    for line in lines:
+        print(printable(line, lines=True))
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on standard output; what JSON does not know is printed as text."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    print(_RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
+    """Rows as lines with aligned columns; the last column is as long as it is."""
+    texts = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts)]
+    return [
+        indent + "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
+        for row in texts
+    ]
 
 
 @dataclass(frozen=True)

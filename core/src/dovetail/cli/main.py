@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from dovetail.cli.command_line import CommandLine
-from dovetail.cli.output import note
+from dovetail.cli.common import note
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 

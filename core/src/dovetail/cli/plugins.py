@@ -6,8 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.backends import broken_lines
-from dovetail.cli.common import PlainCommand, no_arguments, plugins_of
-from dovetail.cli.output import columns, print_json
+from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
 
 if TYPE_CHECKING:
     from dovetail.plugin.discovery import PluginRecord

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import UsageError
 from dovetail.ir.types import FLOATS, dtype_name, from_name, promote
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir import Graph, Node  # inside of the class, `ir` is its property
 
-    from dovetail.ir.fresh_names import FreshNames
+    from dovetail.ir.editing import FreshNames
     from dovetail.plugin.frontend import Dialect, SourceSnapshot, Unbuilt
 
 
@@ -158,8 +158,8 @@ class Model:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write the model by the installed front end for files of that suffix; see `dovetail.writing.write_file`."""
-        from dovetail.writing import write_file
+        """Write the model by the installed front end for files of that suffix; see `dovetail.compiler.writing.write_file`."""
+        from dovetail.compiler.writing import write_file
 
         write_file(self, Path(path), external=external, progress=progress)
 

@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.base import STAGES, Pass, load_pass
 from dovetail.passes.pipeline import Pipeline
 from dovetail.passes.request import Request
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet

@@ -8,25 +8,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import HOST
 from dovetail.planning.refusals import Refusals, Refused
-from dovetail.planning.remark import NO_FACTS, Kind, Remark
-from dovetail.planning.remedy import Remedy
+from dovetail.planning.remark import NO_FACTS, Kind, Remark, Remedy
 from dovetail.plugin.registry import Registry
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail.artifacts import ArtifactFolder
+    from dovetail.compiler.artifacts import ArtifactFolder
     from dovetail.ir.model import Model
     from dovetail.passes.instrumentation import Progress
+    from dovetail.planning.conversion import Join
     from dovetail.planning.edits import Edit
-    from dovetail.planning.holdings import Holding
-    from dovetail.planning.join import Join
     from dovetail.planning.plan import Plan
+    from dovetail.planning.quantized_value import Holding
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
 

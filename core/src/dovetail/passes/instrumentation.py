@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dovetail.errors import UsageError
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dovetail.compiler.frontends import give_dialect
 from dovetail.errors import DovetailError
-from dovetail.frontends import give_dialect
 from dovetail.passes.base import Pass
 from dovetail.passes.guards import Interface, observe
 from dovetail.passes.instrumentation import Instrumentation, Printer
-from dovetail.passes.nested import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.passes.result import PassResult, Result
-from dovetail.passes.steps import Fixpoint, Nested, Step, passes_in
+from dovetail.passes.steps import Fixpoint, Nested, Step, check_anchors, passes_in, regions_under
 from dovetail.planning.remark import Remark
 from dovetail.plugin.isolation import described, foreign_output
 from dovetail.plugin.loader import PluginSet

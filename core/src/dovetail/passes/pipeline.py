@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes.steps import Step, names_in, passes_in
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.passes.options import plain_value
-from dovetail.planning.observers import ObserverChoice
+from dovetail.planning.quantized_value import ObserverChoice
 
 __all__ = ["OBSERVER", "STRATEGY", "BackendChoice", "PinOrigin", "Request"]
 

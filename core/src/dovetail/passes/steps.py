@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.errors import UsageError
+from dovetail.api_extensions import api_extension
+from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.base import Pass
+from dovetail.planning.placement import HOST, placed_backends
+from dovetail.text import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes.context import Context
+    from dovetail.plugin.services import Regions
+
 
 _DEFAULT_LIMIT = 10
 
@@ -78,3 +87,35 @@ def nested_in(steps: Iterable[Step]) -> Iterator[Nested]:
 def names_in(steps: Iterable[Step]) -> list[str]:
     """Return the names of all passes in `steps`."""
     return [pass_.name for pass_ in passes_in(steps)]
+
+
+def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
+    """Refuse nested pipelines for backends that are neither chosen nor in the placements of the model.
+
+    Raises:
+        UsageError: There is such a pipeline.
+    """
+    anchors = {nested.backend for nested in nested_in(steps)}
+    chosen = [choice.name for choice in ctx.request.backends]
+    if anchors <= {*chosen, HOST}:
+        return
+    known = dict.fromkeys([*chosen, HOST, *sorted(placed_backends(model))])
+    for name in sorted(anchors - known.keys()):
+        raise UsageError(
+            f"backend:{name}(...): no backend {name!r} is chosen{did_you_mean(name, known)}",
+            f"chosen: {', '.join(known)}; add --backend {name}",
+        )
+
+
+def regions_under(nested: Nested, model: Model) -> Regions:
+    """Return the regions of the backend that a nested pipeline is anchored on.
+
+    Raises:
+        DovetailError: The model is not placed, or nothing that takes regions out is installed.
+    """
+    if not placed_backends(model):
+        raise DovetailError(
+            f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
+        )
+    found: Regions = api_extension("regions")(model, nested.backend)
+    return found

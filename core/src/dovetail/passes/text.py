@@ -26,7 +26,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.base import load_pass
 from dovetail.passes.options import WORD, Value, Word, build
 from dovetail.passes.steps import Fixpoint, Nested, Step
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,17 +1,19 @@
-"""Claims: the nodes that a strategy wants for a backend."""
+"""Verdicts, whether a backend supports a node and in which types; and claims, the nodes that a strategy wants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dovetail.planning.quantized_value import ObserverChoice
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.formats import Format
     from dovetail.planning.edits import Edit
-    from dovetail.planning.verdict import PortRule, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +66,101 @@ def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
         set=verdict.set,
         rules=verdict.rules,
     )
+
+
+class Refusal(NamedTuple):
+    """One reason why a node is not supported.
+
+    Attributes:
+        text: One readable sentence.
+        source: File and line of the rule.
+        open: Whether the reason is an extent that is not known before run time, which users can fix.
+        facts: The numbers and names of the reason, as JSON has them: what was found, and what is allowed.
+    """
+
+    text: str
+    source: str
+    open: bool = False
+    facts: Mapping[str, object] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.source}]" if self.source else self.text
+
+
+def facts_of(reasons: Iterable[Refusal]) -> dict[str, object]:
+    """The facts of the reasons why a node is not supported, for a remark on it."""
+    found = [
+        {"text": reason.text, **({"source": reason.source} if reason.source else {}), **reason.facts}
+        for reason in reasons
+    ]
+    return {"reasons": found} if found else {}
+
+
+class ParameterRule(NamedTuple):
+    """Where the parameters of a port come from, in one quantised format.
+
+    Attributes:
+        observer: The observer that derives them from data.
+        scale: Source of the scale if it is not observed: a product of ports (`X*W`), whose granularity it has, or
+            `compute`; empty if an observer finds it.
+    """
+
+    observer: ObserverChoice = ObserverChoice()
+    scale: str = ""
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The ports whose scales are multiplied; empty if the scale is no product."""
+        return tuple(part.strip() for part in self.scale.split("*")) if self.scale != "compute" and self.scale else ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortRule:
+    """What a backend requires of a port that may be quantised, besides its formats.
+
+    Attributes:
+        parameters: Where scale and zero point come from, by quantised format.
+        one_choice: The port has the same format as every other port of the node with this mark.
+        same_scale: The port shares its parameters, and so its format, with every other port of the node that has a text
+            here. The text says where they come from: the numbers at all of these ports (`all`), at the inputs only
+            (`input`), at the outputs only (`output`), or whatever reads the outputs (`consumer`). With `free`, an input
+            shares those of the output only if no other operator has some for its value.
+        fuses: The operators that are computed together with the node: if one of them alone reads this output, the value
+            between them is never held in integers.
+    """
+
+    parameters: Mapping[Format, ParameterRule] = field(default_factory=dict)
+    one_choice: bool = False
+    same_scale: str = ""
+    fuses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The legality of one node on a backend.
+
+    Attributes:
+        ok: True, False, or None if that depends on the region.
+        reasons: Why it is not supported; empty unless `ok` is False.
+        role: Its role, or empty.
+        policy: Its autocast policy, or empty.
+        types: Allowed formats by port in order of preference, only for ports that carry floats or that the file
+            quantises; elements of a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict
+            types.
+        set: Attributes to set if it is typed low.
+        keep: Ports that stay in the high precision; `types` ignores them.
+        row: Index of the row that decided; None if the rule has no rows or none matches.
+        source: File and line that decided.
+        rules: What else the backend requires of ports that may be quantised, by port; empty if there are none.
+    """
+
+    ok: bool | None
+    reasons: tuple[Refusal, ...] = ()
+    role: str = ""
+    policy: str = ""
+    types: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
+    set: Mapping[str, object] = field(default_factory=dict)
+    keep: frozenset[str] = frozenset()
+    row: int | None = None
+    source: str = ""
+    rules: Mapping[str, PortRule] = field(default_factory=dict)

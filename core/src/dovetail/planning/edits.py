@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.errors import UsageError
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 SIDES = ("before", "after")
 _FORM = "write KIND=NODE, KIND=NODE:before or KIND=NODE:after"

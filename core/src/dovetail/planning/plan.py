@@ -3,24 +3,86 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.planning.identity import identity, structural_keys, walk
-from dovetail.planning.join import Join
+from dovetail.planning.conversion import Join
+from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
-from dovetail.planning.plan_entries import VERSION, PlannedNode, SourceNode
 from dovetail.planning.remark import Remark
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.registry import Registry
+
+
+VERSION = 2
+"""Version of the format in which plans are saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """One node of a plan, identified by `output` (with the body path), or by `key` in another export of the model."""
+
+    name: str
+    output: str
+    key: str
+    op_type: str
+    backend: str
+    precision: Format | None
+    domain: str = ""
+    origin: tuple[str, ...] = ()
+    region: int | None = None
+    kind: str = "data"
+    ports: Mapping[str, Format] = field(default_factory=dict)
+
+    @property
+    def placement(self) -> Placement:
+        """The placement of the node."""
+        return Placement(self.backend, self.precision, dict(self.ports), self.region)
+
+    @property
+    def operator(self) -> str:
+        """The operator with its domain, as in selectors: `Conv`, `com.acme::FusedMlp`."""
+        return operator_name(self.domain, self.op_type)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry as a mapping, without fields that have their default."""
+        data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key, "op_type": self.op_type}
+        if self.domain:
+            data["domain"] = self.domain
+        data |= {"backend": self.backend, "precision": str(self.precision or "")}
+        if self.region is not None:
+            data["region"] = self.region
+        return data | self.unusual()
+
+    def unusual(self) -> dict[str, Any]:
+        """Return origin, kind and ports, where they differ from their defaults."""
+        data: dict[str, Any] = {}
+        if self.origin and self.origin != (self.name,):
+            data["origin"] = list(self.origin)
+        if self.kind != "data":
+            data["kind"] = self.kind
+        if self.ports:
+            data["ports"] = {port: str(format_) for port, format_ in sorted(self.ports.items())}
+        return data
+
+
+class SourceNode(NamedTuple):
+    """A node of the source model that is not in the result, with the reason."""
+
+    name: str
+    operator: str
+    fate: str
 
 
 @dataclass(repr=False)
@@ -68,7 +130,6 @@ class Plan:
             ctx: The run that placed it, for its remarks and joins.
             source: The model before the run, to report the nodes that are gone.
         """
-        from dovetail.planning.sources import lost_nodes
 
         keys = structural_keys(model)
         nodes, regions = [], set()
@@ -155,7 +216,7 @@ class Plan:
         Raises:
             DovetailError: There is no plan, or it is malformed.
         """
-        from dovetail.stores import loaded
+        from dovetail.compiler.stores import loaded
 
         return loaded(path, "load_plan", cls, registry)
 
@@ -165,7 +226,7 @@ class Plan:
         Raises:
             DovetailError: The file cannot be written.
         """
-        from dovetail.stores import store_for
+        from dovetail.compiler.stores import store_for
 
         with store_for(path, "save_plan", self.registry) as store:
             store.save_plan(self, Path(path))
@@ -175,7 +236,7 @@ class Plan:
         return f"<Plan of {self.model.get('path') or 'a model'}: {where or pluralize(len(self.nodes), 'node')}>"
 
     def __str__(self) -> str:
-        from dovetail.stores import store_for
+        from dovetail.compiler.stores import store_for
 
         with store_for("plan", "plan_text", self.registry) as store:
             text: str = store.plan_text(self)
@@ -206,3 +267,68 @@ def _file_of(model: Model) -> dict[str, str]:
     except (ValueError, OSError):
         folder = "."
     return {"path": model.path.name, **({"folder": folder} if folder != "." else {})}
+
+
+class _Node(NamedTuple):
+    """The relevant fields of a node, from a proto or from a graph."""
+
+    name: str
+    domain: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
+    """Return the nodes of `source` that `model`, compiled from it, no longer has, in the order of `source`."""
+    owners: dict[str, ir.Node] = {}
+    computed: dict[str, ir.Node] = {}
+    constants: set[str] = set()
+    for _, graph in model.graphs():
+        constants.update(graph.initializers)
+        for node in graph:
+            for name in origin_of(node):
+                owners.setdefault(name, node)
+            for value in node.outputs:
+                computed.setdefault(value.name or "", node)
+    lost, alive_inputs = [], set(source.interface()[1])
+    for old in _nodes(source):
+        owner = owners.get(old.name) if old.name else None
+        owner = owner or next((computed[name] for name in old.outputs if name in computed), None)
+        if owner is not None and owner.op_type == old.op_type:
+            alive_inputs.update(old.inputs)
+        else:
+            lost.append((old, owner))
+    functions = _functions(source)
+    found = []
+    for old, owner in lost:
+        if owner is not None:
+            fate = f"folded into {owner.name}"
+        elif (old.domain, old.op_type) in functions:
+            fate = "inlined: replaced by the nodes of the function"
+        elif any(name in constants for name in old.outputs):
+            fate = "folded: its result is a constant"
+        elif any(name in alive_inputs for name in old.outputs):
+            fate = "removed: its readers read its input instead"
+        else:
+            fate = "removed: nothing reads its result"
+        name = old.name or "_".join([old.op_type, *old.outputs[:1]])
+        found.append(SourceNode(name, operator_name(old.domain, old.op_type), fate))
+    return found
+
+
+def _nodes(model: Model) -> Iterator[_Node]:
+    """Yield every node of the model and its bodies, without building the graph if it is not built yet."""
+    if model.unbuilt is not None:
+        for node in model.unbuilt.nodes():
+            yield _Node(node.name, node.domain, node.op_type, tuple(node.input), tuple(node.output))
+        return
+    for node in model.nodes():
+        names = (tuple(v.name or "" for v in values if v is not None) for values in (node.inputs, node.outputs))
+        yield _Node(node.name or "", node.domain, node.op_type, *names)
+
+
+def _functions(model: Model) -> set[tuple[str, str]]:
+    if model.unbuilt is not None:
+        return model.unbuilt.functions()
+    return {(function.domain, function.name) for function in model.ir.functions.values()}

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
 from dovetail.planning.identity import identity, operator_name, walk
 from dovetail.planning.placement import get_placement, origin_of
-from dovetail.suggestions import near_misses
+from dovetail.text import near_misses
 
 if TYPE_CHECKING:
     import onnx_ir as ir

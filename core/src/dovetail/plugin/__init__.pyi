@@ -6,11 +6,11 @@ from dovetail.passes import Analysis as Analysis, Context as Context, Pass as Pa
 from dovetail.planning.claim import Claim as Claim, Claims as Claims, claim_of as claim_of
 from dovetail.planning.conversion import ConversionKind as ConversionKind, Step as Step
 from dovetail.planning.edits import Edit as Edit
-from dovetail.planning.holdings import Holding as Holding, Observer as Observer, Parameters as Parameters
-from dovetail.planning.observers import ObserverChoice as ObserverChoice
+from dovetail.planning.quantized_value import Holding as Holding, Observer as Observer, Parameters as Parameters
+from dovetail.planning.quantized_value import ObserverChoice as ObserverChoice
 from dovetail.planning.remark import Remark as Remark
-from dovetail.planning.remedy import Remedy as Remedy, remedy as remedy
-from dovetail.planning.verdict import (
+from dovetail.planning.remark import Remedy as Remedy, remedy as remedy
+from dovetail.planning.claim import (
     ParameterRule as ParameterRule,
     PortRule as PortRule,
     Refusal as Refusal,
@@ -62,7 +62,7 @@ from dovetail.plugin.options import (
     Option as Option,
     Proceed as Proceed,
 )
-from dovetail.plugin.recorder import SpanRecorder as SpanRecorder, span_recorder as span_recorder
+from dovetail.plugin.engine import SpanRecorder as SpanRecorder, span_recorder as span_recorder
 from dovetail.plugin.registry import Registry as Registry
 from dovetail.plugin.results import (
     Recognition as Recognition,
@@ -84,4 +84,4 @@ from dovetail.plugin.strategy import (
     Strategy as Strategy,
     View as View,
 )
-from dovetail.verification import Verification as Verification
+from dovetail.compiler.running import Verification as Verification

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail.planning.verdict import Refusal, Verdict
+    from dovetail.planning.claim import Refusal, Verdict
 
 
 Fact: TypeAlias = "Callable[[ir.Node], object]"

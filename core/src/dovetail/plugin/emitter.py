@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.planning.holdings import Holding
+    from dovetail.planning.quantized_value import Holding
     from dovetail.plugin.backend import Backend
 
 

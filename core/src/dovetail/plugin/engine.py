@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.contracts import class_of, derived
@@ -188,3 +190,35 @@ def evaluator_of(registry: Registry, name: str) -> Evaluator | None:
     """The engine that is registered as `name`, if it is there and computes single nodes."""
     found = registry.engine.get(name)
     return found() if isinstance(found, type) and issubclass(found, Evaluator) else None
+
+
+class SpanRecorder(Protocol):
+    """Takes the steps of a run; may be called from several threads."""
+
+    def span(self, name: str, category: str, begun: int, about: Mapping[str, object]) -> None:
+        """Record a step of the calling thread that ends now.
+
+        Args:
+            name: What is shown for it.
+            category: Its kind, in one word: `instruction`.
+            begun: When it began, by `time.perf_counter_ns`.
+            about: What is said of it beside its time.
+        """
+
+
+_CURRENT: ContextVar[SpanRecorder | None] = ContextVar("dovetail-span-recorder", default=None)
+
+
+def span_recorder() -> SpanRecorder | None:
+    """What records the run that the calling thread works for; None if nobody records it."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def record_spans(recorder: SpanRecorder) -> Iterator[None]:
+    """Let `span_recorder` return `recorder` in this thread until the end of the block."""
+    token = _CURRENT.set(recorder)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

@@ -17,7 +17,7 @@ from dovetail.plugin.commands import CORE_COMMANDS
 from dovetail.plugin.discovery import PluginRecord, discover
 from dovetail.plugin.isolation import PluginWarning, described, foreign_output
 from dovetail.plugin.registry import Registry
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -16,7 +16,7 @@ from dovetail.plugin.isolation import PluginWarning, described, foreign_output
 if TYPE_CHECKING:
     import argparse
 
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Pass, Request
     from dovetail.planning.plan import Plan

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.isolation import described, foreign_output
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes.context import Context
     from dovetail.passes.request import Request

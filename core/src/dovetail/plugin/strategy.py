@@ -6,14 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from dovetail.planning.remedy import Remedy
+from dovetail.planning.remark import Remedy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.planning.claim import Claim, Claims
-    from dovetail.planning.verdict import Verdict
+    from dovetail.planning.claim import Claim, Claims, Verdict
     from dovetail.plugin.backend import Backend
 
 

@@ -9,6 +9,6 @@ dovetail_api = 1
 def register(registry):
     """Bring the commands `compile`, `plan`, `opt` and `explain`."""
     registry.command("compile", "dovetail_commands.compile:COMPILE")
-    registry.command("plan", "dovetail_commands.plan:PLAN")
+    registry.command("plan", "dovetail_commands.compile:PLAN")
     registry.command("opt", "dovetail_commands.opt:OPT")
     registry.command("explain", "dovetail_commands.explain.command:EXPLAIN")

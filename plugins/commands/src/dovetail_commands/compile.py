@@ -1,39 +1,31 @@
-"""`dovetail compile`: place, type and join a model, write the result, and show what plugins found of it."""
+"""`dovetail compile` and `dovetail plan`: decide, carry out, write the result, and show what plugins found of it."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import (
-    PlainCommand,
-    existing,
-    note,
-    option_keywords,
-    output,
-    plugins_of,
-    print_json,
-    say,
-)
+from dovetail.cli.common import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
 from dovetail.errors import ResultError
 from dovetail.planning.placement import HOST
+from dovetail.planning.remark import assumed
 from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
-from dovetail_commands.terminal import Progress, say_note, table
-from dovetail_commands.verification import warn
+from dovetail_commands.terminal import Progress, say_note, table, warn
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
 
 
 _SHOWN = 6  # operators in a row of the table
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     add_model(parser)
     parser.add_argument(
@@ -52,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_instrumentation(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_compile(args: argparse.Namespace) -> int:
     """Run the command."""
     path = completed_model(args)
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     request |= option_keywords(args)
     from dovetail import api
-    from dovetail.stores import check_store
+    from dovetail.compiler.stores import check_store
 
     if args.output:
         check_store(args.output, plugins_of(args))
@@ -129,4 +121,40 @@ def _document(args: argparse.Namespace, compiled: CompiledModel, failure: Result
     }
 
 
-COMPILE = PlainCommand("compile", "Compile a model for one or several backends.", add_arguments, run)
+COMPILE = PlainCommand("compile", "Compile a model for one or several backends.", add_compile_arguments, run_compile)
+
+
+def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    add_model(parser)
+    parser.add_argument("-o", "--output", type=output, metavar="plan.yaml", help="file to write instead of printing")
+    add_request(parser)
+
+
+def run_plan(args: argparse.Namespace) -> int:
+    """Run the command."""
+    path = completed_model(args)
+    request = {**request_of(args), **option_keywords(args)}
+    from dovetail import api
+
+    existing(path)
+    model = api.open(path, plugins_of(args))
+    with Progress() as progress:
+        plan = api.plan(model, **request, progress=progress)
+    if args.output:
+        plan.save(args.output)
+    document = plan.as_dict()
+    if args.json:
+        print_json(document)
+    elif args.output:
+        print(args.output)
+    else:
+        print(plan, end="")
+    for text in (*assumed(plan.remarks), *plan.notes):
+        print(f"note: {text}", file=sys.stderr)
+    return 0
+
+
+PLAN = PlainCommand(
+    "plan", "Decide where and in what every operator runs, and print or save the plan.", add_plan_arguments, run_plan
+)

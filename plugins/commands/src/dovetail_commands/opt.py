@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.common import PlainCommand, existing, note, output, plugins_of, print_json, say
-from dovetail.errors import UsageError
+from dovetail.compiler.frontends import open_declared
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes import Context, Pipeline, Request
+from dovetail.passes.reproducer import METADATA_KEY, versions
+from dovetail_onnx.files.parsing import parse_json
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
 from dovetail_commands.request import add_request, request_of
 
 if TYPE_CHECKING:
-    from dovetail.passes import Result
+    from dovetail.ir.model import Model
+    from dovetail.passes import Instrumentation, Result
+    from dovetail.plugin import PluginSet, Registry
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +56,7 @@ def _run(args: argparse.Namespace) -> Result:
     plugins = given.pop("plugins")
     request = Request.of(*given.pop("backends"), **given)
     pipeline = Pipeline.parse(args.pipeline, plugins.registry)
-    from dovetail.frontends import open_file
+    from dovetail.compiler.frontends import open_file
 
     if args.model != "-":
         existing(path)
@@ -59,7 +65,6 @@ def _run(args: argparse.Namespace) -> Result:
 
 
 def _replay(args: argparse.Namespace) -> Result:
-    from dovetail_commands.replay import changed_versions, read_reproducer, run_reproducer
 
     path = Path(args.model)
     existing(path)
@@ -71,7 +76,7 @@ def _replay(args: argparse.Namespace) -> Result:
 
 
 def _write(args: argparse.Namespace, result: Result) -> None:
-    from dovetail.writing import write_file
+    from dovetail.compiler.writing import write_file
 
     text = result.model.text() if args.output is None else ""
     if args.output is not None:
@@ -90,3 +95,52 @@ def _write(args: argparse.Namespace, result: Result) -> None:
 
 
 OPT = PlainCommand("opt", "Run a pipeline of passes over a model and print it as text.", add_arguments, run)
+
+
+def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[str, Any]]:
+    """Read the model and the data of a reproducer: `pipeline`, `request`, `versions`, `error`.
+
+    Args:
+        path: The file.
+        registry: Has the front end that reads it.
+
+    Raises:
+        DovetailError: The file does not open or is not a reproducer.
+    """
+    model = open_declared(Path(path), registry)
+    try:
+        data = parse_json(model.ir.metadata_props.pop(METADATA_KEY))
+        if not {"pipeline", "request", "versions", "error"} <= set(data):
+            raise KeyError
+    except (KeyError, ValueError, TypeError):
+        hint = "`dovetail opt` and `dovetail compile` write one when a pass fails"
+        raise DovetailError(f"{path} is not a reproducer", hint) from None
+    return model, data
+
+
+def changed_versions(data: dict[str, Any], plugins: PluginSet | None = None) -> list[str]:
+    """Return the differences from the installation that wrote the reproducer, one line per distribution."""
+    now = versions(plugins)
+    return [
+        f"{name} was {then}, is {now.get(name, 'not installed')}"
+        for name, then in data["versions"].items()
+        if now.get(name) != then
+    ]
+
+
+def run_reproducer(
+    path: str | Path,
+    registry: Registry,
+    *,
+    plugins: PluginSet | None = None,
+    instrumentation: Instrumentation | None = None,
+) -> Result:
+    """Run the pipeline of a reproducer on its model.
+
+    Raises:
+        DovetailError: The run fails again.
+    """
+    model, data = read_reproducer(path, registry)
+    pipeline = Pipeline.parse(data["pipeline"], registry)
+    context = Context(Request.from_dict(data["request"]), plugins=plugins, registry=registry)
+    return pipeline.run(model, context, instrumentation)

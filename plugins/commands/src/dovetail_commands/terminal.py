@@ -6,12 +6,17 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import columns
+from dovetail.cli.common import columns, note
 from dovetail.text import printable
 
-__all__ = ["Progress", "say_note", "table"]
+if TYPE_CHECKING:
+    from dovetail.plugin import Verification
+
+
+__all__ = ["Progress", "say_note", "table", "warn"]
+
 
 _NARROWEST = 40  # columns
 
@@ -97,3 +102,10 @@ class Progress:
             self._bar.start()
             self._task = self._bar.add_task("")
         self._bar.update(self._task, description=what, completed=done, total=total or None)
+
+
+def warn(verification: Verification) -> None:
+    """Print what is alarming about a comparison on standard error, with what to do about it."""
+    note(*(f"warning: {text}" for text in verification.warnings))
+    if verification.warnings and verification.advice:
+        note(f"  {verification.advice}")

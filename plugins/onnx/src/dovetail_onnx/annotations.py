@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.artifacts import FUNCTIONS
+from dovetail.compiler.artifacts import FUNCTIONS
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.bodies import all_nodes
 from dovetail.ir.formats import Format

@@ -10,20 +10,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from dovetail.compiler.frontends import check_regular
 from dovetail.errors import DovetailError
-from dovetail.frontends import check_regular
-from dovetail.gc_pause import gc_paused
+from dovetail.ir.gc_pause import gc_paused
 from dovetail.ir.model import Model
 
 from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.external import TensorLoader
-from dovetail_onnx.limits import BRACKET_DEPTH
 from dovetail_onnx.skeleton import Skeleton, stays_inline, stub
 from dovetail_onnx.source import check_source
 from dovetail_onnx.source.tensors import fill_with_zeros
-from dovetail_onnx.sparse import densify_initializers
 from dovetail_onnx.text import deepest_bracket, fill_declared
-from dovetail_onnx.wire import RawData, split
+from dovetail_onnx.type_gaps import densify_initializers
+from dovetail_onnx.wire import BRACKET_DEPTH, RawData, split
 
 if TYPE_CHECKING:
     import onnx
@@ -224,7 +223,7 @@ def _mapped(proto: onnx.TensorProto, mapped: mmap.mmap, data: RawData) -> ir.Ten
     import numpy as np
     import onnx_ir as ir
 
-    from dovetail_onnx.mapped_tensor import MappedTensor
+    from dovetail_onnx.external import MappedTensor
 
     dtype = ir.DataType(proto.data_type)
     if dtype.bitwidth < 8:

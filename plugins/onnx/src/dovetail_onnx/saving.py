@@ -6,23 +6,75 @@ import contextlib
 import hashlib
 import mmap
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.gc_pause import gc_paused
+from dovetail.ir.gc_pause import gc_paused
 
 from dovetail_onnx.annotations import mirror_annotations
+from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import named, replacing
-from dovetail_onnx.seal import SEAL, make_seal
 from dovetail_onnx.skeleton import is_stub, skeleton_of
-from dovetail_onnx.wire import join
+from dovetail_onnx.wire import join, tag, varint
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.ir.model import Model
+
+
+SEAL = "dovetail.content"
+"""Key of the seal in the model's metadata."""
+
+_METADATA_PROPS = 14  # field number in ModelProto
+_DIGITS = 64
+
+
+def _prefix() -> bytes:
+    key = SEAL.encode()
+    entry = tag(1) + varint(len(key)) + key + tag(2) + varint(_DIGITS)
+    return tag(_METADATA_PROPS) + varint(len(entry) + _DIGITS) + entry
+
+
+_PREFIX = _prefix()
+SEAL_SIZE = len(_PREFIX) + _DIGITS
+"""Bytes of a seal at the end of a file."""
+
+
+def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
+    """Return the bytes of a seal.
+
+    Args:
+        content: SHA-256 of the file's bytes before the seal.
+        data: SHA-256 of every data file, in the order of their names.
+    """
+    return _PREFIX + hashlib.sha256(b"".join((content, *data))).hexdigest().encode()
+
+
+def read_seal(path: Path) -> str:
+    """Return the hexadecimal digest at the end of the file, or empty if there is no seal; reads nothing else."""
+    with path.open("rb") as file:
+        if file.seek(0, 2) < SEAL_SIZE:
+            return ""
+        file.seek(-SEAL_SIZE, 2)
+        found = file.read()
+    return found[len(_PREFIX) :].decode("ascii", "replace") if found.startswith(_PREFIX) else ""
+
+
+def seal_holds(path: Path, data: Iterable[Path]) -> bool:
+    """Whether the model at `path` and its data files are unchanged since it was sealed; hashes all of them."""
+    seal = read_seal(path)
+    if not seal:
+        return False
+    digest, left = hashlib.sha256(), path.stat().st_size - SEAL_SIZE
+    with path.open("rb") as file:
+        while left and (chunk := file.read(min(left, 1 << 20))):
+            digest.update(chunk)
+            left -= len(chunk)
+    files = [bytes.fromhex(file_sha256(file)) for file in sorted(data)]
+    return make_seal(digest.digest(), files).endswith(seal.encode())
 
 
 Progress = Callable[[str, int, int], None]
@@ -59,7 +111,7 @@ def save_model(
         path: The file to write; its folder is created.
         external: Store weights outside the file (True), inside (False), or by their size (None).
         progress: Called with ("save", weights written, weights in total) before each weight.
-        seal: End the file with a digest of its content; see `dovetail_onnx.seal`.
+        seal: End the file with a digest of its content; see `dovetail_onnx.saving`.
 
     Returns:
         The model file, and the data file if there is one.
@@ -151,7 +203,7 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
     """
     left = tensor.nbytes
     if tensor.raw is not None:
-        from dovetail_onnx.mapped_tensor import mapped_chunks
+        from dovetail_onnx.external import mapped_chunks
 
         yield from mapped_chunks(tensor.raw, tensor.offset or 0, left)
         return

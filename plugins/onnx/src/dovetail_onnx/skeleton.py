@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from dovetail_onnx.map_types import from_proto, to_proto
 from dovetail_onnx.topological_order import sort_function, sort_nodes
+from dovetail_onnx.type_gaps import from_proto, to_proto
 
 if TYPE_CHECKING:
     import onnx

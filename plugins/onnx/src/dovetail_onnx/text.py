@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 
-from dovetail_onnx.limits import SPARSE_BYTES
+from dovetail_onnx.wire import SPARSE_BYTES
 
 if TYPE_CHECKING:
     import onnx

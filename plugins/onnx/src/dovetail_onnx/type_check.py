@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.types import type_text
 from dovetail.planning.placement import from_source
 
-from dovetail_onnx.body_flows import BodyFlow, body_flows
 from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name, signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+class BodyFlow(NamedTuple):
+    """A value that a control-flow operator passes into another one without changing its type.
+
+    Attributes:
+        what: The pair in messages: `carried value`.
+        one: A value of the node or of a body; None if it is omitted.
+        other: The value that it becomes.
+    """
+
+    what: str
+    one: ir.Value | None
+    other: ir.Value | None
+
+
+def body_flows(node: ir.Node) -> Iterable[BodyFlow]:
+    """Return the pairs of `node`; an empty tuple if it is not control flow."""
+    flows = _FLOWS.get(node.op_type)
+    return flows(node) if flows is not None and node.domain in ("", "ai.onnx") else ()
+
+
+def _if(node: ir.Node) -> Iterator[BodyFlow]:
+    for branch in ("then_branch", "else_branch"):
+        body = node.attributes[branch].as_graph()
+        for inner, outer in zip(body.outputs, node.outputs, strict=False):
+            yield BodyFlow(f"{branch} and output", inner, outer)
+
+
+def _loop(node: ir.Node) -> Iterator[BodyFlow]:
+    body = node.attributes["body"].as_graph()
+    for index in range(len(node.inputs) - 2):
+        yield BodyFlow("carried value", node.inputs[2 + index], body.inputs[2 + index])
+        yield BodyFlow("carried value", body.inputs[2 + index], body.outputs[1 + index])
+    for inner, outer in zip(body.outputs[1:], node.outputs, strict=False):
+        yield BodyFlow("body and output", inner, outer)
+
+
+def _scan(node: ir.Node) -> Iterator[BodyFlow]:
+    body = node.attributes["body"].as_graph()
+    for outer, inner in zip(node.inputs, body.inputs, strict=False):
+        yield BodyFlow("input and body", outer, inner)
+    for inner, outer in zip(body.outputs, node.outputs, strict=False):
+        yield BodyFlow("body and output", inner, outer)
+
+
+_FLOWS = {"If": _if, "Loop": _loop, "Scan": _scan}
 
 
 def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:

@@ -10,4 +10,4 @@ def register(registry):
     """Register the front end, and the pass that lowers its operators to ONNX."""
     registry.frontend("paddle", "dovetail_paddle.frontend:PaddleFrontend")
     registry.pass_("lower-paddle", "dovetail_paddle.lowering.lower_paddle:LowerPaddle")
-    registry.option("keep-unknown", "dovetail_paddle.keep_unknown:KEEP_UNKNOWN")
+    registry.option("keep-unknown", "dovetail_paddle.frontend:KEEP_UNKNOWN")

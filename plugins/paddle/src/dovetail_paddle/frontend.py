@@ -1,14 +1,22 @@
-"""The front end for programs of Paddle."""
+"""The front end for programs of Paddle, the dialect of their models, and the option `--keep-unknown`."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.plugin import Frontend
+from dovetail.plugin.options import Option
+from dovetail_onnx.dialect import OnnxDialect
+
+from dovetail_paddle.lowering.lower_paddle import OPTION
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
+    from dovetail.passes import Request
 
 
 class PaddleFrontend(Frontend):
@@ -22,10 +30,8 @@ class PaddleFrontend(Frontend):
         Raises:
             DovetailError: The program or its parameters are malformed.
         """
-        from dovetail.gc_pause import gc_paused
+        from dovetail.ir.gc_pause import gc_paused
         from dovetail.ir.model import Model
-
-        from dovetail_paddle.dialect import PaddleDialect
 
         parameters = path.with_suffix(".pdiparams")
         with gc_paused():
@@ -37,3 +43,54 @@ class PaddleFrontend(Frontend):
             from dovetail_paddle.translate.program import translate
 
             return Model(translate(read_program(path), str(path), parameters), path, dialect=PaddleDialect())
+
+
+class PaddleDialect(OnnxDialect):
+    """ONNX with the domains of Paddle: everything is the same, except that engines run the lowered model."""
+
+    def runnable(self, model: Model) -> Model:
+        """The model if it is lowered already, else a lowered copy."""
+        from dovetail_paddle.lowering.lower_paddle import lowered_copy
+
+        return lowered_copy(model)
+
+
+class _KeepUnknownOption(Option):
+    """The option: `dovetail compile --keep-unknown`, `dovetail.compile(..., keep_unknown=True)`.
+
+    Keyword arguments of `dovetail.compile` and `dovetail.plan`:
+        keep_unknown: Keep operators of a Paddle program that dovetail-paddle does not know as operators of the domain
+            `paddle`, instead of refusing the program.
+    """
+
+    commands = ("compile", "plan", "bisect", "check")
+    keywords = ("keep_unknown",)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--keep-unknown`."""
+        parser.add_argument(
+            "--keep-unknown",
+            action="store_true",
+            help="keep operators of a Paddle program that are not known as operators of the domain `paddle`",
+        )
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The keyword argument."""
+        return {"keep_unknown": True} if args.keep_unknown else {}
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """That it is on."""
+        return {"on": True} if keywords.get("keep_unknown") else {}
+
+    def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
+        """The request with the option."""
+        if not keywords.get("keep_unknown"):
+            return request
+        return replace(request, options={**request.options, OPTION: self.recorded(keywords)})
+
+    def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str]:
+        """The option itself."""
+        return ["--keep-unknown"] if recorded else []
+
+
+KEEP_UNKNOWN = _KeepUnknownOption()

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from dovetail.compiler.frontends import check_regular
 from dovetail.errors import DovetailError
-from dovetail.frontends import check_regular
 
 from dovetail_paddle.element_types import BY_NUMBER, element_type
-from dovetail_paddle.legacy.descriptor import tensor_class
+from dovetail_paddle.legacy.reading import tensor_class
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -85,7 +85,7 @@ class _Reader:
 
     def tensor(self, name: str, declared: Declared) -> ir.TensorProtocol:
         """Read the next tensor, which is the one called `name`."""
-        from dovetail_onnx.mapped_tensor import MappedTensor
+        from dovetail_onnx.external import MappedTensor
 
         version = self._number("<I", name)
         if version:

@@ -12,7 +12,7 @@ from dovetail.plugin.isolation import described, foreign_output
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.flat_graph import FlatGraph
+    from dovetail.ir.bodies import FlatGraph
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import Strategy, View
 

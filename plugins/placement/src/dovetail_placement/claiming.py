@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, PinError
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.planning.claim import claim_of
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import from_source
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.pins import pinned_claim
-from dovetail_placement.strategy_options import made_strategy
-from dovetail_placement.view import View
+from dovetail_placement.view import View, made_strategy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import Strategy
 
-    from dovetail_placement.judges import Judges
+    from dovetail_placement.legality import Judges
     from dovetail_placement.pins import Pin, Pins
 
 

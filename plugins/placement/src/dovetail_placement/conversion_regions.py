@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir.flat_graph import FlatGraph
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.bodies import FlatGraph
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.required import name_of, producer_of
 from dovetail.planning.identity import decided_key, keep_key
 from dovetail.planning.placement import PART, get_placement, origin_of, set_origin, set_placement

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.placement import set_kind
 from dovetail_onnx.signatures import Signatures, input_name, output_name

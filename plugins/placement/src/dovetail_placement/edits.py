@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
+from dovetail.passes import Pass
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import origin_of
 from dovetail.planning.remark import Remark
 from dovetail.plugin import Edit, Editor
 from dovetail.plugin.contracts import made
 from dovetail.plugin.isolation import calling
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -167,3 +169,25 @@ def _verify(model: Model, makers: Iterable[str]) -> None:
 
 
 _CONTRACT = "an edit returns the nodes that it added, each in the graph and with a type for every output"
+
+
+@dataclass(frozen=True)
+class ApplyEdits(Pass):
+    """Apply the edits of the request, and before those the edits of a replayed plan.
+
+    Given:  a normalised model, `--edit unit-conv=concat_12:after`
+    Result: the model with what the edit `unit-conv` adds after the node `concat_12`
+    """
+
+    name = "apply-edits"
+    stage = "analyse"
+    before = ("edge-kinds", "measure-ranges")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Apply them; nothing else changes."""
+        planned = [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())]
+        known = len(ctx.round.edits)
+        for edits in (planned, [Edit.parse(text) for text in ctx.request.edits]):
+            ctx.round.remarks += apply_edits(model, edits, ctx)
+        ctx.count("edits", len(ctx.round.edits) - known)
+        return len(ctx.round.edits) > known

@@ -1,19 +1,25 @@
-"""Fix-ups: what a strategy does to the claims of its backend once it sees those of all backends."""
+"""What follows once all have claimed: fix-ups, remedies, and remarks on declined pins."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.claim import Claim, Claims
-from dovetail.plugin.isolation import described, foreign_output
+from dovetail.plugin.isolation import calling, described, foreign_output
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.passes import Context
+    from dovetail.plugin import Remedy
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import Strategy
 
     from dovetail_placement.claiming import Claiming
+    from dovetail_placement.pins import Pin
 
 
 def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
@@ -109,3 +115,61 @@ def _check_unpinned(claim: Claim, claiming: Claiming, who: str) -> None:
             f"{who} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.text}",
             "a fix-up keeps pinned claims, and narrows only the formats that their pins leave open",
         )
+
+
+def remedies_of(claiming: Claiming, names: Collection[str]) -> dict[str, list[tuple[str, Remedy]]]:
+    """What the strategies suggest for nodes, with the backends that they speak for, by the given names.
+
+    Args:
+        claiming: The final claims of a round.
+        names: Names of nodes, or of values that they give.
+
+    Raises:
+        DovetailError: A strategy fails.
+    """
+    wanted, found = set(names), {}
+    for node in claiming.flat.nodes:
+        for name in (node.name, *(value.name for value in node.outputs)):
+            if name in wanted and name not in found:
+                found[name] = _remedies(claiming, node)
+    return found
+
+
+def _remedies(claiming: Claiming, node: ir.Node) -> list[tuple[str, Remedy]]:
+    found: list[tuple[str, Remedy]] = []
+    for backend in claiming.ctx.backends:
+        strategy, who = claiming.strategy_of(backend)
+        if claiming.claimed[id(node)][0] != backend.name:
+            with calling(f"{who} asked for remedies,"):
+                found += [(backend.name, remedy) for remedy in strategy.remedies(claiming.view_of(backend), node)]
+    return found
+
+
+_RULE = "declined"
+_NAMED = 5
+
+
+def remark_declined(declined: Sequence[tuple[Pin, str]], ctx: Context) -> None:
+    """Leave a remark on every node that a file asked for in vain, and one note for each key of the file.
+
+    Args:
+        declined: The pins, with the reason of the backend.
+        ctx: The context of the run.
+    """
+    groups: dict[tuple[str, str], list[Pin]] = {}
+    for pin, why in declined:
+        origin = pin.origin
+        assert origin is not None, "what a user asked for is not declined"
+        then = f"; {origin.if_declined}" if origin.if_declined else ""
+        ctx.remark(
+            "analysis", pin.node, _RULE, f"{origin.asked} asks for {pin.backend}, which declines it: {why}{then}"
+        )
+        groups.setdefault((pin.backend, origin.if_declined), []).append(pin)
+    for (backend, then), pins in groups.items():
+        named = ", ".join(f"'{pin.node.name}' ({pin.origin.asked})" for pin in pins[:_NAMED] if pin.origin is not None)
+        more = f" and {len(pins) - _NAMED} others" if len(pins) > _NAMED else ""
+        why = f"{backend} declines {pluralize(len(pins), 'node')} that the file asks for: {named}{more}"
+        ctx.remark(
+            "analysis", "", _RULE, f"{why}; {then}" if then else why,
+            suggest="`dovetail explain` says why; leave the nodes out of the file, or change what breaks the limit",
+        )  # fmt: skip

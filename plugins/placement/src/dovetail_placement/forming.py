@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dovetail.artifacts import stands_for_region
+from dovetail.compiler.artifacts import stands_for_region
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import calling
 from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.compiler.running import input_data
 from dovetail.errors import DovetailError
-from dovetail.running import input_data
 from dovetail.text import pluralize
-from dovetail_onnx.open_inputs import fixing_option, open_inputs, shape_text
+from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,7 +14,7 @@ from dovetail.passes.backends import asking
 from dovetail.planning.identity import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import HOST
 from dovetail.planning.selectors import NodeNames, parse_pin
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context, PinOrigin
     from dovetail.planning.claim import Claim
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.plan import Plan, PlannedNode
     from dovetail.plugin import Backend
     from dovetail.plugin.registry import Registry
 

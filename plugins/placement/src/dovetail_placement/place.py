@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
-from dovetail.planning.placement import Placement, from_source, set_placement
-from dovetail.suggestions import near_misses
+from dovetail.planning.placement import HOST, Placement, from_source, set_placement
+from dovetail.plugin import Remedy, remedy
+from dovetail.text import near_misses, pluralize
 
+from dovetail_placement.claim_checks import ask_for_claims
 from dovetail_placement.claiming import Claiming
-from dovetail_placement.declined import remark_declined
 from dovetail_placement.edits import apply_edits
-from dovetail_placement.empty_backends import remark_empty_backends
-from dovetail_placement.fix_ups import fix_up_claims
-from dovetail_placement.judges import Judges
+from dovetail_placement.fix_ups import fix_up_claims, remark_declined, remedies_of
+from dovetail_placement.legality import Judges
 from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
-from dovetail_placement.region_ends import settle_region_ends
-from dovetail_placement.remedies import remedies_of
+from dovetail_placement.region_limits import settle_region_ends
+from dovetail_placement.view import made_strategy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,6 +32,57 @@ if TYPE_CHECKING:
     from dovetail.planning.claim import Claim
     from dovetail.planning.edits import Edit
     from dovetail.planning.remark import Remark
+    from dovetail.plugin import Backend
+
+
+def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
+    """Say of each backend without a node why that is, and which strategy would claim some: all others are tried.
+
+    Called before the host claims what is left, which would show strategies nothing to claim.
+    """
+    used = {name for name, _ in claiming.claimed.values()}
+    for backend in ctx.backends:
+        if backend.name in used or not claiming.flat.nodes:
+            continue
+        why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
+        why += f": {_reason(claiming, backend, ctx)}"
+        name, claims = _best_strategy(claiming, backend, ctx)
+        suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
+        if claims:
+            suggest = remedy(options={"strategy": name}, backend=backend.name)
+            why += f"; {suggest.text} would claim {pluralize(claims, 'node')}"
+        ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
+
+
+def _reason(claiming: Claiming, backend: Backend, ctx: Context) -> str:
+    view = claiming.view_of(backend)
+    verdicts = [view.verdict(node) for node in claiming.flat.nodes]
+    taken = sum(verdict.ok is not False for verdict in verdicts)
+    if taken:
+        return (
+            f"its file takes {pluralize(taken, 'node')}, and strategy '{ctx.strategy_of(backend)}' keeps none of them"
+        )
+    reasons = Counter(verdict.reasons[0].text for verdict in verdicts if verdict.reasons)
+    return "; ".join(f"{pluralize(number, 'node')} because {text}" for text, number in reasons.most_common(1))
+
+
+def _best_strategy(claiming: Claiming, backend: Backend, ctx: Context) -> tuple[str, int]:
+    """The strategy that claims the most nodes, with their number; the present one is left out."""
+    table, present = ctx.registry.strategy, ctx.strategy_of(backend)
+    view, known = claiming.view_of(backend), list(ctx.remarks)
+    best = ("", 0)
+    for name in table:
+        if name in (present, HOST):
+            continue
+        who = f"{table.title(name)}, for {backend.name},"
+        try:
+            found = ask_for_claims(made_strategy(table[name], backend, name, who), view, backend, who)
+        except DovetailError:
+            continue  # it is not for this backend
+        if len(found.claims) > best[1]:
+            best = name, len(found.claims)
+    ctx.remarks[:] = known  # of claims that nobody made
+    return best
 
 
 _CLAIM = "dovetail.claim"

@@ -1,24 +1,27 @@
-"""The view of a model that a strategy gets."""
+"""What a strategy gets: its options and its view of the model."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.errors import DovetailError
+from dovetail.ir.bodies import FlatGraph
 from dovetail.planning.placement import kind_of
-from dovetail.plugin.strategy import Neighbour
+from dovetail.plugin.isolation import calling
+from dovetail.plugin.strategy import Neighbour, Strategy
+from dovetail.text import did_you_mean
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
-from dovetail_placement.judges import Judges
+from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.passes.context import Analysis
-    from dovetail.planning.claim import Claim
-    from dovetail.planning.verdict import Verdict
+    from dovetail.planning.claim import Claim, Verdict
     from dovetail.plugin.backend import Backend, Judge
 
 
@@ -99,3 +102,65 @@ class View:
         for index, value in enumerate(node.outputs):
             for reader, at in value.uses():
                 yield Neighbour(output_name(index, signature), reader, input_name(at, self._signatures(reader)))
+
+
+_EVERYBODY = ("strategy", "min_region", "regions")
+
+
+def made_strategy(found: object, backend: Backend, name: str, who: str) -> Strategy:
+    """Make a strategy for a backend.
+
+    The options of a strategy that is a dataclass are its fields; other strategies read `backend.place`, and name in
+    `place_keys` what they read. Keys for the strategy that the backend names are not another one's.
+
+    Args:
+        found: What is registered, a class.
+        backend: The backend, with what its file says under `place:`.
+        name: Name of the strategy.
+        who: The strategy with its distribution, for messages.
+
+    Raises:
+        DovetailError: The file has a key that the strategy does not read, or a value of another type, with file and
+            line; or the class fails, or is no strategy.
+    """
+    if not (isinstance(found, type) and issubclass(found, Strategy)):
+        raise DovetailError(f"{who} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
+    if lacking := sorted(found.__abstractmethods__):
+        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/guides/strategy.md")
+    place = backend.place if name == backend.strategy else {}
+    if not dataclasses.is_dataclass(found):
+        _check_keys(place, found.place_keys, backend, name)
+        with calling(who):
+            return found()
+    fields = {field.name: field for field in dataclasses.fields(found) if field.init}
+    _check_keys(place, fields, backend, name)
+    for key, value in place.items():
+        _check_value(fields[key], value, backend, name)
+    with calling(who):
+        return found(**place)
+
+
+def _check_keys(place: Any, read: Any, backend: Backend, name: str) -> None:
+    for key in place:
+        if key not in read:
+            near = did_you_mean(key, (*_EVERYBODY, *read))
+            reads = f"it reads {', '.join(read)}" if read else "it reads no key of its own"
+            where = _where(key, backend)
+            raise DovetailError(f"{where}: strategy '{name}' does not read '{key}' under place{near}", reads)
+
+
+def _check_value(field: dataclasses.Field, value: object, backend: Backend, name: str) -> None:
+    """Refuse a value that is of another type than the default of its option."""
+    default = field.default if field.default is not dataclasses.MISSING else None
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    wanted = (list, tuple) if isinstance(default, (list, tuple)) else type(default)
+    if default is not None and (not isinstance(value, wanted) or isinstance(value, bool) != isinstance(default, bool)):
+        raise DovetailError(
+            f"{_where(field.name, backend)}: {field.name}: {value!r} is no option of strategy '{name}'",
+            f"its default is {default!r}",
+        )
+
+
+def _where(key: str, backend: Backend) -> str:
+    return backend.place_sources.get(key, backend.source)

@@ -4,36 +4,109 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.errors import DovetailError, UsageError
+from dovetail.ir.bodies import FlatGraph
 from dovetail.ir.formats import FLOAT32, Format, float_format, format_of
 from dovetail.ir.required import name_of
 from dovetail.passes import Pass
-from dovetail.planning.join import Join as PlannedJoin
-from dovetail.planning.join import conversion_kind
+from dovetail.planning.conversion import Join as PlannedJoin
+from dovetail.planning.conversion import conversion_kind
 from dovetail.planning.placement import HOST, Placement, from_source, placement_of, set_placement
+from dovetail.plugin.isolation import calling
+from dovetail.text import did_you_mean, pluralize
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
-from dovetail_placement.region_guards import refuse_regions
+from dovetail_placement.region_limits import refuse_regions
 
-from dovetail_precision.assumed_ranges import remark_assumed_ranges
+from dovetail_precision.choices import Choice
+from dovetail_precision.constraints import holds_bodies
 from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
-from dovetail_precision.existing_qdq import place_qdq
 from dovetail_precision.overrides import remark_overrides, why_overridden
-from dovetail_precision.problem import TypingProblem
+from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.problem_builder import build_problem
+from dovetail_precision.ranges.overflow import OverflowAnalysis
+from dovetail_precision.ranges.range import NARROW
 from dovetail_precision.sharing_groups import held_values
-from dovetail_precision.solving import check_solver, solve
-from dovetail_precision.type_equalities import holds_bodies
-from dovetail_precision.variable import Variable
+from dovetail_precision.source_quantization import place_qdq
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.plugin import Registry
+
+
+def check_solver(name: str, registry: Registry) -> None:
+    """Check that a solver is registered as `name`, without loading it.
+
+    Raises:
+        UsageError: There is none; suggests similar names.
+    """
+    if name not in registry.solver:
+        known = ", ".join(registry.solver)
+        raise UsageError(f"unknown solver '{name}'{did_you_mean(name, registry.solver)}", f"installed: {known}")
+
+
+def solve(problem: TypingProblem, name: str, registry: Registry) -> None:
+    """Let the solver that is registered as `name` choose for every variable of `problem`.
+
+    Raises:
+        DovetailError: No solver has that name; or it fails, or makes an illegal choice: names its distribution.
+    """
+    check_solver(name, registry)
+    solver = registry.solver[name]
+    who = registry.solver.title(name)
+    with calling(who):
+        solver(problem)
+    for variable in problem.variables:
+        # A Cast reads what arrives, whatever the backend says of its input.
+        if not (isinstance(variable.chosen, Choice) and (variable.takes_any or variable.chosen in variable.choices)):
+            raise _illegal(variable, who)
+
+
+def _illegal(variable: Variable, who: str) -> DovetailError:
+    chosen, node = variable.chosen, variable.node
+    text = "nothing" if chosen is None else str(chosen.nominal if isinstance(chosen, Choice) else repr(chosen))
+    if isinstance(chosen, Choice) and chosen.ports:
+        text += "".join(f", {port} {format_}" for port, format_ in chosen.ports.items())
+    offered = ", ".join(dict.fromkeys(str(choice.nominal) for choice in variable.choices))
+    return DovetailError(
+        f"{who} chose {text} for '{node.name}' ({node.op_type}), which may have {offered}",
+        "a solver sets `chosen` of every variable to one of its `choices`; name another one with --solver",
+    )
+
+
+_RULE = "assumed-range"
+_NARROW = Format.of(NARROW)
+_OF_NODE = f"the range of its values is unknown without data; they are assumed to fit {NARROW}"
+
+
+def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) -> None:
+    """Remark every node that was typed float16 with values of unknown range, and count those values once.
+
+    Does nothing when the request has data: then ranges are measured.
+    """
+    if ctx.request.data is not None or all(backend.low != NARROW for backend in ctx.backends):
+        return
+    overflow = ctx.analysis(OverflowAnalysis, model)
+    assumed: dict[int, str] = {}
+    for variable in problem.variables:
+        if variable.format is not _NARROW or variable.present is _NARROW:
+            continue
+        around = [*variable.activations, *(value for _, value in variable.outputs)]
+        unknown = [value for value in around if not overflow.knows(value.source)]
+        if unknown:
+            assumed.update((id(value), value.name) for value in unknown)
+            ctx.remark("analysis", variable.node, _RULE, _OF_NODE, suggest="--data")
+    if assumed:
+        names = list(assumed.values())
+        many = f"{pluralize(len(names), 'value')} (such as '{names[-1]}')"
+        why = f"the range of {many} is unknown without --data; they are assumed to fit {NARROW}"
+        ctx.remark("analysis", "", _RULE, why, suggest="--data")
 
 
 @dataclass(frozen=True)
@@ -204,3 +277,30 @@ def _why_high(problem: TypingProblem, variable: Variable) -> str:
     if variable.low not in variable.choices.floats:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
     return problem.obstacle(variable, variable.low)
+
+
+def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
+    """Set the attributes listed in the claim of every node that was typed low.
+
+    Returns:
+        Whether any attribute changed.
+    """
+    from onnx_ir.convenience import convert_attribute
+
+    low = {backend.name: backend.low for backend in ctx.backends}
+    changed = False
+    for node in nodes:
+        claim = claim_on(node)
+        if claim is None or not claim.set:
+            continue
+        placement = placement_of(node)
+        if placement.precision is None or placement.precision.element != low.get(placement.backend):
+            continue
+        for name, value in claim.set.items():
+            before = node.attributes.get(name)
+            if before is None or before.value != value:
+                node.attributes[name] = convert_attribute(name, value)
+                why = f"{name} is {value}, as the file of {placement.backend} asks for in {placement.precision}"
+                ctx.remark("passed", node, "set-attribute", why, source=claim.source)
+                changed = True
+    return changed

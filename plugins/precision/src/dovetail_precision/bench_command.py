@@ -1,20 +1,27 @@
-"""`dovetail bench`: measure what this machine takes."""
+"""`dovetail bench`: measure what an engine takes to compute and to convert, for the cost tables that solvers read."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.cli.common import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
+from dovetail.ir.required import name_of, shape_of
 from dovetail_commands.terminal import Progress
 from dovetail_onnx.files.writing import write_text
 
 if TYPE_CHECKING:
+    import numpy as np
     from dovetail.passes import Context
+    from dovetail.plugin import Engine, Session
     from dovetail.plugin.backend import Backend
-    from dovetail_runtime.guard import GuardedEngine
+    from dovetail_runtime.engines import GuardedEngine, GuardedSession
+
+    AnyEngine: TypeAlias = Engine | GuardedEngine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +37,6 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.passes.backends import load_chosen
     from dovetail.passes.context import Context
     from dovetail.passes.request import BackendChoice
-
-    from dovetail_precision.measuring import measure_costs
 
     ctx = Context(plugins=plugins_of(args))
     backend = load_chosen(ctx.registry, BackendChoice.parse(args.backend))
@@ -67,3 +72,135 @@ def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
 
 
 BENCH = PlainCommand("bench", "Measure what an engine takes on this machine.", add_arguments, run)
+
+
+_ELEMENTS = 1 << 22  # 16 MiB of float32, more than a core's caches hold
+_EXTENT = 512  # of the matrices of a product
+_CHAIN = 200
+# Operators whose time is not that of moving bytes.
+_SLOW = ("Erf", "Exp", "LayerNormalization", "Pow", "Sigmoid", "Softmax", "Tanh")
+_HEAD = '<ir_version: 10, opset_import: ["": 22]> g '
+_TEXT = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}
+_SECONDS = 0.3  # spent on each figure at least
+
+Costs = dict[str, Any]
+
+
+def measure_costs(
+    engine: AnyEngine, low: str, high: str = "float32", progress: Callable[[str, int, int], None] | None = None
+) -> Costs:
+    """A cost table of `engine` on this machine, as plain data.
+
+    Bytes and operations per nanosecond in both types, the rates of operators that do not only move bytes, what a Cast
+    moves, and what one more small operator takes in nanoseconds. Every figure is the fastest of many runs. An operator
+    that the engine refuses in a type is left out.
+
+    Args:
+        engine: An engine that can run here.
+        low, high: The types to measure.
+        progress: Called with (what, done, total).
+
+    Raises:
+        DovetailError: The engine cannot run even an addition in one of the types.
+    """
+    table: Costs = {"engine": engine.name, "start": 0, "bytes": {}, "operations": {}, "casts": 0, "operators": {}}
+    steps = list(_steps(engine, low, high))
+    for index, (place, kind, work, figure) in enumerate(steps):
+        if progress:
+            progress("measuring", index, len(steps))
+        try:
+            value = figure(work())
+        except DovetailError:
+            if place[0] != "operators":
+                raise
+            continue
+        target: Costs = table
+        for key in place[:-1]:
+            target = target.setdefault(key, {})
+        if kind:
+            target.setdefault(place[-1], {})[kind] = value
+        else:
+            target[place[-1]] = value
+    for rates in (table["bytes"], table["operations"], *table["operators"].values()):
+        rates["other"] = rates.get(high) or next(iter(rates.values()))
+    return table
+
+
+def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
+    """Where each figure goes, for which type, how it is timed, and how it follows from the nanoseconds."""
+    rows, columns = _ELEMENTS // 1024, 1024
+    for kind in dict.fromkeys((high, low)):
+        width = _width(kind)
+        wide = f"{_TEXT[kind]}[{rows},{columns}]"
+
+        def moved(nanoseconds: float, width: int = width, values: int = 2) -> float:
+            return _rounded(values * _ELEMENTS * width / nanoseconds)
+
+        text = f"({wide} x, {wide} y) => ({wide} z) {{ z = Add (x, y) }}"
+        yield ("bytes",), kind, _timing(engine, text, kind), lambda ns, moved=moved: moved(ns, values=3)
+        for operator in _SLOW:
+            more = {"Pow": ", x", "LayerNormalization": ", s"}.get(operator, "")
+            scale = f", {_TEXT[kind]}[{columns}] s" if operator == "LayerNormalization" else ""
+            text = f"({wide} x{scale}) => ({wide} z) {{ z = {operator} (x{more}) }}"
+            yield ("operators", operator), kind, _timing(engine, text, kind), moved
+        square = f"{_TEXT[kind]}[{_EXTENT},{_EXTENT}]"
+        text = f"({square} x, {square} y) => ({square} z) {{ z = MatMul (x, y) }}"
+        yield ("operations",), kind, _timing(engine, text, kind), lambda ns: _rounded(2 * _EXTENT**3 / ns)
+    here, there = (f"{_TEXT[kind]}[{rows},{columns}]" for kind in (high, low))
+    text = f"({here} x) => ({there} z) {{ z = Cast <to = {_number(low)}> (x) }}"
+    both = _width(high) + _width(low)
+    yield ("casts",), "", _timing(engine, text, high), lambda ns: _rounded(_ELEMENTS * both / ns)
+    small = f"{_TEXT[high]}[8]"
+    chain = " ".join(f"v{i + 1} = Neg (v{i})" for i in range(_CHAIN))
+    text = f"({small} v0) => ({small} v{_CHAIN}) {{ {chain} }}"
+    yield ("start",), "", _timing(engine, text, high), lambda ns: _rounded(ns / _CHAIN)
+
+
+def _timing(engine: AnyEngine, text: str, kind: str) -> Callable[[], float]:
+    def fastest() -> float:
+        """The nanoseconds of the fastest run."""
+        session, feeds = _session(engine, text, kind)
+        session.run(feeds)
+        found: list[int] = []
+        started = time.perf_counter()
+        while len(found) < 5 or time.perf_counter() - started < _SECONDS:
+            start = time.perf_counter_ns()
+            session.run(feeds)
+            found.append(time.perf_counter_ns() - start)
+        return max(min(found), 1)
+
+    return fastest
+
+
+def _session(engine: AnyEngine, text: str, kind: str) -> tuple[Session | GuardedSession, Mapping[str, np.ndarray]]:
+    import numpy as np
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.ir.types import from_name
+    from dovetail.plugin import RegionModel
+
+    model = Model(ir.from_onnx_text(_HEAD + text))
+    for number, node in enumerate(model.graph):
+        node.name = f"n{number}"
+    generator = np.random.default_rng(0)
+    feeds = {
+        name_of(value): generator.uniform(0.5, 1, shape_of(value).numpy()).astype(from_name(kind).numpy())
+        for value in model.graph.inputs
+    }
+    return engine.load(RegionModel(model), {}), feeds
+
+
+def _width(kind: str) -> int:
+    from dovetail.ir.types import from_name
+
+    return from_name(kind).bitwidth // 8
+
+
+def _number(kind: str) -> int:
+    from dovetail.ir.types import from_name
+
+    return int(from_name(kind).value)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")

@@ -11,16 +11,16 @@ from dovetail.ir.required import input_of
 from dovetail.planning.placement import HOST, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
-from dovetail_precision.recurrent_io import find_recurrent_io
-from dovetail_precision.source_quantisation import is_atom, weight_of
-from dovetail_precision.type_equalities import type_equalities
+from dovetail_precision.constraints import type_equalities
+from dovetail_precision.graph_patterns import find_recurrent_io
+from dovetail_precision.source_quantization import is_atom, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.flat_graph import FlatGraph
+    from dovetail.ir.bodies import FlatGraph
     from dovetail.ir.model import Model
 
-    from dovetail_precision.held import Held
+    from dovetail_precision.sharing_groups import Held
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Def-use chains: the variable that defines a value and the variables that read it."""
+"""Def-use chains over nested graphs: where a value is defined and read, in which scope, and how often it runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.formats import FLOAT32
+from dovetail.ir.required import graph_of, input_of
 
 from dovetail_precision.choices import uniform
 from dovetail_precision.constraints import candidates, follows_readers, reads_any_type
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.bodies import FlatGraph
     from dovetail.ir.formats import Format
 
     from dovetail_precision.choices import SharedFormat
-    from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Value, Variable
+    from dovetail_precision.conversions import Conversion
+    from dovetail_precision.problem import TypingProblem, Value, Variable
 
 
 @dataclass(slots=True, eq=False)
@@ -139,3 +142,78 @@ def _low_of_readers(problem: TypingProblem, chain: DefUseChain) -> Format | None
     low = chain.readers[0].low
     formats = {choice.format_of(port) for reader, port in chain.uses for choice in candidates(problem, reader)}
     return low if low in formats and low is not chain.present and formats <= {low, chain.present} else None
+
+
+_REPEATS = frozenset({"Loop", "Scan", "SequenceMap"})
+
+
+class Scopes:
+    """The nesting of a model's graphs."""
+
+    def __init__(self, flat: FlatGraph):
+        self._holders = flat.holders
+        self._of_inputs: dict[int, ir.Graph] = {}
+        for graph in flat.graphs:
+            for value in (*graph.inputs, *graph.initializers.values()):
+                self._of_inputs[id(value)] = graph
+
+    def graph_of(self, value: ir.Value) -> ir.Graph:
+        """Return the graph that defines `value`."""
+        producer = value.producer()
+        return graph_of(producer) if producer is not None else self._of_inputs[id(value)]
+
+    def place_for(self, conversion: Conversion) -> ir.Graph:
+        """Return the innermost graph that contains all readers, hoisted out of loops.
+
+        A conversion that only one branch of an If reads stays in that branch, so that it runs only when needed.
+        """
+        home = self.graph_of(conversion.value)
+        readers = [graph_of(node) for node, _ in conversion.uses] + [graph for graph, _ in conversion.outputs]
+        chains = [self._chain(graph, home) for graph in readers]
+        common = chains[0]
+        for chain in chains[1:]:
+            shared = [ours for ours, theirs in zip(common, chain, strict=False) if ours is theirs]
+            common = common[: len(shared)]
+        for depth, graph in enumerate(common[1:], start=1):
+            if self._holders[id(graph)].op_type in _REPEATS:
+                return common[depth - 1]
+        return common[-1]
+
+    def _chain(self, graph: ir.Graph, home: ir.Graph) -> list[ir.Graph]:
+        """Return the graphs from `home` inwards to `graph`."""
+        chain = [graph]
+        while chain[-1] is not home:
+            chain.append(graph_of(self._holders[id(chain[-1])]))
+        return chain[::-1]
+
+
+_UNKNOWN = 64  # like an unknown extent
+_MOST = 4096  # loops that end by their condition often have INT64_MAX as their trip count
+
+
+def trip_counts(flat: FlatGraph) -> dict[int, int]:
+    """Return how often each body runs, by the `id` of its graph; bodies that run at most once are left out."""
+    found: dict[int, int] = {}
+    for graph in flat.graphs:
+        holder = flat.holders.get(id(graph))
+        if holder is None:
+            continue
+        times = min(_trip_count(holder) * found.get(id(holder.graph), 1), _MOST)
+        if times > 1:
+            found[id(graph)] = times
+    return found
+
+
+def _trip_count(holder: ir.Node) -> int:
+    if holder.op_type == "Loop":
+        count = holder.inputs[0]
+        given = count.const_value if count is not None and not count.is_graph_input() else None
+        times = int(given.numpy().item()) if given is not None else _UNKNOWN
+        return max(1, times) if times <= _MOST else _UNKNOWN
+    if holder.op_type == "Scan":
+        scanned = holder.attributes.get_int("num_scan_inputs", 0)
+        axes = holder.attributes.get("scan_input_axes")
+        shape = input_of(holder, -scanned).shape if scanned else None
+        extent = shape[axes.as_ints()[0] if axes is not None else 0] if shape else _UNKNOWN
+        return max(1, extent) if isinstance(extent, int) else _UNKNOWN
+    return _UNKNOWN if holder.op_type == "SequenceMap" else 1

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import FlatGraph
 from dovetail.ir.editing import insert_after_value
-from dovetail.ir.flat_graph import FlatGraph
 from dovetail.ir.formats import Format, float_format
 from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 from dovetail.planning.conversion import Step
 from dovetail.planning.placement import HOST, placement_of
-from dovetail_placement.conversion_placement import ConversionPlacement
-from dovetail_placement.conversion_steps import ConversionSteps
+from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_placement.form_regions import number_regions
 
 if TYPE_CHECKING:

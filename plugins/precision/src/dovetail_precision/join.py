@@ -8,23 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import insert_after_value
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
+from dovetail.ir.editing import FreshNames, insert_after_value
 from dovetail.ir.formats import float_format, format_of
-from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.required import graph_of, input_of
 from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
 from dovetail.planning.conversion import Step
 from dovetail.planning.placement import get_placement, placement_of
-from dovetail_placement.conversion_placement import ConversionPlacement
-from dovetail_placement.conversion_steps import ConversionSteps
+from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 
-from dovetail_precision.backend_attributes import set_backend_attributes
+from dovetail_precision.assign_types import set_backend_attributes
 from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
+from dovetail_precision.def_use import Scopes
 from dovetail_precision.float_borders import gives_high
-from dovetail_precision.recurrent_io import find_recurrent_io
-from dovetail_precision.scopes import Scopes
+from dovetail_precision.graph_patterns import find_recurrent_io
 from dovetail_precision.type_attributes import rewrite_type_attributes
 from dovetail_precision.weights import convert_weights
 
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.conversion import NodeMaker
 
 
 @dataclass(frozen=True)
@@ -242,3 +241,18 @@ class _Joiner:
         if not value.is_graph_output() and producer is not None and producer.graph is graph:
             value.name = self._names.fresh(f"{name}_{self.types.held(value)}")
             source.name = name
+
+
+class Cast:
+    """One node `Cast` to the type of the target format."""
+
+    def build(self, op: NodeMaker, value: ir.Value, step: Step) -> ir.Value:
+        """Return `value` in the type of the target."""
+        import onnx_ir as ir
+
+        assert step.target is not None
+        dtype = step.target.dtype
+        result = op.make("Cast", (value,), to=dtype.value)
+        assert isinstance(result, ir.Value)
+        result.type, result.shape = ir.TensorType(dtype), value.shape
+        return result

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
 
-    from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.problem import TypingProblem, Variable
 
 
 _SIDES = ("low", "high")

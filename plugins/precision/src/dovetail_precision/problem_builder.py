@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
 from dovetail.passes.backends import asking
 from dovetail.planning.placement import HOST, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
-from dovetail_precision.choices import SharedFormat, float_choices
-from dovetail_precision.conditioning.conditions import Conditions
-from dovetail_precision.cost_table import table_for
-from dovetail_precision.costs import CostModel, MovedBytes
+from dovetail_precision.choices import NodeChoices, SharedFormat, float_choices
+from dovetail_precision.constraints import TypeEquality, holds_bodies, type_equalities
+from dovetail_precision.costs import CostModel, MovedBytes, table_for
+from dovetail_precision.def_use import trip_counts
 from dovetail_precision.float_borders import gives_high
-from dovetail_precision.node_choices import NodeChoices
-from dovetail_precision.normalised import find_normalised
-from dovetail_precision.obstacles import Obstacles
+from dovetail_precision.graph_patterns import find_normalised, find_recurrent_io, find_trig_inputs
+from dovetail_precision.obstacles import Conditions, Obstacles
 from dovetail_precision.overrides import apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
-from dovetail_precision.problem import Results, TypingProblem
-from dovetail_precision.problem_values import ProblemValues
+from dovetail_precision.problem import Results, TypingProblem, Value, Variable
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.sharing_groups import possible_holdings
-from dovetail_precision.trig_inputs import find_trig_inputs
-from dovetail_precision.trip_counts import trip_counts
 from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
-from dovetail_precision.type_equalities import TypeEquality, holds_bodies, type_equalities
-from dovetail_precision.variable import Variable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,6 +33,74 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.claim import Claim
     from dovetail.plugin.backend import Backend
+
+
+class ProblemValues:
+    """Makes one `Value` per float value of a model, when it is first asked for."""
+
+    def __init__(self, model: Model, flat: FlatGraph, keeps_io_types: bool):
+        self._model = model
+        self._flat = flat
+        self._keeps_io_types = keeps_io_types
+        self._equated: set[tuple[int, int]] = set()
+        self._known: dict[int, Value] = {}
+        weights = (value for graph in flat.graphs for value in graph.initializers.values())
+        overridable = {id(value) for value in model.graph.inputs}
+        self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
+
+    def is_constant(self, value: ir.Value) -> bool:
+        """Whether `value` is a weight that can be stored in any type."""
+        return id(value) in self._constants
+
+    def of(self, value: ir.Value | None) -> Value:
+        """Return what stands for `value` in the problem."""
+        key = id(value)
+        known = self._known.get(key)
+        if known is None:
+            assert value is not None
+            present = cast(Format, float_format(value))
+            known = Value(value.name or "", present, key in self._constants, source=value)
+            self._known[key] = known
+        return known
+
+    def equate(self, outputs: Iterable[tuple[ir.Graph, int]]) -> None:
+        """Note that a variable decides the types of these outputs of bodies, given as body and index."""
+        self._equated.update((id(graph), index) for graph, index in outputs)
+
+    def finish(self, typed: set[int]) -> None:
+        """Mark the values that are also read in their present format, and the inputs whose type is free.
+
+        Args:
+            typed: The `id` of every node that has a variable; all others read the present format.
+        """
+        for value in self._kept(typed):
+            known = self._known.get(id(value))
+            if known is not None:
+                known.kept = True
+        if not self._keeps_io_types:
+            self._free_inputs()
+
+    def _kept(self, typed: set[int]) -> list[ir.Value | None]:
+        kept = [value for node in self._flat.nodes if id(node) not in typed for value in node.inputs]
+        main = self._flat.graphs[0]
+        for graph in self._flat.graphs:
+            free = graph is main and not self._keeps_io_types
+            for index, value in enumerate(graph.outputs):
+                if (id(graph), index) not in self._equated and (not free or self.is_constant(value)):
+                    kept.append(value)
+        return kept
+
+    def _free_inputs(self) -> None:
+        """Let model inputs follow their readers, and a recurrent output be read like its input."""
+        graph = self._model.graph
+        for value in graph.inputs:
+            known = self._known.get(id(value))
+            if known is not None and not value.is_initializer() and not value.is_graph_output():
+                known.free = True
+        for value, output in find_recurrent_io(graph):
+            known, back = self._known.get(id(value)), self._known.get(id(output))
+            if known is not None and back is not None:
+                back.input_of_state = known
 
 
 # Rounding the scales of a quantised model would change its quantisation grid.

@@ -1,32 +1,224 @@
-"""Sharing groups: which uses of quantised values have one set of parameters.
-
-A use is a port of a node in a quantised format. All uses of one value in one format with one observer share their
-parameters, and so do the ports of a node that its backend's file marks with `same_scale`. The mark also says whose
-numbers decide: those at all of the ports, at the inputs, at the outputs, or what readers of the outputs make of these;
-or that inputs have the scale of the output only where no other reader of theirs has one for them.
-A value that the source model holds in that format has the parameters of the source model (`source_quantisation.py`).
-"""
+"""Sharing groups: which uses of quantized values have one set of parameters, and how values are tied together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.formats import Format, float_format
-from dovetail.planning.placement import get_placement
-from dovetail.planning.verdict import ParameterRule, PortRule
+from dovetail.ir.required import name_of
+from dovetail.planning.claim import ParameterRule, PortRule
+from dovetail.planning.placement import get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
-from dovetail_precision.grouping import Grouping, Tie
-from dovetail_precision.held import Held, Use
-from dovetail_precision.source_quantisation import dequantising, is_atom, quantising
+from dovetail_precision.source_quantization import dequantising, is_atom, quantising
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.flat_graph import FlatGraph
-    from dovetail.planning.holdings import Parameters
+    from dovetail.ir.bodies import FlatGraph
+    from dovetail.planning.quantized_value import Parameters
     from dovetail_onnx.signatures import Opsets
+
+
+class Use(NamedTuple):
+    """A port of a node in a quantised format.
+
+    Attributes:
+        node: The node.
+        index: Index of the input, or of the output.
+        port: Name of the port.
+        is_output: Whether the node computes the value.
+    """
+
+    node: ir.Node
+    index: int  # type: ignore[assignment]  # it hides the method of tuples
+    port: str
+    is_output: bool
+
+
+@dataclass(eq=False)
+class Held:
+    """A value in one quantised format with one set of parameters, before these are known.
+
+    Attributes:
+        value: The value.
+        format: The format.
+        rule: Where the parameters come from.
+        uses: Where the value is computed or read so.
+        adopted: The parameters that the source model has for it; None if it has none.
+        group: All that share these parameters, this one included.
+        follows: Whether the parameters come from others of the group, as far as there are others.
+        fused: The node that alone reads the value and is computed together with the one that computes it, so that the
+            value is never held at all; None for all other values.
+    """
+
+    value: ir.Value
+    format: Format
+    rule: ParameterRule
+    uses: list[Use] = field(default_factory=list)
+    adopted: Parameters | None = None
+    group: list[Held] = field(default_factory=list)
+    follows: bool = False
+    fused: ir.Node | None = None
+
+    @property
+    def leaders(self) -> list[Held]:
+        """Those of the group whose numbers decide about its parameters."""
+        return [held for held in self.group if not held.follows] or self.group
+
+    @property
+    def name(self) -> str:
+        """The name of its sharing group: the first value in it, and what tells groups of this value apart."""
+        first = self.group[0]
+        detail = first.uses[0].node.name if first.rule.factors else str(first.rule.observer)
+        return f"{first.value.name}@{detail}" if detail and first.adopted is None else name_of(first.value)
+
+    @property
+    def producer(self) -> Use | None:
+        """The use that computes it; None if it is only read so."""
+        return next((use for use in self.uses if use.is_output), None)
+
+
+FREE = "free"
+
+
+class Tie(NamedTuple):
+    """The quantised ports of a node that share their parameters, and where these come from."""
+
+    mode: str
+    members: list[tuple[Use, Held]]
+
+    @property
+    def gives_result(self) -> bool:
+        """Whether a result is among them."""
+        return any(use.is_output for use, _ in self.members)
+
+    def read_elsewhere(self, by_form: Mapping[tuple[int, Format], Sequence[Held]]) -> list[Held]:
+        """What readers of the outputs make of these, where that is something else."""
+        outputs = [held for use, held in self.members if use.is_output]
+        others = [other for held in outputs for other in by_form[id(held.value), held.format]]
+        return [other for other in dict.fromkeys(others) if other not in outputs and not other.rule.factors]
+
+
+class Grouping:
+    """Puts everything that is tied together into one group; all others are groups of their own."""
+
+    def __init__(self, found: Iterable[Held]):
+        self._all = list(found)
+        self._by_form: dict[tuple[int, Format], list[Held]] = {}
+        self._adopted: dict[int, Parameters] = {}
+        self._bound: set[int] = set()
+        for held in self._all:
+            self._add(held)
+
+    def _add(self, held: Held) -> None:
+        held.group = [held]
+        self._by_form.setdefault((id(held.value), held.format), []).append(held)
+        if held.adopted is not None:
+            self._adopted[id(held.group)] = held.adopted
+
+    def tie_all(self, ties: Sequence[Tie]) -> None:
+        """Unite the ports of nodes.
+
+        Args:
+            ties: One for every node and format, in the order of the graph.
+        """
+        for tie in ties:
+            if tie.mode != FREE:
+                self._tie(tie)
+        moved = {use for tie in ties if tie.gives_result for use, _ in tie.members}
+        self._bound = {
+            id(held.group) for held in self._all if any(not use.is_output and use not in moved for use in held.uses)
+        }
+        for tie in reversed(ties):
+            if tie.mode == FREE:
+                self._tie_free(tie)
+
+    def _tie_free(self, tie: Tie) -> None:
+        """Give the inputs of one node the scale of its output, where no other reader of theirs wants one."""
+        result = next((held for use, held in tie.members if use.is_output), None)
+        for use, held in tie.members:
+            if use.is_output or result is None or id(held.group) in self._bound or held.group is result.group:
+                continue
+            members, bound = list(held.group), id(result.group) in self._bound
+            if self._join(result, held):
+                for member in members:
+                    member.follows = True
+                if bound:
+                    self._bound.add(id(result.group))
+
+    def _tie(self, tie: Tie) -> None:
+        """Unite the ports of one node."""
+        members = tie.members
+        if tie.mode == "output":
+            members = sorted(members, key=lambda member: not member[0].is_output)
+        read = tie.read_elsewhere(self._by_form) if tie.mode == "consumer" else []
+        first = members[0][1]
+        for use, held in members:
+            if not self._join(first, held):
+                held = self._separated(use, held)
+                self._join(first, held)
+            held.follows |= use.is_output if tie.mode == "input" else tie.mode != "all" and not use.is_output
+            held.follows |= bool(read)
+        for other in read:
+            self._join(first, other)
+
+    def fuse(self, held: Held, rule: PortRule, results: Mapping[tuple[int, Format], Held]) -> None:
+        """Let a value follow the result of the node that is computed together with its producer, if there is one."""
+        uses = held.value.uses()
+        if len(uses) != 1 or held.value.is_graph_output() or held.adopted is not None or held.producer is None:
+            return
+        (reader, _), producer = next(iter(uses)), held.producer.node
+        same = placement_of(reader).backend == placement_of(producer).backend and reader.graph is producer.graph
+        result = results.get((id(reader), held.format))
+        reads = any(use.node is reader for use in held.uses)
+        if same and reads and result is not None and reader.op_type in rule.fuses and self._join(result, held):
+            held.follows, held.fused = True, reader
+            result.follows = False
+
+    def _separated(self, use: Use, held: Held) -> Held:
+        """Let one use have parameters that the source model does not have: a requantisation stands between."""
+        held.uses.remove(use)
+        alone = Held(held.value, held.format, held.rule, [use])
+        self._all.append(alone)
+        self._add(alone)
+        return alone
+
+    def merged(self) -> list[Held]:
+        """One per value, format and group: what follows a reader is held as that reader has it."""
+        kept: dict[tuple[int, Format, int], Held] = {}
+        doubled: dict[int, list[Held]] = {}
+        for held in self._all:
+            if not held.uses:
+                doubled[id(held.group)] = held.group
+                continue
+            first = kept.setdefault((id(held.value), held.format, id(held.group)), held)
+            if first is not held:
+                first.uses += held.uses
+                if first.follows and not held.follows:
+                    first.rule, first.follows = held.rule, False
+                doubled[id(held.group)] = held.group
+        remaining = set(kept.values())
+        for group in doubled.values():
+            group[:] = [held for held in group if held in remaining]
+        return list(kept.values())
+
+    def _join(self, first: Held, second: Held) -> bool:
+        """Unite two groups; return False if the source model has different parameters for them."""
+        one, two = sorted((first.group, second.group), key=len, reverse=True)
+        if one is two:
+            return True
+        theirs = [self._adopted[id(group)] for group in (one, two) if id(group) in self._adopted]
+        if len(theirs) == 2 and theirs[0] != theirs[1]:
+            return False
+        one.extend(two)
+        for held in two:
+            held.group = one
+        if theirs:
+            self._adopted[id(one)] = theirs[0]
+        return True
 
 
 _NO_RULE, _NO_PARAMETERS = PortRule(), ParameterRule()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from dovetail.ir.required import input_of
 from dovetail.ir.types import FLOATS, dtype_name
 
-from dovetail_precision.constant_range import misfit
+from dovetail_precision.rounding import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -1,24 +1,112 @@
-"""Convert weights to the types that their readers use."""
+"""Convert weights to the types that their readers use, chunk by chunk when they are read."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.formats import Format, float_format
-from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.required import constant_of, name_of
 from dovetail.planning.placement import placement_of
 
-from dovetail_precision.cast_tensor import CastTensor
-from dovetail_precision.exact_constants import keep_exact
+from dovetail_precision.ranges.range import ordered_map
+from dovetail_precision.rounding import Losses, converter
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    from dovetail.ir.flat_graph import FlatGraph
+    from dovetail.ir.bodies import FlatGraph
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
     from dovetail_precision.conversions import PlannedTypes
+
+
+_PIECE = 1 << 18  # elements: what a core's second-level cache holds in float32
+
+
+class CastTensor(ir.LazyTensor):
+    """`source` rounded to `dtype`, to nearest even. Finite values stay finite: overflow is clamped.
+
+    Attributes:
+        source: The tensor to convert.
+        sentinel_share: What +-FLT_MAX becomes, as a fraction of the largest finite value of `dtype`.
+        losses: Counts of clamped and flushed elements of the last conversion; None before the first.
+    """
+
+    def __init__(self, source: ir.TensorProtocol, dtype: ir.DataType, name: str, sentinel_share: float = 1.0):
+        super().__init__(self._whole, dtype, ir.Shape(source.shape.numpy()), name=name)
+        self.source = source
+        self.sentinel_share = sentinel_share
+        self.losses: Losses | None = None
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """Yield the converted elements in order, `_PIECE` at a time."""
+        losses = Losses()
+        flat = self.source.numpy().reshape(-1)
+        convert = converter(self.dtype.numpy(), self.sentinel_share)
+        for piece, lost in ordered_map(
+            convert, (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
+        ):
+            losses += lost
+            yield piece
+        self.losses = losses
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yield the bytes in order, little-endian, chunk by chunk."""
+        for piece in self.pieces():
+            yield piece.view(np.uint8).data
+
+    def _whole(self) -> ir.Tensor:
+        if 0 < self.size <= _PIECE:
+            (out,) = self.pieces()
+            return ir.Tensor(out.reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
+        out = np.empty(self.size, self.dtype.numpy())
+        position = 0
+        for piece in self.pieces():
+            out[position : position + piece.size] = piece
+            position += piece.size
+        return ir.Tensor(out.reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
+
+
+_KEY = "dovetail.float32"
+
+
+def keep_exact(value: ir.Value, array: np.ndarray) -> None:
+    """Store the elements of `array` (float32, same shape) in the metadata of the rounded constant `value`."""
+    data = array.astype("<f4").tobytes()
+    value.metadata_props[_KEY] = base64.b64encode(data).decode("ascii")
+
+
+def exact_constants(model: Model) -> dict[str, np.ndarray]:
+    """Return the stored float32 constants of `model` and its bodies, flattened, by name.
+
+    A constant whose stored elements do not round to those in the graph was edited since, and is left out.
+    """
+    found = {}
+    for _, graph in model.graphs():
+        for name, value in graph.initializers.items():
+            text = value.metadata_props.get(_KEY)
+            array = _decoded(text, value) if text is not None and value.const_value is not None else None
+            if array is not None:
+                found[name] = array
+    return found
+
+
+def _decoded(text: str, value: ir.Value) -> np.ndarray | None:
+    import numpy as np
+
+    try:
+        array = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+    except (binascii.Error, ValueError):
+        return None
+    stored = constant_of(value).numpy().reshape(-1)
+    if array.size != stored.size or not np.array_equal(array.astype(stored.dtype), stored):
+        return None
+    return array
 
 
 _VECTOR = 65536  # elements

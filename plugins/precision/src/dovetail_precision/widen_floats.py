@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import replace_uses_except
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames, replace_uses_except
 from dovetail.ir.required import name_of
 from dovetail.ir.types import dtype_name
 from dovetail.passes import Pass
 
-from dovetail_precision.cast_tensor import CastTensor
+from dovetail_precision.weights import CastTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,32 +7,69 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.ir.required import name_of
 from dovetail.passes import Pass
-from dovetail.planning.holdings import Holding, Parameters
 from dovetail.planning.placement import placement_of
+from dovetail.planning.quantized_value import Holding, Parameters
 from dovetail.text import pluralize
-from dovetail_precision.held import Held
-from dovetail_precision.sharing_groups import held_values
-from dovetail_precision.source_quantisation import dequantising, weight_of
+from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.source_quantization import dequantising, weight_of
 
-from dovetail_quantize.adopting import is_adopted, range_of_source, repeated
-from dovetail_quantize.bias_range import weight_scale_for_bias
-from dovetail_quantize.integers import expressible
-from dovetail_quantize.known_parameters import KnownParameters, ObserversTogether, known_parameters
-from dovetail_quantize.maxima import values_shown
-from dovetail_quantize.named_observer import NamedObserver, chosen_observer
-from dovetail_quantize.observing import observe
-from dovetail_quantize.products import product_of_scales
-from dovetail_quantize.replayed import replayed_parameters
-from dovetail_quantize.slices import number_of_scales
+from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales
+from dovetail_quantize.observing import NamedObserver, chosen_observer, observe
+from dovetail_quantize.parameters import (
+    KnownParameters,
+    ObserversTogether,
+    is_adopted,
+    known_parameters,
+    range_of_source,
+    repeated,
+    replayed_parameters,
+    weight_scale_for_bias,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.planning.observers import ObserverChoice
+    from dovetail.planning.quantized_value import ObserverChoice
+
+
+_OPERATORS = ("GlobalMaxPool", "MaxPool", "ReduceMax")
+_MOST = 8  # nodes, so that the time does not grow with the graph
+
+
+def values_shown(
+    values: Sequence[ir.Value], observers: Sequence[NamedObserver]
+) -> Iterator[tuple[list[ir.Value], ObserversTogether]]:
+    """Yield the values that observers of a sharing group see: itself, or for those that follow maxima, its maxima."""
+    maxima = list(dict.fromkeys(map(_read_maxima, values)))
+    follow = [one for one in observers if one.follows_maxima and maxima != list(values)]
+    for seen, those in ((maxima, follow), (list(values), [one for one in observers if one not in follow])):
+        if those:
+            yield seen, ObserversTogether(those)
+
+
+def _read_maxima(value: ir.Value) -> ir.Value:
+    """Return the maxima of a value if they alone are read, as behind a MaxPool; else the value.
+
+    Given:  %m = MaxPool(%x); %y = ReduceMax(%m), and nothing else reads %x or %m
+    Result: %y
+
+    Rounding what is no maximum costs nothing, and saturating a maximum costs more than its share of the numbers says.
+    """
+    for _ in range(_MOST):
+        uses = value.uses()
+        if len(uses) != 1 or value.is_graph_output():
+            break
+        ((node, index),) = uses
+        if node.op_type not in _OPERATORS or node.domain not in ("", "ai.onnx") or index or len(node.outputs) != 1:
+            break
+        value = node.outputs[0]
+    return value
 
 
 _FEW = 16  # samples

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
 import numpy as np
+import onnx_ir as ir
+from dovetail.ir.editing import FreshNames
+from dovetail.ir.required import name_of
 from dovetail.text import pluralize
+
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
+    from dovetail.ir.model import Model
 
 
 class Extrema:
@@ -37,3 +46,94 @@ class Extrema:
         if not self._low.size:
             raise ValueError("no number was seen")
         return self._low, self._high
+
+
+_STEM = "dovetail_extrema"
+_AXES_ARE_INPUTS = {"ReduceMin": 18, "ReduceMax": 18, "ReduceSum": 13}  # since these opsets
+
+
+class ExtremaNames(NamedTuple):
+    """Names of the values that hold the extrema of a value.
+
+    Attributes:
+        low: The smallest numbers, one per slice.
+        high: The largest.
+        finite: Zero, or NaN if a number is infinite or NaN: a maximum may lose a NaN.
+    """
+
+    low: str
+    high: str
+    finite: str
+
+
+class ExtremaNodes:
+    """Adds nodes for extrema to the main graph of a model.
+
+    Args:
+        model: The model, which is changed.
+
+    Attributes:
+        added: The nodes that were added; callers may clear it.
+    """
+
+    def __init__(self, model: Model):
+        self._graph, self._opset = model.graph, model.opset
+        self._names = FreshNames.of(model.graph)
+        self._zero: ir.Value | None = None
+        self.added: list[ir.Node] = []
+
+    def add(self, value: ir.Value, format_: Format) -> ExtremaNames | None:
+        """Return the extrema of a value per slice of a format; None where an engine may not be able to compute them.
+
+        That is so for floats that are not float32, for groups, and for values that may be empty.
+        """
+        shape = value.shape
+        if value.dtype != ir.DataType.FLOAT or format_.group is not None or not self._has_numbers(shape):
+            return None
+        rank = len(shape)
+        if format_.axis is not None and not (rank > 1 and -rank <= format_.axis < rank):
+            return None
+        kept = None if format_.axis is None else format_.axis % rank
+        axes = [index for index in range(rank) if index != kept]
+        found = [
+            self._reduced("ReduceMin", value, axes),
+            self._reduced("ReduceMax", value, axes),
+            self._reduced("ReduceSum", self._node("Mul", value, self._constant_zero()), list(range(rank))),
+        ]
+        for result in found:
+            result.type = ir.TensorType(ir.DataType.FLOAT)
+            result.shape = ir.Shape([] if kept is None or result is found[2] else [shape[kept]])
+            self._graph.outputs.append(result)
+        return ExtremaNames(*map(name_of, found))
+
+    def _has_numbers(self, shape: ir.Shape | None) -> TypeGuard[ir.Shape]:
+        """Whether such a value has a number in any batch: its open extents count samples, and every batch has one."""
+        if shape is None or not len(shape):
+            return False
+        counts = {getattr(one.shape[0], "value", None) for one in self._graph.inputs if one.shape} - {None}
+        return all(
+            extent > 0 if isinstance(extent, int) else getattr(extent, "value", None) in counts for extent in shape
+        )
+
+    def _constant_zero(self) -> ir.Value:
+        if self._zero is None:
+            self._zero = self._constant(np.zeros((), np.float32))
+        return self._zero
+
+    def _reduced(self, operator: str, value: ir.Value, axes: list[int]) -> ir.Value:
+        if self._opset >= _AXES_ARE_INPUTS[operator]:
+            return self._node(operator, value, self._constant(np.array(axes, np.int64)), keepdims=0)
+        return self._node(operator, value, keepdims=0, axes=axes)
+
+    def _node(self, operator: str, *inputs: ir.Value, **attributes: int | list[int]) -> ir.Value:
+        name = self._names.fresh(_STEM)
+        node = ir.node(operator, inputs, attributes, outputs=[ir.Value(name=name)], name=name)
+        self._graph.append(node)
+        self.added.append(node)
+        return node.outputs[0]
+
+    def _constant(self, array: np.ndarray) -> ir.Value:
+        tensor = ir.Tensor(array, name=self._names.fresh(f"{_STEM}_constant"))
+        value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        return value

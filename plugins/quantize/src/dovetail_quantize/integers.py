@@ -1,17 +1,72 @@
-"""The arithmetic of quantised formats: bounds of integers, and parameters from the range of real numbers.
-
-Real numbers are held as real = (integer - zero point) * scale, as ONNX's QuantizeLinear has it.
-"""
+"""The arithmetic of quantized formats: bounds of integers, slices with one scale, and parameters of ranges."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 from dovetail.ir.formats import Format
-from dovetail.planning.holdings import Holding, Parameters
+from dovetail.planning.quantized_value import Holding, Parameters
 from numpy.typing import ArrayLike
 
-from dovetail_quantize.slices import scale_shape
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def scale_shape(format_: Format, shape: ir.Shape | Sequence[int] | None) -> tuple[int, ...]:
+    """The shape that ONNX gives the scales of a tensor of `shape`: `()`, one extent, or that of its groups.
+
+    Raises:
+        ValueError: The tensor has no such axis, its extent is open, or groups do not divide it.
+    """
+    if format_.axis is None:
+        return ()
+    if shape is None:
+        raise ValueError("its rank is not known, so how many scales it has is not known")
+    if not -len(shape) <= format_.axis < len(shape):
+        raise ValueError(f"a tensor with {len(shape)} axes has no axis {format_.axis}")
+    axis = format_.axis % len(shape)
+    wanted = shape if format_.group is not None else (shape[axis],)
+    extents = tuple(extent for extent in wanted if isinstance(extent, int))
+    if len(extents) < len(wanted):
+        raise ValueError("it has an open extent, so how many scales it has is not known")
+    if format_.group is None:
+        return extents
+    if extents[axis] % format_.group:
+        raise ValueError(f"groups of {format_.group} do not divide the extent {extents[axis]} of axis {axis}")
+    return (*extents[:axis], extents[axis] // format_.group, *extents[axis + 1 :])
+
+
+def number_of_scales(format_: Format, shape: ir.Shape | Sequence[int] | None) -> int:
+    """How many scales a tensor of `shape` has in a format.
+
+    Raises:
+        ValueError: See `scale_shape`.
+    """
+    return math.prod(scale_shape(format_, shape))
+
+
+def slices(array: np.ndarray, format_: Format) -> np.ndarray:
+    """`array` as a matrix with a row for each scale, in the order of the scales; a view where that is possible.
+
+    Raises:
+        ValueError: See `scale_shape`.
+    """
+    shape = scale_shape(format_, array.shape)
+    if format_.axis is None:
+        return array.reshape(1, -1)
+    axis = format_.axis % array.ndim
+    if format_.group is not None:
+        split = array.reshape(*shape[: axis + 1], format_.group, *shape[axis + 1 :])
+        array = np.moveaxis(split, axis + 1, -1)
+    else:
+        array = np.moveaxis(array, axis, 0)
+    rows = math.prod(shape)
+    return array.reshape(rows, array.size // rows if rows else 0)
+
 
 _FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
@@ -101,3 +156,12 @@ def shaped(numbers: tuple, format_: Format, shape: tuple[int, ...]) -> np.ndarra
     if format_.group is not None:
         return np.repeat(array.reshape(scale_shape(format_, shape)), format_.group, axis=axis)
     return array.reshape([-1 if index == axis else 1 for index in range(len(shape))])
+
+
+def product_of_scales(format_: Format, factors: Sequence[Parameters]) -> Parameters:
+    """The product, computed in float32 as integer kernels do; it has an axis where one of the factors has."""
+    scale = np.ones(1, np.float32)
+    for factor in factors:
+        # Where both activation and weight are tiny, the product would be zero, which is no scale.
+        scale = np.maximum(scale * np.asarray(factor.scale, np.float32), np.finfo(np.float32).tiny)
+    return Parameters(tuple(scale.astype(np.float64).tolist()), (0,) * scale.size)

@@ -26,6 +26,6 @@ def register(registry: Registry) -> None:
 def before_opening(registry: Registry) -> None:
     """Let checks and inference know operators that have their kernel, in models that were written with them."""
     if len(registry.operators) or len(registry.device_memory):
-        from dovetail_runtime.kernels.schemas import register_lowered
+        from dovetail_runtime.kernels.library import register_lowered
 
         register_lowered(registry)

@@ -1,19 +1,218 @@
-"""The engines of backends."""
+"""Engines of backends, guarded: whatever one raises is an error that names the engine and its distribution."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from dovetail.compiler.artifacts import artifact_of
 from dovetail.errors import DovetailError
+from dovetail.planning.placement import from_source
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
+from dovetail.plugin.contracts import derived
 from dovetail.plugin.engine import make_engine
+from dovetail.plugin.isolation import described, foreign_output
+from dovetail_transforms.regions.regions import calls
 
-from dovetail_runtime.guard import GuardedEngine
+from dovetail_runtime.feeds import Declared, declared
 
 if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
     from dovetail.passes import Context
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.registry import Registry
+
+
+_LONGEST = 500  # characters of what an engine says
+
+
+class GuardedEngine:
+    """An engine whose failures name it.
+
+    Attributes:
+        name: The engine's name.
+        label: The name with the distribution that brings it, for messages: `openvino-cpu (dovetail-cpu-bf16)`.
+    """
+
+    def __init__(self, engine: Engine, distribution: str = "", chosen: Mapping[str, str] = MappingProxyType({})):
+        self._engine = engine
+        self._chosen = chosen
+        self.name = engine.name
+        self.label = f"{engine.name} ({distribution})" if distribution else engine.name
+
+    def available(self) -> Availability:
+        """Whether it can run here; an engine whose check raises cannot."""
+        try:
+            with foreign_output(self.label):
+                ok, why = self._engine.available()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return Availability(False, f"its check failed: {_described(error)}")
+        return Availability(bool(ok), str(why))
+
+    @property
+    def loads_artifacts(self) -> bool:
+        """Whether it wants the files of compiled regions, and the calls that stand for them."""
+        return self._engine.loads_artifacts
+
+    def takes(self, node: ir.Node) -> bool:
+        """Whether it runs a node that the other engines of its backend do not know.
+
+        Raises:
+            EngineError: It fails to say.
+        """
+        if not isinstance(self._engine, SelectiveEngine):
+            return False
+        try:
+            with foreign_output(self.label):
+                return bool(self._engine.takes(node))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self.failure(error, f"cannot say whether it runs node '{node.name}'") from error
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it runs nodes that the other engines of its backend do not know."""
+        return isinstance(self._engine, SelectiveEngine)
+
+    @property
+    def reads(self) -> Reads:
+        """What its reader takes."""
+        return self._engine.reads
+
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> GuardedSession:
+        """Make a session.
+
+        Raises:
+            EngineError: The engine refuses the region, or crashes.
+        """
+        if not self.loads_artifacts:
+            if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
+                raise EngineError(f"{self.label} does not run what was compiled for another engine")
+            region = replace(region, artifact=None)
+        region = self._in_its_opset(region)
+        try:
+            with foreign_output(self.label):
+                session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
+                derived(session, f"what {self.label} loads", Session)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            failure = self.failure(error, "could not load the region")
+            failure.message += _source_of(failure.node, region.model.graph)
+            raise failure from error
+        return GuardedSession(session, self, region.model.graph.outputs)
+
+    def _in_its_opset(self, region: RegionModel) -> RegionModel:
+        """The region in the versions that the engine's reader knows.
+
+        Raises:
+            EngineError: It has no form in these.
+        """
+        reads, model = self._engine.reads, region.model
+        if model.opset > reads.opset and not model.ir.functions:
+            from dovetail_transforms.lowering import NotLowered, lower
+
+            try:
+                model = lower(model, reads.opset).model
+            except NotLowered as error:
+                why = f"{self.label} reads opset {reads.opset} at most: {error.message}"
+                raise EngineError(why, error.hint, error.node) from error
+            region = replace(region, model=model, path=None)
+        for what, version, highest in (
+            ("opset", model.opset, reads.opset), ("IR version", model.ir.ir_version, reads.ir_version)
+        ):  # fmt: skip
+            if version > highest:
+                raise EngineError(f"{self.label} reads {what} {highest} at most, the region has {version}")
+        return region
+
+    def failure(self, error: BaseException, what: str) -> EngineError:
+        """What the engine raised, as an error that names it."""
+        if not isinstance(error, DovetailError):
+            return EngineError(f"{self.label} {what}: {_described(error)}")
+        message = " ".join(error.message.split())
+        message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
+        if message.startswith(self.name):
+            message = self.label + message.removeprefix(self.name)
+        else:
+            message = f"{self.label}: {message}"
+        return EngineError(message, error.hint, error.node)
+
+
+class GuardedSession:
+    """A session whose failures name its engine, and whose results have the names and types that the region declares."""
+
+    def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
+        self._session = session
+        self._engine = engine
+        self._outputs = [declared(value) for value in outputs]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the session says of how it was loaded, with the engine's name; most have nothing to say."""
+        try:
+            said = tuple(map(str, self._session.notes))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return ()
+        return tuple(f"{self._engine.label}: {note}" for note in said)
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name.
+
+        Raises:
+            EngineError: The engine fails, or an output is missing or has another type than the region declares.
+        """
+        try:
+            with foreign_output(self._engine.label):
+                results = dict(self._session.run(inputs))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._engine.failure(error, "failed while it ran the region") from error
+        for output in self._outputs:
+            self._check(output, results)
+        return results
+
+    def executed(self) -> dict[str, Executed]:
+        """How every node was executed; empty where the engine fails to say."""
+        try:
+            with foreign_output(self._engine.label):
+                return dict(self._session.executed())
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return {}
+
+    def _check(self, output: Declared, results: Mapping[str, object]) -> None:
+        label, name = self._engine.label, output.name
+        if name not in results:
+            raise EngineError(f"{label} gives no output '{name}'", node=output.node)
+        array = cast("np.ndarray", results[name])  # or a sequence
+        if hasattr(array, "dtype") and not output.has_type_of(array):
+            given = array.dtype.name
+            raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
+
+
+def _source_of(name: str, graph: ir.Graph) -> str:
+    """The source nodes of the node that an engine names, if they have other names; else empty."""
+    names = (node for node in graph if name and name in (node.name, *(value.name for value in node.outputs)))
+    return next(map(from_source, names), "")
+
+
+def guarded(engine: Engine | GuardedEngine, distribution: str = "") -> GuardedEngine:
+    """`engine` with its failures named; a guarded one is returned as it is."""
+    return engine if isinstance(engine, GuardedEngine) else GuardedEngine(engine, distribution)
+
+
+def _described(error: BaseException) -> str:
+    return " ".join(described(error).split())
 
 
 Engines: TypeAlias = "Mapping[str, Sequence[GuardedEngine]]"

@@ -12,22 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dovetail.plugin
-from dovetail.artifacts import ArtifactFolder, artifact_of
+from dovetail.compiler.artifacts import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir.required import constant_of, name_of
 from dovetail.plugin import Engine, Executed, RegionModel
-from dovetail.suggestions import did_you_mean
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.inlining import calls, inline_regions
-from dovetail_transforms.regions.regions import Region, annotated_regions, ready_regions
+from dovetail.text import did_you_mean
+from dovetail_transforms.regions.regions import Region, annotated_regions, calls, extract, inline_regions, ready_regions
 
-from dovetail_runtime.dependencies import Dependencies
+from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs
-from dovetail_runtime.guard import GuardedEngine, guarded
-from dovetail_runtime.pace import WAYS, Pace
-from dovetail_runtime.parallel_run import ParallelRun
+from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
 from dovetail_runtime.region_runner import Refusal, RegionRunner, described
-from dovetail_runtime.serialise import needs_file
+from dovetail_runtime.serialize import needs_file
 
 if TYPE_CHECKING:
     import numpy as np

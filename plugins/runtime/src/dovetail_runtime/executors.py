@@ -14,7 +14,7 @@ from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.plugin import Executed
     from dovetail.plugin.registry import Registry
 

@@ -1,19 +1,95 @@
-"""Inputs that a caller hands to a model: checked against what it declares, and made arrays."""
+"""What goes in and out of a model: feeds checked against what it declares, and outputs as arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
-from dovetail.suggestions import near_misses
+from dovetail.ir.required import dtype_of, name_of
+from dovetail.text import near_misses
 
-from dovetail_runtime.declared import Declared, declared
+from dovetail_runtime.serialize import matches, value_type
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Name, type and shape of a value.
+
+    Attributes:
+        name: The value's name.
+        type: Name of its element type; empty where it has none or is no tensor.
+        dtype: The same as NumPy has it; None for strings, whose arrays are of several kinds.
+        shape: As the model declares it, for messages; None where it does not.
+        extents: The extent of every axis, None where it varies; None where the rank is not known.
+        node: Name of the node that computes it, or empty.
+    """
+
+    name: str
+    type: str
+    dtype: np.dtype | None
+    shape: ir.Shape | None
+    extents: tuple[int | None, ...] | None
+    node: str
+
+    def has_type_of(self, array: np.ndarray) -> bool:
+        """Whether an array holds elements of the declared type; anything does where none is declared."""
+        # Types of NumPy compare quickly; only another byte order or a string needs the names.
+        if self.dtype is not None and array.dtype == self.dtype:
+            return True
+        return not self.type or matches(array, self.type)
+
+    def has_shape(self, shape: Sequence[int]) -> bool:
+        """Whether the declared shape allows this one."""
+        extents = self.extents
+        if extents is None or extents == shape:
+            return True
+        return len(extents) == len(shape) and all(want is None or want == got for want, got in zip(extents, shape))
+
+
+class ShapeMismatch(NamedTuple):
+    """A result whose shape the model rules out.
+
+    Attributes:
+        node: Name of the node that computes it, or empty.
+        text: What is wrong, to follow the name of the engine.
+    """
+
+    node: str
+    text: str
+
+
+def declared(value: ir.Value) -> Declared:
+    """What the model declares about `value`."""
+    type_, shape, producer = value_type(value), value.shape, value.producer()
+    extents = None
+    if shape is not None:
+        extents = tuple(extent if isinstance(extent, int) and extent >= 0 else None for extent in shape)
+    return Declared(
+        name=value.name or "",
+        type=type_,
+        dtype=dtype_of(value).numpy() if type_ and type_ != "string" else None,
+        shape=shape,
+        extents=extents,
+        node=(producer.name or value.name or "") if producer is not None else "",
+    )
+
+
+def shape_mismatches(values: Sequence[Declared], results: Mapping[str, object]) -> list[ShapeMismatch]:
+    """The results whose rank or known extents are not those that the model declares; sequences have no shape."""
+    found = []
+    for value in values:
+        shape = getattr(results[value.name], "shape", None)
+        if shape is None or value.has_shape(shape):
+            continue
+        text = f"gives '{value.name}' the shape {list(shape)}, the model declares {value.shape}"
+        found.append(ShapeMismatch(value.node, text))
+    return found
 
 
 class DeclaredInputs:
@@ -109,3 +185,24 @@ def _fitting(value: Declared, given: object) -> np.ndarray:
         raise DovetailError(f"input '{value.name}' has shape {value.shape}, the value given has {list(array.shape)}")
     # The other byte order is the same value; engines take the machine's.
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def arrays_of(name: str, value: object) -> dict[str, np.ndarray]:
+    """The arrays in one output, by name: `scores` for a tensor, `scores[0]` in a sequence, `scores['cat']` in a map.
+
+    A list of maps of numbers, which is what classifiers of scikit-learn give, becomes one array per key. Nothing is
+    there of an optional output that is empty.
+    """
+    import numpy as np
+
+    if value is None:
+        return {}
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, Mapping) for item in value):
+        return {f"{name}[{key!r}]": np.asarray([item.get(key, np.nan) for item in value]) for key in value[0]}
+    if isinstance(value, Mapping):
+        items = ((f"{name}[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        items = ((f"{name}[{index}]", item) for index, item in enumerate(value))
+    else:
+        return {name: np.asarray(value)}
+    return {inner: array for label, item in items for inner, array in arrays_of(label, item).items()}

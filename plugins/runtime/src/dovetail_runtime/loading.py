@@ -11,9 +11,8 @@ from dovetail.passes import Pass
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.text import pluralize
 
-from dovetail_runtime.engine_refusals import refuse_nodes
+from dovetail_runtime.engine_refusals import further_refusals, refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
-from dovetail_runtime.further_refusals import further_refusals
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model

@@ -7,15 +7,78 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import Executor as Threads
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail_runtime.dependencies import Dependencies
+from dovetail.ir.required import name_of
+from dovetail_transforms.regions.regions import Region
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dovetail_runtime.region_runner import RegionRunner
     from dovetail_runtime.timeline import Run
+
+
+_MOST = 4096
+"""Regions up to which implied edges are found; it takes a bit per pair of regions."""
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The order that values impose on regions; edges that others imply are left out.
+
+    Regions are referred to by their places in a list.
+
+    Attributes:
+        waits_for: For each region the number of others that have to be done before it.
+        releases: For each region those that wait for it.
+        reads: For each value how many regions read it.
+        width: The largest number of regions that are on one level; 1 if each waits for the one before.
+    """
+
+    waits_for: tuple[int, ...]
+    releases: tuple[tuple[int, ...], ...]
+    reads: dict[str, int]
+    width: int
+
+    @classmethod
+    def of(cls, regions: Sequence[Region]) -> Dependencies:
+        """Return the dependencies of regions that are in an order in which they can run."""
+        makers: dict[str, int] = {}
+        reads: dict[str, int] = {}
+        before: list[list[int]] = []
+        for index, region in enumerate(regions):
+            names = list(map(name_of, region.inputs))
+            for name in names:
+                reads[name] = reads.get(name, 0) + 1
+            before.append(sorted({makers[name] for name in names if name in makers}))
+            makers.update({name_of(value): index for value in region.outputs})
+        if len(regions) <= _MOST:
+            before = _without_implied(before)
+        releases: list[list[int]] = [[] for _ in regions]
+        levels: list[int] = []
+        for index, sources in enumerate(before):
+            levels.append(1 + max((levels[source] for source in sources), default=-1))
+            for source in sources:
+                releases[source].append(index)
+        width = max((levels.count(level) for level in set(levels)), default=0) if len(levels) <= _MOST else 2
+        return cls(tuple(map(len, before)), tuple(map(tuple, releases)), reads, width)
+
+
+def _without_implied(before: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Leave out an edge from a region that another one, which is waited for as well, waits for."""
+    ancestors: list[int] = []  # a bit per region
+    kept = []
+    for sources in before:
+        direct, reached = [], 0
+        for source in reversed(sources):
+            if not reached >> source & 1:
+                direct.append(source)
+            reached |= ancestors[source] | 1 << source
+        ancestors.append(reached)
+        kept.append(direct[::-1])
+    return kept
 
 
 class ParallelRun:
@@ -116,3 +179,49 @@ class ParallelRun:
             if self._failures:
                 self._ready.clear()
             self._changed.notify()
+
+
+WAYS = ("auto", "on", "off")
+"""The values of the option `parallel`."""
+
+_RUNS = 4  # of each way; the first of each warms up
+_SECONDS = 0.15  # of runs in several threads: it takes an operating system a while to give each a core of its own
+_GAIN = 0.97
+_SHORTEST = 2e-4  # seconds of a run that may gain: handing a region to another thread takes some 30 microseconds
+
+
+@dataclass
+class Pace:
+    """Chooses between running in one thread and in several; safe to use from several threads.
+
+    With `auto`, the first runs of a plan are in one thread, the next ones in several, and the faster way is kept:
+    regions compete for cores with the threads of their engines, so that it depends on plan and machine.
+
+    Attributes:
+        way: `on`, `off` or `auto`.
+    """
+
+    way: str = "auto"
+    _seconds: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _settled: bool | None = None
+
+    def next(self) -> bool:
+        """Whether the next run is in several threads."""
+        if self.way != "auto":
+            return self.way == "on"
+        if self._settled is not None:
+            return self._settled
+        return len(self._seconds[False]) >= _RUNS
+
+    def took(self, parallel: bool, seconds: float) -> None:
+        """Remember how long a run took."""
+        if self._settled is not None or self.way != "auto":
+            return
+        with self._lock:
+            self._seconds[parallel].append(seconds)
+            one, several = (self._seconds[kind][1:] for kind in (False, True))
+            if len(one) >= _RUNS - 1 and min(one) < _SHORTEST:
+                self._settled = False
+            elif min(len(one), len(several)) >= _RUNS - 1 and sum(several) >= _SECONDS:
+                self._settled = min(several) < _GAIN * min(one)

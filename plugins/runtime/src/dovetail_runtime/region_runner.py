@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,11 +13,12 @@ from dovetail.planning.placement import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel
 from dovetail.text import pluralize
 
-from dovetail_runtime.declared import declared, shape_mismatches
-from dovetail_runtime.guard import GuardedEngine, GuardedSession
+from dovetail_runtime.engines import GuardedEngine, GuardedSession
+from dovetail_runtime.feeds import declared, shape_mismatches
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
     from dovetail_transforms.regions.regions import Region
 
 
@@ -246,3 +247,33 @@ def described(region: Region) -> str:
     first = region.nodes[0]
     name = first.name or (first.outputs[0].name if first.outputs else first.op_type)
     return f"region {region.index} ({region.backend}, {pluralize(len(region.nodes), 'node')} from '{name}')"
+
+
+NOT_REPORTED = Executed("", "not-reported")
+
+
+def node_key(node: ir.Node) -> str:
+    """The name of a node in reports; its first output's name where it has none."""
+    return node.name or (node.outputs[0].name if node.outputs else "") or node.op_type
+
+
+def follow_fusions(nodes: Iterable[ir.Node], reported: Mapping[str, str]) -> dict[str, Executed]:
+    """What happened to every node, given the precision of those that an engine reports.
+
+    Engines give a fusion the name of its last operator. So a node that is not reported was fused into the first
+    reported node on the way along sole consumers; where that way forks or ends, nothing is known.
+    """
+    answers: dict[str, Executed] = {}
+    for node in reversed(list(nodes)):
+        key = node_key(node)
+        if key in reported:
+            answers[key] = Executed(reported[key], "reported")
+            continue
+        consumers = {node_key(user): user for output in node.outputs for user in output.consumers()}
+        next_ = answers.get(next(iter(consumers))) if len(consumers) == 1 else None
+        if next_ is None or next_ == NOT_REPORTED or any(output.is_graph_output() for output in node.outputs):
+            answers[key] = NOT_REPORTED
+        else:
+            into = next_.how if next_.how.startswith("fused-into:") else f"fused-into:{next(iter(consumers))}"
+            answers[key] = Executed(next_.precision, into)
+    return answers

@@ -6,12 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, existing, output, plugins_of
-from dovetail.cli.output import print_json, say
+from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json, say
 from dovetail_commands.terminal import say_note, table
 from dovetail_onnx.files.writing import replacing
 
-from dovetail_runtime.pace import WAYS
+from dovetail_runtime.parallel_run import WAYS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     existing(args.result)
     from dovetail import api
 
-    from dovetail_runtime.data.outputs import arrays_of
+    from dovetail_runtime.feeds import arrays_of
     from dovetail_runtime.timeline import trace
 
     compiled = api.load(args.result, plugins_of(args))

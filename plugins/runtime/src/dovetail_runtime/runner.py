@@ -19,7 +19,7 @@ from dovetail_runtime.loading import Trial, tried_engines
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.passes import Context
     from dovetail.plugin import Executed
 

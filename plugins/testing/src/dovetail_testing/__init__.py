@@ -13,7 +13,7 @@ import importlib
 _PUBLIC = {
     "Case": "dovetail_testing.case",
     "Lists": "dovetail_testing.list_files",
-    "Measurement": "dovetail_testing.measurement",
+    "Measurement": "dovetail_testing.case",
     "Report": "dovetail_testing.report",
     "Verdict": "dovetail_testing.verdicts",
     "cases": "dovetail_testing.suites",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dovetail.compiler.artifacts import nodes_of
+from dovetail.ir.required import dtype_of, input_of, name_of
+from dovetail.ir.types import float_name
 
 if TYPE_CHECKING:
-    from dovetail_testing.held import Held
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +97,141 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 def _broken(why: str) -> Difference:
     return Difference(False, 0.0, why)
+
+
+class Held(ABC):
+    """A format that holds fewer numbers."""
+
+    @abstractmethod
+    def rounded(self, array: np.ndarray) -> np.ndarray:
+        """The array as the format holds it, in its own type."""
+
+
+@dataclass(frozen=True)
+class _Narrow(Held):
+    """A narrower float type."""
+
+    dtype: np.dtype
+
+    def rounded(self, array: np.ndarray) -> np.ndarray:
+        return array.astype(self.dtype).astype(array.dtype)
+
+
+@dataclass(frozen=True)
+class _Integers(Held):
+    """Integers with one scale and zero point."""
+
+    scale: float
+    zero_point: int
+    dtype: np.dtype
+
+    def rounded(self, array: np.ndarray) -> np.ndarray:
+        limits = np.iinfo(self.dtype)
+        steps = np.rint(array.astype(np.float64) / self.scale) + self.zero_point
+        return ((np.clip(steps, limits.min, limits.max) - self.zero_point) * self.scale).astype(array.dtype)
+
+
+def held_inputs(model: Model) -> dict[str, Held]:
+    """The inputs of a compiled model that all of their readers take in one narrower format."""
+    found: dict[str, Held] = {}
+    for value in model.graph.inputs:
+        formats = {_of_reader(node, reader) for node, reader in _readers(model, value)}
+        if len(formats) == 1 and (held := next(iter(formats))) is not None:
+            found[name_of(value)] = held
+        elif not formats and _is_narrow(value):
+            found[name_of(value)] = _Narrow(dtype_of(value).numpy())
+    return found
+
+
+def held_outputs(model: Model) -> dict[str, Held]:
+    """The outputs of a compiled model that are computed in a narrower format than they are given in."""
+    found: dict[str, Held] = {}
+    for value in model.graph.outputs:
+        node, result = _maker(model, value)
+        held = _of_maker(node) if node is not None else None
+        if held is None and _is_narrow(result):
+            held = _Narrow(dtype_of(result).numpy())
+        if held is not None:
+            found[name_of(value)] = held
+    return found
+
+
+def rounded_inputs(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs as a compiled model holds them, in the types of its source."""
+    narrow = filter(_is_narrow, model.graph.inputs)
+    formats: dict[str, Held] = {name_of(value): _Narrow(dtype_of(value).numpy()) for value in narrow}
+    formats |= held_inputs(model)
+    return {
+        name: formats[name].rounded(array)
+        if name in formats and isinstance(array, np.ndarray) and array.dtype.kind == "f"
+        else array
+        for name, array in inputs.items()
+    }
+
+
+def _is_narrow(value: ir.Value) -> bool:
+    return float_name(value) in ("float16", "bfloat16")
+
+
+def _readers(model: Model, value: ir.Value) -> Iterator[tuple[ir.Node, ir.Value]]:
+    """Every node that reads a value, inside of what stands for a region, too, with the value as it is called there."""
+    for node, index in value.uses():
+        inside = nodes_of(model, node)
+        formal = _formal(inside, node, index)
+        if formal is None:
+            yield node, value
+        else:
+            yield from ((reader, formal) for reader, _ in formal.uses())
+
+
+def _formal(inside: Any, node: ir.Node, index: int) -> ir.Value | None:
+    """The input of a function that an input of the node which calls it becomes."""
+    if not inside or tuple(inside) == (node,):
+        return None
+    graph = inside[0].graph
+    inputs = list(graph.inputs) if graph is not None else []
+    return inputs[index] if index < len(inputs) else None
+
+
+def _maker(model: Model, value: ir.Value) -> tuple[ir.Node | None, ir.Value]:
+    """The node that makes a value, inside of what stands for a region, too, with the value as it is called there."""
+    node = value.producer()
+    if node is None:
+        return None, value
+    inside = nodes_of(model, node)
+    if not inside or tuple(inside) == (node,):
+        return node, value
+    graph, index = inside[0].graph, list(node.outputs).index(value)
+    outputs = list(graph.outputs) if graph is not None else []
+    result = outputs[index] if index < len(outputs) else value
+    return result.producer(), result
+
+
+def _of_reader(node: ir.Node, value: ir.Value) -> Held | None:
+    if node.inputs[0] is not value:
+        return None
+    if node.op_type == "Cast" and _is_narrow(node.outputs[0]) and not _is_narrow(value):
+        return _Narrow(dtype_of(node.outputs[0]).numpy())
+    return _integers(node) if node.op_type == "QuantizeLinear" else None
+
+
+def _of_maker(node: ir.Node) -> Held | None:
+    if node.op_type == "Cast" and _is_narrow(value := input_of(node, 0)):
+        return _Narrow(dtype_of(value).numpy())
+    return _integers(node) if node.op_type == "DequantizeLinear" else None
+
+
+def _integers(node: ir.Node) -> Held | None:
+    """The integers on one side of a conversion, if they have one constant scale."""
+    scale, zero_point = (_constant(node, index) for index in (1, 2))
+    stored = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
+    if scale is None or scale.size != 1 or stored is None or stored.dtype is None or not stored.dtype.is_integer():
+        return None
+    zero = int(zero_point.reshape(-1)[0]) if zero_point is not None else 0
+    return _Integers(float(scale.reshape(-1)[0]), zero, np.dtype(stored.dtype.numpy()))
+
+
+def _constant(node: ir.Node, index: int) -> np.ndarray | None:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    tensor = value.const_value if value is not None else None
+    return tensor.numpy() if tensor is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,111 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.required import name_of
 
 from dovetail_testing.case import Case, Work
-from dovetail_testing.nets import NETS
-from dovetail_testing.references import host_reference, references_of
+from dovetail_testing.running import host_reference, references_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    import onnx
     from dovetail.plugin.loader import PluginSet
+
+
+_OPSET, _IR = 18, 9
+
+
+def _weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Weights that keep the scale of what flows through them, each named."""
+    generator = np.random.default_rng(7)
+    found = {}
+    for name, shape in shapes.items():
+        fan = int(np.prod(shape[1:])) if len(shape) > 2 else shape[0]
+        found[name] = (generator.standard_normal(shape) / np.sqrt(max(fan, 1))).astype(np.float32)
+    return found
+
+
+def _net(text: str, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    import onnx
+
+    model = onnx.parser.parse_model(f'<ir_version: {_IR}, opset_import: ["": {_OPSET}]> {text}')
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
+
+
+def convolutions() -> onnx.ModelProto:
+    """Convolutions with a shortcut, pooled and classified."""
+    text = """net (float[1, 3, 16, 16] image) => (float[1, 10] shares) {
+        a = Conv <pads = [1, 1, 1, 1]> (image, w1, b1)
+        b = Relu (a)
+        c = Conv <pads = [1, 1, 1, 1], group = 8> (b, w2)
+        d = Relu (c)
+        e = Add (b, d)
+        f = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (e)
+        g = Conv (f, w3)
+        h = GlobalAveragePool (g)
+        i = Flatten (h)
+        j = Gemm <transB = 1> (i, w4, b4)
+        shares = Softmax (j)
+    }"""
+    weights = _weights(w1=(8, 3, 3, 3), b1=(8,), w2=(8, 1, 3, 3), w3=(16, 8, 1, 1), w4=(10, 16), b4=(10,))
+    return _net(text, weights)
+
+
+def attention() -> onnx.ModelProto:
+    """Self-attention of one head with its norm and feed-forward layer."""
+    text = """net (float[1, 6, 16] x) => (float[1, 6, 16] y) {
+        n = LayerNormalization (x, scale, bias)
+        q = MatMul (n, wq)
+        k = MatMul (n, wk)
+        v = MatMul (n, wv)
+        kt = Transpose <perm = [0, 2, 1]> (k)
+        s = MatMul (q, kt)
+        quarter = Constant <value_float = 0.25> ()
+        scaled = Mul (s, quarter)
+        p = Softmax (scaled)
+        o = MatMul (p, v)
+        r = Add (x, o)
+        h = MatMul (r, w1)
+        g = Tanh (h)
+        f = MatMul (g, w2)
+        y = Add (r, f)
+    }"""
+    weights = _weights(wq=(16, 16), wk=(16, 16), wv=(16, 16), w1=(16, 32), w2=(32, 16))
+    return _net(text, {**weights, "scale": np.ones(16, np.float32), "bias": np.zeros(16, np.float32)})
+
+
+def recurrence() -> onnx.ModelProto:
+    """A GRU behind a projection."""
+    text = """net (float[5, 1, 8] x) => (float[5, 1, 4] y) {
+        p = MatMul (x, w)
+        states, last = GRU <hidden_size = 8> (p, wx, wh)
+        axes = Constant <value_ints = [1]> ()
+        flat = Squeeze (states, axes)
+        y = MatMul (flat, wo)
+    }"""
+    return _net(text, _weights(w=(8, 8), wx=(1, 24, 8), wh=(1, 24, 8), wo=(8, 4)))
+
+
+def branches() -> onnx.ModelProto:
+    """A choice between two bodies, and extents that are computed."""
+    text = """net (float[2, 6] x) => (float[2, 6] y) {
+        total = ReduceSum <keepdims = 0> (x)
+        zero = Constant <value_float = 0.0> ()
+        positive = Greater (total, zero)
+        chosen = If (positive) <
+            then_branch = then_body () => (float[2, 6] up) { up = MatMul (x, w1) },
+            else_branch = else_body () => (float[2, 6] down) { down = MatMul (x, w2) }
+        >
+        extents = Shape (x)
+        flat_shape = Constant <value_ints = [-1]> ()
+        flat = Reshape (chosen, flat_shape)
+        again = Reshape (flat, extents)
+        y = Relu (again)
+    }"""
+    return _net(text, _weights(w1=(6, 6), w2=(6, 6)))
+
+
+NETS: Mapping[str, Callable[[], onnx.ModelProto]] = {
+    f"net_{made.__name__}": made for made in (convolutions, attention, recurrence, branches)
+}
+"""Functions that make the nets, by the names of their tests."""
 
 
 def model_cases(folder: Path | None = None) -> tuple[Case, ...]:

@@ -19,7 +19,7 @@ from dovetail_schemas.operator_files.library import Definition, library_of
 from dovetail_schemas.operator_files.schemas import attribute_of
 
 from dovetail_testing.case import Case, Reference, Work
-from dovetail_testing.references import references_of
+from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
     import onnx

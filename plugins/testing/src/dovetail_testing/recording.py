@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail_onnx.files.reading import UnreadableInput, read_input
 
-from dovetail_testing.measurement import Measurement
+from dovetail_testing.case import Measurement
 
 if TYPE_CHECKING:
     from dovetail.passes.request import BackendChoice

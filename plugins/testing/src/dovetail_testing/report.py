@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import dovetail
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 from dovetail_runtime.kernels.library import kernels_of
 from dovetail_schemas.operator_files.library import Definition, library_of
 
-from dovetail_testing.case import Case, Work
-from dovetail_testing.measurement import Measurement
+from dovetail_testing.case import Case, Measurement, Work
 from dovetail_testing.running import measure
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def _onnx_work(domain: str, name: str, arrays: Mapping[str, Any], attributes: Ma
     import onnx
 
     from dovetail_testing.operator_cases import node_model
-    from dovetail_testing.references import references_of
+    from dovetail_testing.running import references_of
 
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain}
     if name not in names:

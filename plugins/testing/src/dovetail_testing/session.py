@@ -13,9 +13,8 @@ from dovetail.errors import UsageError
 from dovetail.passes.backends import load_chosen
 from dovetail.passes.request import BackendChoice
 
-from dovetail_testing.case import SUITES, Case
+from dovetail_testing.case import SUITES, Case, Measurement
 from dovetail_testing.list_files import Lists, check_backends, lists
-from dovetail_testing.measurement import Measurement
 from dovetail_testing.recording import Recording, fingerprint
 from dovetail_testing.running import NARROW, measure
 from dovetail_testing.suites import all_cases, sampled, shard_of
@@ -178,7 +177,7 @@ def check_suites(names: Iterable[str]) -> tuple[str, ...]:
     Raises:
         UsageError: One does not exist.
     """
-    from dovetail.suggestions import did_you_mean
+    from dovetail.text import did_you_mean
 
     for name in names:
         if name not in SUITES:

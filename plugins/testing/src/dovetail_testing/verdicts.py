@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from dovetail_testing.case import Measurement
     from dovetail_testing.list_files import Expectation, Lists
-    from dovetail_testing.measurement import Measurement
 
 
 _OTHER = 0.5  # a result that is this far off is another one

@@ -8,11 +8,11 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the passes of this plugin, and the option of one of them."""
-    registry.option("fix-shapes", "dovetail_transforms.canonicalize.shape_option:FIX_SHAPES")
-    registry.pass_("normalise", "dovetail_transforms.canonicalize.normalise:Normalise")
+    registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
+    registry.pass_("normalise", "dovetail_transforms.canonicalize.normalize:Normalise")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")
     registry.pass_("fold-batchnorm", "dovetail_transforms.canonicalize.fold_batchnorm:FoldBatchNorm")
     registry.pass_("fold-affine", "dovetail_transforms.canonicalize.fold_affine:FoldAffine")
-    registry.pass_("remove-identity", "dovetail_transforms.canonicalize.remove_identity:RemoveIdentity")
-    registry.pass_("dead-code", "dovetail_transforms.canonicalize.dead_code:DeadCode")
-    registry.pass_("lower-opset", "dovetail_transforms.lowering.lower_opset:LowerOpset")
+    registry.pass_("remove-identity", "dovetail_transforms.canonicalize.clean_up:RemoveIdentity")
+    registry.pass_("dead-code", "dovetail_transforms.canonicalize.clean_up:DeadCode")
+    registry.pass_("lower-opset", "dovetail_transforms.lowering.lowering:LowerOpset")

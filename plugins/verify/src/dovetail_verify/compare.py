@@ -11,13 +11,10 @@ from dovetail.errors import DovetailError
 from dovetail.ir.required import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
-from dovetail_runtime.data.outputs import arrays_of
+from dovetail_runtime.feeds import arrays_of
 
-from dovetail_verify.extents import CANDIDATES, random_shapes
-from dovetail_verify.metrics import Difference, Findings
-from dovetail_verify.random_inputs import random_feeds
-from dovetail_verify.spread import Spread
-from dovetail_verify.warnings import warning_of
+from dovetail_verify.metrics import Difference, Findings, Spread
+from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +22,27 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Miss
     from dovetail_verify.layers import LayerErrors
+
+
+POOR = 20.0  # dB; below, the noise has more than a tenth of the amplitude of the signal
+
+
+def warning_of(output: OutputComparison) -> str:
+    """What is alarming about an output, in one sentence; empty if nothing is, and of what is broken anyway."""
+    if output.broken:
+        return ""
+    found = []
+    if output.snr_db == -math.inf:
+        found.append(f"the original is zero, the result differs from it by up to {output.max_abs:.3g}")
+    elif output.snr_db is not None and output.snr_db < POOR:
+        found.append(f"SNR {output.snr_db:.1f} dB, below {POOR:g} dB")
+    if output.top1 is not None and output.top1 < 1:
+        # Rows may be coordinates as well, of which the largest is no answer.
+        what = "another answer" if output.answers else "another element is the largest"
+        found.append(f"{what} in {100 * (1 - output.top1):.2f} % of the rows")
+    if output.hits is not None and output.hits[1] < output.hits[0]:
+        found.append(f"labels hit in {100 * output.hits[1]:.2f} % of the rows, {100 * output.hits[0]:.2f} % before")
+    return f"'{output.name}': {', '.join(found)}" if found else ""
 
 
 # Operators whose indices may come in another order and mean the same.

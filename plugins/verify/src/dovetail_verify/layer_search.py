@@ -10,18 +10,17 @@ from dovetail.errors import DovetailError
 from dovetail.ir.required import name_of
 from dovetail.planning.identity import operator_name
 from dovetail.planning.placement import get_placement
-from dovetail_transforms.regions.inlining import inline_regions
+from dovetail_transforms.regions.regions import inline_regions
 
-from dovetail_verify.accuracy.effects import effects_at_outputs
+from dovetail_verify.accuracy.baseline import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
-from dovetail_verify.layers import Layer, LayerErrors
-from dovetail_verify.orders import ORDERS, check_order
+from dovetail_verify.layers import ORDERS, Layer, LayerErrors, check_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail_runtime.guard import GuardedEngine
+    from dovetail_runtime.engines import GuardedEngine
 
 
 _SAME = 1e-9  # relative difference of two sums over the same numbers in another order

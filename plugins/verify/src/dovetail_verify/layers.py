@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dovetail.errors import UsageError
 from dovetail.planning.remark import Remark
-from dovetail.text import pluralize
+from dovetail.text import did_you_mean, pluralize
 
-from dovetail_verify.accuracy.error_sums import ErrorSums
+from dovetail_verify.accuracy.per_node_errors import ErrorSums
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
 
 
 _RECORDED = 10
@@ -114,7 +115,7 @@ class LayerErrors:
 
     Attributes:
         layers: The worst first.
-        by: What they are ranked by: one of `dovetail_verify.orders.ORDERS`.
+        by: What they are ranked by: one of `dovetail_verify.layers.ORDERS`.
         batches: How many batches were looked at.
         measured: How many nodes the effect at the outputs was measured for.
     """
@@ -172,3 +173,17 @@ def _text(snr_db: float) -> str:
 
 def _plain(snr_db: float) -> float | str:
     return round(snr_db, 3) if math.isfinite(snr_db) else "inf" if snr_db > 0 else "-inf"
+
+
+ORDERS = ("accumulated", "alone", "outputs", "cosine", "mse")
+"""The first is the default."""
+
+
+def check_order(by: str) -> None:
+    """Refuse what layers cannot be ranked by.
+
+    Raises:
+        UsageError: It is none of `ORDERS`.
+    """
+    if by not in ORDERS:
+        raise UsageError(f"layers cannot be ranked by {by!r}{did_you_mean(by, ORDERS)}", f"by: {', '.join(ORDERS)}")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import Option
-from dovetail_commands.command_text import command_text
+from dovetail_commands.request import command_text
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
-from dovetail_verify.orders import ORDERS, check_order
+from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.plugin import CompileJob, Proceed
 
     from dovetail_verify.accuracy.goals import Goals
@@ -104,7 +104,7 @@ class VerifyResult(Option):
             compiled = proceed()
         elif job.recognised is not None:
             # What it was compiled from is not there to measure it again, and need not be.
-            from dovetail_verify.accuracy.record import recorded_failure
+            from dovetail_verify.accuracy.goals import recorded_failure
 
             compiled = proceed()
             failure = recorded_failure(compiled, goals)
@@ -139,7 +139,7 @@ class VerifyResult(Option):
             return None
         from dovetail.passes.context import Context
 
-        from dovetail_verify.layer_functions import layers_of_request
+        from dovetail_verify.functions import layers_of_request
 
         try:
             ctx = Context(job.request, plugins=job.ctx.plugins)

@@ -1,19 +1,145 @@
-"""Random inputs, where there is no data."""
+"""Random inputs where there is no data, with extents where a model leaves them open."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.required import name_of
 
-from dovetail_verify.extents import random_shapes
-
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
+
+
+CANDIDATES = (16, 64, 224, 640, 8, 1)
+"""Elements along an open axis, in the order in which they are tried: texts, small pictures, pictures, few, one."""
+
+_LARGEST = 1 << 16  # elements; a longer axis in random data helps nobody
+_LONGEST = 200  # characters of a formula
+_TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,9})|(?P<name>[A-Za-z_][\w.]*)|(?P<mark>//|[-+*/%()]))")
+
+
+def random_shapes(
+    inputs: Sequence[ir.Value], given: Mapping[str, Sequence[int]], candidate: int = CANDIDATES[0]
+) -> dict[str, tuple[int, ...]]:
+    """A shape for every input that has a rank.
+
+    Extents of one name are the same everywhere. One that stands on a first axis is a batch, and counts 1.
+
+    Args:
+        inputs: The inputs of a model.
+        given: Shapes that the user chose, by input name; names in their places have those extents everywhere.
+        candidate: Elements along the other open axes.
+    """
+    ranked = {name_of(value): value.shape for value in inputs if value.shape is not None}
+    known: dict[str, int] = {}
+    for input_name, shape in ranked.items():
+        for extent, chosen in zip(shape, given.get(input_name, ())):
+            if name := _name(extent):
+                known.setdefault(name, chosen)
+    names = [(_name(extent), axis) for shape in ranked.values() for axis, extent in enumerate(shape)]
+    plain = {name for name, _ in names if name and len(list(_tokens(name))) <= 1}
+    for name, axis in names:
+        if name in plain and axis == 0:
+            known.setdefault(name, 1)
+    for name in plain:
+        known.setdefault(name, candidate)
+    return {
+        input_name: tuple(given[input_name])
+        if input_name in given
+        else tuple(_extent(extent, axis, known, candidate) for axis, extent in enumerate(shape))
+        for input_name, shape in ranked.items()
+    }
+
+
+def _extent(extent: object, axis: int, known: Mapping[str, int], candidate: int) -> int:
+    if isinstance(extent, int) and extent >= 0:
+        return extent
+    name = _name(extent)
+    if name in known:
+        return known[name]
+    computed = _Formula(name, known, candidate).value() if name else None
+    return computed if computed is not None else 1 if axis == 0 else candidate
+
+
+def _name(extent: object) -> str:
+    return "" if isinstance(extent, int) else str(getattr(extent, "value", "") or "")
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Kind and text of each token; of a text that is no formula, a last one of the kind `other`."""
+    position = 0
+    text = text.rstrip() if len(text) <= _LONGEST else "?"
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            yield "other", text[position:]
+            return
+        yield str(found.lastgroup), found.group().strip()
+        position = found.end()
+
+
+class _Formula:
+    """The name of an extent read as arithmetic: `past + 1`, `N // 2`, `2*(H - 1)`."""
+
+    def __init__(self, text: str, known: Mapping[str, int], unknown: int):
+        self._tokens = [*_tokens(text), ("end", "")]
+        self._next = 0
+        self._known = known
+        self._unknown = unknown
+
+    def value(self) -> int | None:
+        """Its value; None if it is no formula, or gives no extent."""
+        try:
+            found = self._sum()
+        except (ValueError, ZeroDivisionError):
+            return None
+        at_end = self._tokens[self._next][0] == "end"
+        return int(found) if at_end and found == int(found) and 0 < found <= _LARGEST else None
+
+    def _take(self, *marks: str) -> str:
+        kind, text = self._tokens[self._next]
+        if kind != "mark" or text not in marks:
+            return ""
+        self._next += 1
+        return text
+
+    def _sum(self) -> float:
+        found = self._product()
+        while sign := self._take("+", "-"):
+            right = self._product()
+            found = found + right if sign == "+" else found - right
+        return found
+
+    def _product(self) -> float:
+        found = self._factor()
+        while sign := self._take("*", "/", "//", "%"):
+            right = self._factor()
+            found = {"*": lambda a, b: a * b, "/": lambda a, b: a / b, "//": lambda a, b: a // b,
+                     "%": lambda a, b: a % b}[sign](found, right)  # fmt: skip
+            if abs(found) > _LARGEST:
+                raise ValueError("no extent")
+        return found
+
+    def _factor(self) -> float:
+        if self._take("-"):
+            return -self._factor()
+        if self._take("("):
+            found = self._sum()
+            if not self._take(")"):
+                raise ValueError("a bracket is not closed")
+            return found
+        kind, text = self._tokens[self._next]
+        self._next += 1
+        if kind == "number":
+            return int(text)
+        if kind == "name":
+            return self._known.get(text, self._unknown)
+        raise ValueError("no operand")
 
 
 def random_batch(

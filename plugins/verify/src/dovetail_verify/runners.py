@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Request
     from dovetail.passes.instrumentation import Progress
@@ -61,7 +61,7 @@ def compared(
     ctx: Context,
 ) -> Verification:
     """The comparison of a result with its original on data, or on random inputs of `shapes`."""
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
 
     from dovetail_verify.compare import verify
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_schemas.operator_files.entries import Argument, Candidates, Entry, OperatorFile
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 
-from dovetail_schemas.operator_files.bodies import function_of
+from dovetail_schemas.operator_files.bodies import flattened, function_of
 from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile
-from dovetail_schemas.operator_files.flattening import flattened
 from dovetail_schemas.operator_files.inference import inference_of, inference_of_body
 from dovetail_schemas.operator_files.reading import read_operators
 from dovetail_schemas.operator_files.schemas import schema_of

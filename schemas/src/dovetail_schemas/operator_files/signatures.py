@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_schemas.operator_files.entries import Argument, Call, Candidates, Output
 

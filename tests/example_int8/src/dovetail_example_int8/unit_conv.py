@@ -2,8 +2,7 @@
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import insert_beside
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames, insert_beside
 from dovetail.plugin import DovetailError, Editor
 
 

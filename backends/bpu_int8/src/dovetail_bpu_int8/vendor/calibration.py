@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.vendor.asked import Asked, names_in, origin
 from dovetail_bpu_int8.vendor.marches import HB_MAPPER

@@ -14,8 +14,7 @@ from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 
 from dovetail_bpu_int8.vendor.asked import OTHER_DATA, names_in
-from dovetail_bpu_int8.vendor.inputs import words_of
-from dovetail_bpu_int8.vendor.normalisation import Change, normalisation
+from dovetail_bpu_int8.vendor.inputs import Change, normalisation, words_of
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.ir.required import name_of
 
-from dovetail_bpu_int8.extents import extents_of
+from dovetail_bpu_int8.facts import extents_of
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, MARCHES, March

@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.driver import Driver
+from dovetail.compiler.driver import Driver
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError, Emitter
 from dovetail_transforms.lowering import lower
 
 from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric, yaml_text
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, MARCHES, March
-from dovetail_bpu_int8.vendor.quant_config_json import quant_config_document
-from dovetail_bpu_int8.vendor.settled import differences, model_output_format, settled_by, settled_in
-from dovetail_bpu_int8.vendor.thresholds import thresholds
+from dovetail_bpu_int8.vendor.quant_config import quant_config_document
+from dovetail_bpu_int8.vendor.settled import differences, model_output_format, settled_by, settled_in, thresholds
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, OPTION, wish_entry
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, cast
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, March
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, type_name

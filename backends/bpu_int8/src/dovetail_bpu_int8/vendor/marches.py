@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.vendor.tree import FileError, Node
 

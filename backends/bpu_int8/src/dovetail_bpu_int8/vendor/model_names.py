@@ -9,7 +9,7 @@ from dovetail.ir.required import name_of
 from dovetail.planning.identity import operator_name, walk
 from dovetail.planning.selectors import select
 from dovetail.plugin import DovetailError
-from dovetail.suggestions import near_misses
+from dovetail.text import near_misses
 
 from dovetail_bpu_int8.vendor.tree import FileError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
 
-    from dovetail_bpu_int8.vendor.asked import Named, Subgraph
+    from dovetail_bpu_int8.vendor.asked import Asked, Named, Subgraph
 
 
 class ModelNames:
@@ -118,3 +118,53 @@ class ModelNames:
 def _meant(name: str, known: Iterable[str]) -> str:
     near = near_misses(name, known)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+
+
+_PARTS = ("_mul", "_reciprocal")  # of a Div
+_DIV, _SOFTMAX = "Div", "Softmax"
+_OPERATOR = "type:"
+
+
+def take_other_names(asked: Asked, names: ModelNames) -> None:
+    """Give nodes and operators the names that they have in the model, with a note for each.
+
+    Args:
+        asked: What files ask for; it is changed.
+        names: The names of the model.
+    """
+    by_case = {name.lower(): name for name in names.operators}
+    renamed: dict[str, str] = {}
+    for named in asked.operators:
+        own = by_case.get(named.selector.lower())
+        if own is not None and named.selector not in names.operators:
+            renamed[f"{_OPERATOR}{named.selector}"] = f"{_OPERATOR}{own}"
+            asked.note(f"{named.place.where}, {named.key}: '{named.selector}' is taken for {own}", "write it so")
+    asked.operators = [_renamed(one, renamed, _OPERATOR) for one in asked.operators]
+    for named in asked.nodes:
+        node = _node_of(named.selector, names)
+        if node and named.selector not in renamed:
+            renamed[named.selector] = node
+            why = f"'{named.selector}' exists only after the vendor's optimiser; it is taken for '{node}'"
+            asked.note(f"{named.place.where}, {named.key}: {why}", "name the node of the model")
+    if not renamed:
+        return
+    asked.nodes = [_renamed(one, renamed) for one in asked.nodes]
+    asked.placed = [(_renamed(one, renamed), where) for one, where in asked.placed]
+    asked.wishes = [{**wish, "node": renamed.get(wish["node"], wish["node"])} for wish in asked.wishes]
+
+
+def _renamed(named: Named, renamed: dict[str, str], prefix: str = "") -> Named:
+    own = renamed.get(f"{prefix}{named.selector}")
+    return named if own is None else named._replace(selector=own.removeprefix(prefix))
+
+
+def _node_of(name: str, names: ModelNames) -> str:
+    """The node of the model that becomes a node of the vendor's tool; empty if that is no name of a part."""
+    stem = next((name.removesuffix(part) for part in _PARTS if name.endswith(part)), "")
+    if not stem or names.has(name):
+        return ""
+    if names.has(stem):
+        return stem
+    scope, _, last = stem.rpartition("/")
+    softmax = f"{scope}/{_SOFTMAX}" if scope else _SOFTMAX
+    return softmax if last == _DIV and names.has(softmax) else ""

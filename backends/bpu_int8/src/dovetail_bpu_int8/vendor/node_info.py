@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import cast
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, type_name

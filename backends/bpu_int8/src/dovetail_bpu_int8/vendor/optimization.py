@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in, origin
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer

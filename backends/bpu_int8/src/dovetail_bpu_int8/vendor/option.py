@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.passes import Pass
 from dovetail.plugin.options import Option
 
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
 from dovetail_bpu_int8.ladder import checked_goal, climb
-from dovetail_bpu_int8.unused import check_used
-from dovetail_bpu_int8.wishes import OPTION
+from dovetail_bpu_int8.wishes import OPTION, check_used
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Request
+    from dovetail.passes import Context, Request
     from dovetail.plugin import Asked, CompileJob, Proceed
 
 
@@ -149,3 +149,21 @@ class BpuOption(Option):
 
 
 BPU = BpuOption()
+
+
+@dataclass(frozen=True)
+class VendorNotes(Pass):
+    """Remark what the files of hb_mapper and hb_compile ask for that is not done, or done otherwise; it only remarks.
+
+    Given:  config.yaml:31, optimization asymmetric
+    Result: a note that activations are symmetric here
+    """
+
+    name = "vendor-notes"
+    stage = "normalise"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Remark what the option has recorded."""
+        for why, suggest in ctx.request.options.get(OPTION, {}).get("notes", ()):
+            ctx.remark("analysis", "", "vendor-file", why, suggest=suggest)
+        return False

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.ir.required import name_of
-from dovetail.planning.holdings import parse_holdings
 from dovetail.planning.placement import HOST
+from dovetail.planning.quantized_value import parse_holdings
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 from dovetail_onnx.signatures import find, input_name
 
 from dovetail_bpu_int8.vendor.latency import Prediction, caveats, known_rates, predict
-from dovetail_bpu_int8.vendor.thresholds import InputScale, input_scales
+from dovetail_bpu_int8.vendor.settled import InputScale, input_scales
 from dovetail_bpu_int8.vendor.traffic import has_whole_operators, traffic_of
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.formats import Format
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.plan import Plan, PlannedNode
     from dovetail.planning.remark import Remark
     from dovetail_verify.compare import Verification
 

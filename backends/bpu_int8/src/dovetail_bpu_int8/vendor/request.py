@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.compiler.running import input_data
 from dovetail.errors import UsageError
 from dovetail.passes.request import OBSERVER, BackendChoice, PinOrigin
 from dovetail.plugin import DovetailError
-from dovetail.running import input_data
 
 from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.marches import MARCHES, March
-from dovetail_bpu_int8.vendor.model_names import ModelNames
-from dovetail_bpu_int8.vendor.other_names import take_other_names
+from dovetail_bpu_int8.vendor.model_names import ModelNames, take_other_names
 from dovetail_bpu_int8.vendor.quant_config import read_quant_config_file
 from dovetail_bpu_int8.vendor.refusals import refuse_outputs
 from dovetail_bpu_int8.vendor.tree import FileError

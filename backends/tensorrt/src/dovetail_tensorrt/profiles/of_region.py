@@ -3,18 +3,120 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir.required import name_of
+from dovetail.plugin.engine import Evaluator, evaluator_of
 
-from dovetail_tensorrt.profiles.bounds import Bounds, read_attribute
-from dovetail_tensorrt.profiles.propagation import KnownBounds
+from dovetail_tensorrt.profiles.bounds import Bounds, Profile, named_extents, read_attribute
+from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at
+from dovetail_tensorrt.profiles.given import given_profile
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+
+
+_EVALUATOR = "reference"
+_INTEGERS = ("INT64", "INT32")
+
+
+class KnownBounds:
+    """The bounds of the values of a model's main graph; an analysis, computed once per revision of a model.
+
+    Attributes:
+        given: The profile of its inputs.
+    """
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> KnownBounds:
+        """What follows from the profile of the request, or from its data."""
+        return cls(model, given_profile(model, ctx), evaluator_of(ctx.registry, _EVALUATOR))
+
+    def __init__(self, model: Model, given: Profile, evaluator: Evaluator | None = None):
+        self.given = given
+        self._values = {value.name: value for value in model.graph.inputs}
+        self._values |= {value.name: value for node in model.graph for value in node.outputs if value.name}
+        named = named_extents(model, given)
+        points: list[Point] = []
+        for at in range(3):
+            shapes = {name: bounds.shapes[at] for name, bounds in given.items()}
+            extents = {name: numbers[at] for name, numbers in named.items()}
+            numbers = {name: bounds.values[at] for name, bounds in given.items() if bounds.values is not None}
+            same = at and all(bounds.is_static for bounds in given.values())
+            points.append(points[0] if same else extents_at(model, shapes, extents, numbers, evaluator))
+        self._points = points
+
+    def of(self, name: str) -> Bounds | None:
+        """The bounds of a value; None where one of its extents stays open."""
+        shapes = [self._shape(point, name) for point in self._points]
+        if any(shape is None or None in shape for shape in shapes):
+            return None
+        return Bounds(_three(shapes), self._numbers(name))
+
+    def open_axes(self, name: str) -> str:
+        """Which extents of a value stay open, as text."""
+        for point in self._points:
+            shape = self._shape(point, name)
+            if shape is None:
+                return "its rank"
+            if axes := [str(axis) for axis, extent in enumerate(shape) if extent is None]:
+                return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(axes)}"
+        return ""
+
+    def lost(self, name: str) -> ir.Value | None:
+        """The value that leaves the extents of another one open.
+
+        That is an input of the model, or the result of a node that reads values of known extents, and decides its own
+        by their numbers.
+        """
+        value, seen = self._values.get(name), set()
+        while value is not None and (node := value.producer()) is not None and node not in seen:
+            seen.add(node)
+            read = (one for one in node.inputs if one is not None and not _is_constant(one))
+            unknown = next((one for one in read if self.of(name_of(one)) is None), None)
+            if unknown is None:
+                return value
+            value = unknown
+        return value
+
+    def text(self, name: str, letters: Sequence[str]) -> list[str]:
+        """The extents of a value, once with each of `letters` for those that are open: `["MINx3", "MAXx3"]`."""
+        shape = self._shape(self._points[0], name)
+        return ["x".join(letter if one is None else str(one) for one in shape) for letter in letters] if shape else []
+
+    def _shape(self, point: Point, name: str) -> Extents | None:
+        shape = point.shapes.get(name)
+        if shape is None and name in point.numbers:
+            return tuple(point.numbers[name].shape)
+        return shape
+
+    def _numbers(self, name: str) -> tuple | None:
+        """The numbers of integers that follow from extents, or that the profile gives."""
+        value = self._values.get(name)
+        if value is not None and value.is_graph_input():
+            return self.given[name].values if name in self.given else None
+        if value is None or value.dtype is not None and value.dtype.name not in _INTEGERS:
+            return None
+        arrays = [array for point in self._points if (array := point.numbers.get(name)) is not None]
+        if len(arrays) < len(self._points) or any(array.ndim > 1 or array.dtype.kind != "i" for array in arrays):
+            return None
+        return _three([tuple(map(int, array.reshape(-1))) for array in arrays])
+
+
+def _three(points: list) -> tuple:
+    """The smallest, usual and largest of each axis: what shrinks while its input grows is the other way round."""
+    if len({len(point) for point in points}) != 1:
+        return tuple(points)
+    axes = list(zip(*points, strict=True))
+    return tuple(map(min, axes)), tuple(points[1]), tuple(map(max, axes))
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return value.const_value is not None and value.producer() is None
 
 
 ATTRIBUTES = ("min_shapes", "opt_shapes", "max_shapes")

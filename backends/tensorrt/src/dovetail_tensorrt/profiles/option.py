@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.required import name_of
 from dovetail.plugin.options import Option
-from dovetail.suggestions import did_you_mean
+from dovetail.text import did_you_mean
 
 from dovetail_tensorrt.engine_backends import engine_backend
-from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, parse_profile
-from dovetail_tensorrt.profiles.named import named_extents
+from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, named_extents, parse_profile
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Request
     from dovetail.planning.plan import Plan

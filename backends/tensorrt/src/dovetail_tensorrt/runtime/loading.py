@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from dovetail.ir.required import name_of
 from dovetail.plugin import EngineError
 
+from dovetail_tensorrt.cache import ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.digest import content_digest
-from dovetail_tensorrt.engine_file import ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.inlined import call_in, inlined
-from dovetail_tensorrt.logger import make_logger
+from dovetail_tensorrt.libraries import make_logger
 from dovetail_tensorrt.making import make_engine
-from dovetail_tensorrt.operator_attributes import recorded_workspace
 from dovetail_tensorrt.profiles.bounds import Bounds
 from dovetail_tensorrt.profiles.of_region import recorded_profile, region_profile
 from dovetail_tensorrt.target import fits, target_of
+from dovetail_tensorrt.tensorrt_engine import recorded_workspace
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -10,12 +10,10 @@ from dovetail.planning.placement import HOST
 from dovetail.planning.remark import SLOT, template
 from dovetail.text import pluralize
 
-from dovetail_commands.explain.causes import Cause, cause_among
-from dovetail_commands.explain.trials import none_after, suggestions_among, trials_for
+from dovetail_commands.explain.trials import Cause, cause_among, none_after, suggestions_among, trials_for
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.plan import Plan, PlannedNode
     from dovetail.planning.remark import Remark
     from dovetail.plugin import PluginSet
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import source_text
-from dovetail.suggestions import near_misses
+from dovetail.text import near_misses
 
 from dovetail_commands.explain.summary import coverage_line, reasons, suggestions, summary_lines
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode, SourceNode
+    from dovetail.planning.plan import Plan, PlannedNode, SourceNode
     from dovetail.planning.remark import Remark
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.driver import Driver
+from dovetail.compiler.driver import Driver
 from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
 from dovetail.planning.selectors import parse_pin
@@ -15,8 +15,7 @@ from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.plan import Plan, PlannedNode
     from dovetail.plugin import Backend, PluginSet
 
 

@@ -11,8 +11,7 @@ from dovetail.planning.remark import SLOT, template
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode
+    from dovetail.planning.plan import Plan, PlannedNode
     from dovetail.planning.remark import Remark
 
 

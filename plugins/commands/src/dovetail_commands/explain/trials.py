@@ -5,27 +5,64 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.compiler.frontends import open_any, open_file
 from dovetail.errors import DovetailError
-from dovetail.frontends import open_any, open_file
 from dovetail.passes import Request
 from dovetail.planning.placement import HOST
 from dovetail.plugin import load_plugins
-from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.reading import file_sha256
 
-from dovetail_commands.explain.causes import cause_of
 from dovetail_commands.explain.remedies import Trials
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.plan_entries import PlannedNode
-    from dovetail.planning.remark import Remark
-    from dovetail.planning.remedy import Remedy
+    from dovetail.planning.plan import Plan, PlannedNode
+    from dovetail.planning.remark import Remark, Remedy
     from dovetail.plugin import PluginSet
 
     from dovetail_commands.explain.remedies import Tried
+
+
+_UNCLAIMED = "nothing says why"
+
+
+class Cause(NamedTuple):
+    """Why a node is not on a backend.
+
+    Attributes:
+        rule: A short stable name: `not-supported`, `passive`, `tail`, `manual`, `pinned`, ...
+        why: One clause.
+        because: Names of the nodes that forced it.
+        source: File and line of the rule, or empty.
+    """
+
+    rule: str
+    why: str
+    because: tuple[str, ...] = ()
+    source: str = ""
+
+
+def cause_of(plan: Plan, node: PlannedNode, backend: str) -> Cause:
+    """Why `node` is not on `backend`, as the remarks of the plan say."""
+    return cause_among([remark for remark in plan.remarks if remark.node == node.name], node, backend)
+
+
+def cause_among(remarks: Iterable[Remark], node: PlannedNode, backend: str) -> Cause:
+    """The same, among the remarks on the node.
+
+    A pin elsewhere counts first, then what refused it, then what its strategy said; of these, what names the backend.
+    """
+    said = [remark for remark in remarks if remark.kind in ("failed", "missed")]
+    pinned = next((remark for remark in remarks if remark.rule == "pinned" and node.backend != backend), None)
+    own = [remark for remark in said if remark.backend == backend]
+    found = pinned or next((r for r in said if r.kind == "failed"), None) or next(iter(own or said), None)
+    if found is None:
+        return Cause("unclaimed", _UNCLAIMED)
+    why = found.reason if found.backend == backend and not found.format else found.why
+    return Cause(found.rule, why, found.because, found.source)
+
 
 _ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` beside the model
 

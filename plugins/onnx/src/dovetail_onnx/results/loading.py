@@ -6,32 +6,78 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.artifacts import ArtifactFolder
-from dovetail.compiled import CompiledModel
+from dovetail.compiler.artifacts import ArtifactFolder
+from dovetail.compiler.compiled import CompiledModel
 from dovetail.errors import DovetailError
-from dovetail.gc_pause import gc_paused
+from dovetail.ir.gc_pause import gc_paused
+from dovetail.ir.model import Model
 from dovetail.planning.placement import HOST, get_placement
 from dovetail.planning.plan import Plan
 from dovetail.planning.remark import Remark
+from dovetail.plugin import Recognition
 
-from dovetail_onnx.results.annotated import annotated
+from dovetail_onnx.annotations import read_annotations
+from dovetail_onnx.results.cache_key import STAMP, stamp_for, stamp_of
 from dovetail_onnx.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
-from dovetail_onnx.results.plan_file import parse_plan, parse_remarks, read_plan
-from dovetail_onnx.results.plan_files import files_beside
-from dovetail_onnx.results.reading import FoundResult, SavedFolder, open_result, seal_of
-from dovetail_onnx.results.saved_plan import SavedPlan
+from dovetail_onnx.results.plan_file import SavedPlan, parse_plan, parse_remarks, read_plan
+from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, open_result, seal_of
+from dovetail_onnx.results.writing import files_beside
+from dovetail_onnx.saving import read_seal, seal_holds
+from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    import onnx_ir as ir
     from dovetail.passes import Context
+    from dovetail.plugin import CompileJob
     from dovetail.plugin.backend import Backend
+    from dovetail.plugin.frontend import Unbuilt
     from dovetail.plugin.loader import PluginSet
     from dovetail.plugin.results import SavedResult
 
 
+class _Annotated(Model):
+    """A model from a file whose annotations are read when its graph is first used."""
+
+    _annotated = False
+
+    @property
+    def ir(self) -> ir.Model:
+        """The onnx-ir model, with its annotations."""
+        if not self._annotated:
+            with self._building:
+                if not self._annotated:
+                    super().ir  # noqa: B018  (builds the graph)
+                    self._annotated = True  # first, because reading them asks for the graph
+                    read_annotations(self)
+        return super().ir
+
+    def rebuild(self, unbuilt: Unbuilt) -> None:
+        """Replace the graph by one with annotations of its own."""
+        self._annotated = False
+        super().rebuild(unbuilt)
+
+    def clone(self) -> Model:
+        """Return a copy, which reads the annotations, too."""
+        return annotated(super().clone()) if self.untouched else super().clone()
+
+
+def annotated(model: Model) -> Model:
+    """Return `model` with its annotations; lazily, if its graph has not been built yet.
+
+    Raises:
+        DovetailError: An annotation is malformed; raised here or when the graph is built.
+    """
+    if model.untouched:
+        lazy = _Annotated(path=model.path, unbuilt=model.unbuilt, checked=True, dialect=model.dialect)
+        lazy.revision = model.revision
+        return lazy
+    read_annotations(model)
+    return model
+
+
 def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     """The result in a folder, or in a model file; see `dovetail.load`."""
-    from dovetail.frontends import open_file
+    from dovetail.compiler.frontends import open_file
     from dovetail.passes.context import Context
     from dovetail.passes.request import Request
 
@@ -115,3 +161,42 @@ def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ..
     options = {entry["name"]: BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends}
     chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names - {HOST})]
     return (*chosen, ctx.host)
+
+
+def recognise(job: CompileJob) -> Recognition:
+    """The result that the model of a job is already, if it was compiled for the same request and is as it was saved.
+
+    The stamp says what it was compiled for, the seal that neither graph nor weights were edited since. The graph is
+    not looked at.
+    """
+    stamp = stamp_for(job.request, job.ctx, job.passes, job.tried)
+
+    def mark(compiled: CompiledModel) -> None:
+        compiled.model.ir.metadata_props[STAMP] = stamp
+
+    return Recognition(_recognised(job, stamp), mark)
+
+
+def _recognised(job: CompileJob, stamp: str) -> CompiledModel | None:
+    model = job.original
+    if not stamp or model.path is None or not model.untouched or stamp_of(model) != stamp:
+        return None
+    seal = seal_of(model)
+    weights = skeleton_of(model).weights.values()
+    data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
+    if not seal or read_seal(model.path) != seal or not seal_holds(model.path, data):
+        why = "the model was edited since it was compiled: it is compiled as any other"
+        job.ctx.remark("analysis", "", "edited", why)
+        return None
+    compiled = compiled_from(model, SavedFolder(model.path, _result_of(model.path, seal)))
+    compiled.backends, compiled.registry = (*job.ctx.backends, job.ctx.host), job.ctx.registry
+    return compiled
+
+
+def _result_of(path: Path, seal: str) -> FoundResult | None:
+    """The result that a model's file belongs to, if it lies in its folder."""
+    try:
+        found = find_result(path.parent)
+    except DovetailError:
+        return None
+    return found if found is not None and found.manifest.seal == seal else None

@@ -13,8 +13,8 @@ from typing import Any
 from dovetail import __version__
 from dovetail.errors import DovetailError
 
-from dovetail_onnx.files.inside import LinkError, open_inside
 from dovetail_onnx.files.parsing import parse_json
+from dovetail_onnx.files.reading import LinkError, open_inside
 
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
 ARTIFACTS = "artifacts"
@@ -49,7 +49,7 @@ class Manifest:
     """What belongs to a result. Equal results have equal manifests: it holds no time and no random name.
 
     Attributes:
-        seal: The seal of the model (see `dovetail_onnx.seal`).
+        seal: The seal of the model (see `dovetail_onnx.saving`).
         files: Every file by name.
         placements: How many nodes of each operator are where: rows of operator, backend, precision, nodes.
         summary: The coverage line.

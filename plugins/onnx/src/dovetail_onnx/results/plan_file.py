@@ -5,30 +5,35 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.gc_pause import gc_paused
+from dovetail.ir.gc_pause import gc_paused
 from dovetail.planning.edits import Edit
-from dovetail.planning.plan_entries import VERSION
+from dovetail.planning.plan import VERSION, Plan
 from dovetail.planning.remark import Remark
 
-from dovetail_onnx.files.digests import file_sha256
 from dovetail_onnx.files.parsing import Malformed, parse_json
-from dovetail_onnx.files.reading import read_input
+from dovetail_onnx.files.reading import file_sha256, read_input
 from dovetail_onnx.files.writing import write_text
-from dovetail_onnx.results.document import document_lines, json_text, parse_document
+from dovetail_onnx.results.document import (
+    NODE_FIELDS,
+    document_lines,
+    join_of,
+    join_row,
+    json_text,
+    node_of,
+    node_row,
+    parse_document,
+    source_of,
+)
 from dovetail_onnx.results.manifest import PLAN, REMARKS
-from dovetail_onnx.results.plan_files import copy_beside, files_beside
-from dovetail_onnx.results.plan_rows import NODE_FIELDS, join_of, join_row, node_of, node_row, source_of
 from dovetail_onnx.results.reading import find_result
 from dovetail_onnx.results.remark_file import grouped, ungrouped
-
-if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan
-
+from dovetail_onnx.results.writing import copy_beside, files_beside
 
 _READ = (1, VERSION)
 _LARGEST = 1 << 30  # bytes
@@ -209,3 +214,26 @@ def _backend(entry: Any, name: str) -> dict[str, Any]:
         if isinstance(options, dict) and all(isinstance(value, str) for value in options.values()):
             return entry
     raise DovetailError(f"{name}: an entry of 'backends' is malformed", "write {name: cpu-bf16, options: {key: value}}")
+
+
+class SavedPlan(Plan):
+    """A plan that is parsed on first access: for a large model that takes a second.
+
+    Several threads may look at once: one of them reads the plan, and all see the same one.
+    """
+
+    def __init__(self, load: Callable[[], Plan]):
+        self.__dict__.update(_load=load, _loading=threading.Lock())
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__
+        if name.startswith("__") or "_loading" not in held or name in ("_load", "_loading"):
+            raise AttributeError(name)
+        with held["_loading"]:
+            load = held.get("_load")
+            if load is not None:
+                held.update(vars(load()))
+                held["_load"] = None
+        if name not in held:
+            raise AttributeError(name)
+        return held[name]

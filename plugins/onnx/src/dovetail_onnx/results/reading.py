@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
 
-from dovetail_onnx.files.inside import is_file_inside, open_inside
+from dovetail_onnx.files.reading import is_file_inside, open_inside
 from dovetail_onnx.results.committing import finish, stagings
 from dovetail_onnx.results.manifest import ARTIFACTS, ATTACHED, MANIFEST, MODEL, FileRecord, Manifest
-from dovetail_onnx.seal import SEAL, read_seal
+from dovetail_onnx.saving import SEAL, read_seal
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
 
 def _open(found: FoundResult, plugins: PluginSet) -> Model:
     """The model; one that still lies in staging may have its data in the folder already."""
-    from dovetail.frontends import open_file, open_object
+    from dovetail.compiler.frontends import open_file, open_object
 
     data = [name for name in found.manifest.files if name.endswith(".data")]
     if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():

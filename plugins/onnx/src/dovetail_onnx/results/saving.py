@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.planning.remark import Remark
 
-from dovetail_onnx.files.digests import file_sha256
+from dovetail_onnx.files.reading import file_sha256
+from dovetail_onnx.results.cache_key import STAMP
 from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
-from dovetail_onnx.results.plan_files import attached_files
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, seal_of
-from dovetail_onnx.results.stamp import STAMP
-from dovetail_onnx.results.writing import Staging, copied, staged
-from dovetail_onnx.saving import SavedFile, save_model
-from dovetail_onnx.seal import read_seal
+from dovetail_onnx.results.writing import Staging, attached_files, copied, staged
+from dovetail_onnx.saving import SavedFile, read_seal, save_model
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
 
 
 def save_result(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import ResultStore
 
 if TYPE_CHECKING:
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.planning.plan import Plan
     from dovetail.plugin import CompileJob, PluginSet, Recognition
 
@@ -46,7 +46,7 @@ class FolderStore(ResultStore):
 
     def recognise(self, job: CompileJob) -> Recognition:
         """Whether the model is what the same request made, told by its stamp and its seal."""
-        from dovetail_onnx.results.recognising import recognise
+        from dovetail_onnx.results.loading import recognise
 
         return recognise(job)
 

@@ -30,10 +30,9 @@ def check_source(proto: onnx.ModelProto, loader: TensorLoader) -> None:
     Raises:
         DovetailError: The model is invalid; names the file and the first problem.
     """
-    from dovetail_onnx.source.encoding import encoding_problem
     from dovetail_onnx.source.functions import check_functions
     from dovetail_onnx.source.graphs import check_main_graph, check_training
-    from dovetail_onnx.source.versions import check_versions, imports_of
+    from dovetail_onnx.source.problems import check_versions, encoding_problem, imports_of
 
     problems = Problems(loader.name)
     if problem := encoding_problem(proto):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 
-from dovetail_onnx.limits import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
 from dovetail_onnx.signatures import find
 from dovetail_onnx.source.graphs import GraphRules
-from dovetail_onnx.source.versions import imports_of
+from dovetail_onnx.source.problems import imports_of
 from dovetail_onnx.topological_order import bodies_of
+from dovetail_onnx.wire import EXPANDED_BYTES, EXPANDED_NODES, GRAPH_DEPTH
 
 if TYPE_CHECKING:
     import onnx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-from dovetail_onnx.skeleton import skeleton_of
-from dovetail_onnx.source.runtime_check import runtime_error
+from dovetail_onnx.skeleton import is_stub, skeleton_of
+from dovetail_onnx.source.tensors import size_in_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -18,6 +19,37 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
     from dovetail_onnx.skeleton import Skeleton
+
+
+_LARGEST = 1 << 28  # bytes; the session gets zeros of the same size as the weights
+# Messages about invalid models, as opposed to missing kernels.
+_WRONG = ("Type Error", "ShapeInferenceError", "TypeInferenceError", "INVALID_GRAPH")
+
+
+def runtime_error(proto: onnx.ModelProto) -> str:
+    """Return why ONNX Runtime finds `proto` invalid; empty if it does not.
+
+    Args:
+        proto: The proto of a skeleton; changed in place.
+    """
+    stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
+    if importlib.util.find_spec("onnxruntime") is None or sum(map(size_in_bytes, stubs)) > _LARGEST:
+        return ""
+    import onnxruntime
+
+    for tensor in stubs:
+        tensor.raw_data = bytes(size_in_bytes(tensor))
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the binding's exceptions share no base class below Exception
+        text = str(error)
+        return text if any(mark in text for mark in _WRONG) else ""
+    return ""
 
 
 _LONGEST = 400  # characters of a message
@@ -124,8 +156,8 @@ def _sort(proto: onnx.ModelProto) -> None:
 def _type_problem(proto: onnx.ModelProto) -> str:
     from dovetail.ir.bodies import all_nodes
 
-    from dovetail_onnx.map_types import from_proto
     from dovetail_onnx.type_check import type_problems
+    from dovetail_onnx.type_gaps import from_proto
 
     model = from_proto(proto)
     problems = type_problems(all_nodes(model.graph), model.opset_imports)

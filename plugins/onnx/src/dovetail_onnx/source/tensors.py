@@ -1,19 +1,125 @@
-"""Walk all tensors of a proto, and drop or zero-fill their data."""
+"""Walk all tensors of a proto, check their data, and drop or zero-fill it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.errors import DovetailError
 
-from dovetail_onnx.limits import SPARSE_BYTES
-from dovetail_onnx.tensor_data import form_problem, is_empty, known_type, size_in_bytes
+from dovetail_onnx.wire import SPARSE_BYTES
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+
+
+_LARGEST = 1 << 62
+"""Bytes; larger sizes are invalid and would overflow 64-bit integers in the libraries used."""
+
+
+class ElementType(NamedTuple):
+    """How the elements of one type are stored."""
+
+    name: str
+    bits: int  # 0 for strings
+    field: str  # of TensorProto, when the data is not raw
+    per_entry: float  # elements per entry of that field
+
+
+@cache
+def element_type(number: int) -> ElementType | None:
+    """Return how elements of the ONNX type `number` are stored; None if there is no such type."""
+    import onnx
+    import onnx_ir as ir
+
+    try:
+        kind = ir.DataType(number)
+        field = onnx.helper.tensor_dtype_to_field(number)
+    except (ValueError, KeyError):
+        return None
+    if kind.name in ("UNDEFINED", "STRING"):
+        return ElementType("string", 0, field, 1) if kind.name == "STRING" else None
+    if kind.name in ("COMPLEX64", "COMPLEX128"):
+        return ElementType(kind.name.lower(), kind.bitwidth, field, 0.5)
+    return ElementType(kind.name.lower(), kind.bitwidth, field, 8 // kind.bitwidth if kind.bitwidth < 8 else 1)
+
+
+def known_type(number: int) -> ElementType:
+    """Return how elements of the ONNX type `number` are stored, which must be a type."""
+    return cast("ElementType", element_type(number))
+
+
+def size_in_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the bytes that type and dims of a valid numeric tensor need; types below a byte are packed."""
+    return (math.prod(tensor.dims) * known_type(tensor.data_type).bits + 7) // 8
+
+
+def is_empty(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor with elements has no data, neither inside nor external."""
+    return not tensor.external_data and bool(math.prod(tensor.dims)) and not data_fields(tensor)
+
+
+def data_fields(tensor: onnx.TensorProto) -> list[str]:
+    """Return the names of the fields that hold data."""
+    return [field.name for field, _ in tensor.ListFields() if field.name in _FIELDS]
+
+
+def form_problem(tensor: onnx.TensorProto) -> str:
+    """Return what is wrong with type and dims of `tensor`; empty if nothing is."""
+    kind = element_type(tensor.data_type)
+    if kind is None:
+        return f"has an element type that ONNX does not know ({tensor.data_type})"
+    dims = tensor.dims
+    if dims and min(dims) < 0:
+        return f"has a negative extent ({list(dims)})"
+    # An extent of zero must not hide others whose product overflows.
+    if dims and math.prod(max(dim, 1) for dim in dims) * (kind.bits or 8) > _LARGEST:
+        return f"has impossible extents ({list(dims)})"
+    if tensor.HasField("segment"):
+        return "is a segment of a larger tensor, which is not supported"
+    return ""
+
+
+def data_problem(tensor: onnx.TensorProto, raw_bytes: int | None = None) -> str:
+    """Return what is wrong with a tensor that holds its data itself; empty if nothing is.
+
+    Args:
+        tensor: The tensor.
+        raw_bytes: The length of its `raw_data` if that was left on disk.
+    """
+    if problem := form_problem(tensor):
+        return problem
+    kind = known_type(tensor.data_type)
+    fields = data_fields(tensor)
+    if raw_bytes is not None:
+        fields.append("raw_data")
+    elements = math.prod(tensor.dims)
+    if not fields:
+        return f"holds no data for its extents {list(tensor.dims)}" if elements else ""
+    if len(fields) > 1:
+        return f"holds its data twice ({', '.join(fields)})"
+    if fields[0] == "raw_data":
+        if kind.name == "string":
+            return "holds strings as raw data"
+        have = len(tensor.raw_data) if raw_bytes is None else raw_bytes
+        if have != size_in_bytes(tensor):
+            need = f"{list(tensor.dims)} {kind.name} needs {size_in_bytes(tensor)}"
+            return f"holds {have} bytes, but {need}"
+        return ""
+    if fields[0] != kind.field:
+        return f"holds {fields[0]}, which is not where {kind.name} is kept ({kind.field})"
+    entries, needed = len(getattr(tensor, kind.field)), math.ceil(elements / kind.per_entry)
+    if entries != needed:
+        return f"holds {entries} entries of {kind.field}, but {list(tensor.dims)} {kind.name} needs {needed}"
+    return ""
+
+
+_FIELDS = frozenset({
+    "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data",
+})  # fmt: skip
 
 
 _KEPT_UP_TO = 1024  # bytes

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.required import name_of
 from dovetail.planning.placement import set_origin
 
-from dovetail_paddle.lowering.constants import constant_of
+from dovetail_paddle.lowering.op import constant_of
 from dovetail_paddle.pd_graph import BUILTIN, attribute, operands
 
 if TYPE_CHECKING:

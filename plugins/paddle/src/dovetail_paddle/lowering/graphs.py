@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, cast
 from dovetail.ir.bodies import all_nodes
 from dovetail.ir.required import name_of, producer_of
 
-from dovetail_paddle.lowering.constants import CONSTANTS
 from dovetail_paddle.lowering.emitter import OPSET, OPSET_BFLOAT16, Emitter
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import CONSTANTS, NotLowered, PdOp
 from dovetail_paddle.lowering.rules import Rule, rules
 from dovetail_paddle.pd_graph import BUILTIN, UNKNOWN, operands
 from dovetail_paddle.signatures import Output, operators, plain_name

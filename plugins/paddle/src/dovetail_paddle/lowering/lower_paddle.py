@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.gc_pause import gc_paused
+from dovetail.ir.gc_pause import gc_paused
 from dovetail.passes import Pass
 from dovetail.text import pluralize, printable
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.constants import constant_of
-from dovetail_paddle.lowering.op import PdOp, extents
+from dovetail_paddle.lowering.op import PdOp, constant_of, extents
 from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:

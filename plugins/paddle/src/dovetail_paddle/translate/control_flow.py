@@ -10,7 +10,7 @@ from dovetail_paddle.pd_graph import TensorInfo, attribute
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.translate.block import BlockTranslation
+    from dovetail_paddle.translate.program import BlockTranslation
 
 
 class Writes:

@@ -1,18 +1,207 @@
-"""Translate a legacy program, with its parameters, into a `pd_op` model."""
+"""Translate a legacy program into a `pd_op` model, block by block, with the values that its variables have."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.text import printable
 
-from dovetail_paddle.legacy.program import LegacyProgram
+from dovetail_paddle.branches import merge_branches
+from dovetail_paddle.element_types import element_type
+from dovetail_paddle.legacy.program import LegacyBlock, LegacyOp, LegacyProgram
 from dovetail_paddle.parameters import Declared, map_parameters
-from dovetail_paddle.translate.block import BlockTranslation, Translation
+from dovetail_paddle.pd_graph import UNKNOWN, PdGraphs, TensorInfo, attribute
+from dovetail_paddle.translate.control_flow import Writes, conditional_block, while_loop
+from dovetail_paddle.translate.special import SPECIAL
+from dovetail_paddle.translate.transcriber import OpTranscriber, compat
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+_CONTROL_FLOW: dict[str, Callable[[LegacyOp, BlockTranslation], None]] = {
+    "while": while_loop,
+    "conditional_block": conditional_block,
+    "conditional_block_infer": conditional_block,
+}
+
+
+class Translation:
+    """What the blocks of one program share.
+
+    Attributes:
+        name: The name of the program in messages.
+        program: The program.
+        graphs: Makes nodes and values.
+        writes: The outer variables that blocks write.
+        inputs: The inputs of the main graph, by column.
+        outputs: The results of the program, by column.
+    """
+
+    def __init__(self, program: LegacyProgram, name: str):
+        self.name = name
+        self.program = program
+        self.graphs = PdGraphs()
+        self.writes = Writes(program)
+        self.inputs: dict[int, ir.Value] = {}
+        self.outputs: dict[int, ir.Value] = {}
+        self._transcribers: dict[str, OpTranscriber | None] = {}
+        given = {name for op in program.ops() if op.type == "feed" for name in op.outputs.get("Out", ())}
+        given |= {name for block in program.blocks for name, held in block.variables.items() if held.persistable}
+        fetched = (name for op in program.ops() if op.type == "fetch" for name in op.inputs.get("X", ()))
+        self.graphs.reserve(name for name in fetched if name not in given)
+
+    def transcriber(self, op_type: str) -> OpTranscriber | None:
+        """The transcriber of a legacy operator; None if it is not known."""
+        if op_type not in self._transcribers:
+            entry = compat().get(op_type)
+            made = None if entry is None else SPECIAL.get(op_type, OpTranscriber)(entry)
+            self._transcribers[op_type] = made
+        return self._transcribers[op_type]
+
+    def refuse(self, op: LegacyOp, problem: str) -> DovetailError:
+        """The error for a malformed operator."""
+        source = f", made at {op.source}," if op.source else ""
+        text = f"{self.name}: {op.place}, '{op.type}'{source} {problem}"
+        return DovetailError(printable(text), "export the program again")
+
+
+class BlockTranslation:
+    """The translation of one block: a `Scope` of its operators.
+
+    Args:
+        shared: What the blocks of the program share.
+        block: The block.
+        outer: The translation of the block around it; None for the main block.
+    """
+
+    def __init__(self, shared: Translation, block: LegacyBlock, outer: BlockTranslation | None = None):
+        self.shared = shared
+        self.graphs = shared.graphs
+        self.writes = shared.writes
+        self._block = block
+        self._outer = outer
+        self._values: dict[str, ir.Value] = {}
+        self._nodes: list[ir.Node] = []
+
+    def find(self, name: str) -> ir.Value | None:
+        """The value that a variable has now; None if it has none."""
+        scope: BlockTranslation | None = self
+        while scope is not None:
+            if name in scope._values:
+                return scope._values[name]
+            scope = scope._outer
+        return None
+
+    def get(self, name: str, op: LegacyOp) -> ir.Value:
+        """The value that a variable has now.
+
+        Raises:
+            DovetailError: Nothing has written it.
+        """
+        found = self.find(name)
+        if found is None:
+            raise self.refuse(op, f"reads '{name}', which nothing has written")
+        return found
+
+    def set(self, name: str, value: ir.Value) -> None:
+        """Let a variable have a value, in this block and those inside."""
+        self._values[name] = value
+
+    def info(self, name: str) -> TensorInfo:
+        """What the program declares of a variable."""
+        found = self.shared.program.variable(self._block.index, name)
+        return TensorInfo() if found is None else TensorInfo(found.dtype, found.shape, found.kind == "array")
+
+    def numpy_type(self, name: str):
+        """The NumPy type of a variable."""
+        return element_type(self.info(name).dtype or "float32").numpy()
+
+    def append(self, node: ir.Node) -> ir.Node:
+        """Append a node to the graph of the block."""
+        self._nodes.append(node)
+        return node
+
+    def refuse(self, op: LegacyOp, problem: str) -> DovetailError:
+        """The error for a malformed operator."""
+        return self.shared.refuse(op, problem)
+
+    def inner(self, index: int) -> BlockTranslation:
+        """The translation of a block that an operator of this one runs."""
+        return BlockTranslation(self.shared, self.shared.program.blocks[index], self)
+
+    def translate(self) -> None:
+        """Translate all operators in order."""
+        for op in self._block.ops:
+            control_flow = _CONTROL_FLOW.get(op.type)
+            if control_flow is not None:
+                control_flow(op, self)
+            elif op.type == "feed":
+                self._feed(op)
+            elif op.type == "fetch":
+                self._fetch(op)
+            elif (transcriber := self.shared.transcriber(op.type)) is not None:
+                transcriber.transcribe(op, self)
+            else:
+                self._unknown(op)
+
+    def graph(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
+        """The graph of what has been translated."""
+        import onnx_ir as ir
+
+        from dovetail_paddle.pd_graph import BUILTIN, PD_OP
+
+        imports = {"": 18, PD_OP: 1, BUILTIN: 1, UNKNOWN: 1}
+        outputs = self.graphs.own_results(outputs, self._nodes, inputs)
+        graph = ir.Graph(inputs, outputs, nodes=(), opset_imports=imports, name=name)
+        graph.extend(merge_branches(self._nodes))
+        return graph
+
+    def _feed(self, op: LegacyOp) -> None:
+        name = next(iter(op.outputs.get("Out", ())), None)
+        column = op.attributes.get("col", 0)
+        if name is None or not isinstance(column, int) or column in self.shared.inputs or self._outer is not None:
+            raise self.refuse(op, "is no input of the program")
+        value = self.graphs.value(name, self.info(name))
+        if value.shape is not None:
+            import onnx_ir as ir
+
+            value.shape = ir.Shape(
+                [
+                    f"{name}_{axis}" if extent is None or not isinstance(extent, int) else extent
+                    for axis, extent in enumerate(value.shape)
+                ]
+            )
+        self.shared.inputs[column] = value
+        self.set(name, value)
+
+    def _fetch(self, op: LegacyOp) -> None:
+        name = op.input("X")
+        column = op.attributes.get("col", 0)
+        if name is None or not isinstance(column, int) or column in self.shared.outputs or self._outer is not None:
+            raise self.refuse(op, "is no result of the program")
+        attributes = {"name": attribute("name", name), "col": attribute("col", column)}
+        results = [(f"fetch.{name}", self.info(name))]
+        node = self.graphs.node("fetch", [self.get(name, op)], attributes, results, source=op.source)
+        self.shared.outputs[column] = self.append(node).outputs[0]
+
+    def _unknown(self, op: LegacyOp) -> None:
+        """Keep an operator that is not known, with its inputs and outputs in order of their names."""
+        operands = [self.get(name, op) for _, names in sorted(op.inputs.items()) for name in names]
+        outputs = [name for _, names in sorted(op.outputs.items()) for name in names]
+        attributes = {}
+        for name, value in sorted(op.attributes.items()):
+            if isinstance(value, (bool, int, float, str)) or (isinstance(value, list) and value):
+                attributes[name] = attribute(name, value)
+        results = [(name, self.info(name)) for name in outputs]
+        node = self.graphs.node(op.type, operands, attributes, results, domain=UNKNOWN, source=op.source)
+        node.metadata_props["paddle.place"] = op.place
+        self.append(node)
+        for name, output in zip(outputs, node.outputs, strict=True):
+            self.set(name, output)
 
 
 def translate(program: LegacyProgram, name: str, parameters: Path) -> ir.Model:

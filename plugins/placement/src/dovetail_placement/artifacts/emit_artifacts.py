@@ -2,29 +2,208 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dovetail.artifacts import ArtifactFolder
+from dovetail.compiler.artifacts import ArtifactFolder, artifact_of
+from dovetail.errors import DovetailError
+from dovetail.ir.editing import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.identity import key_of
 from dovetail.planning.placement import get_placement
-from dovetail.plugin import EmittedRegion
+from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
+from dovetail.plugin.contracts import class_of
+from dovetail.plugin.isolation import described, foreign_output
+from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.regions import Region, annotated_regions
+from dovetail_transforms.regions.regions import Region, annotated_regions, extract
 
-from dovetail_placement.artifacts.emitting import NotEmitted, emitted, takes_whole_model
-from dovetail_placement.artifacts.replacing import replace_emitted
+from dovetail_placement.artifacts.outline_regions import (
+    Border,
+    current_region,
+    outline_region,
+    replace_region,
+    set_attributes,
+)
 from dovetail_placement.artifacts.source_regions import source_regions
+from dovetail_placement.form_regions import number_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.planning.holdings import Holding
-    from dovetail.plugin import Artifact, Backend
+    from dovetail.planning.quantized_value import Holding
+    from dovetail.plugin import Backend
+
+
+class NotEmitted(Exception):
+    """An emitter refuses a region, or fails.
+
+    Attributes:
+        why: What it said, with its name and distribution.
+        node: The node at fault; empty if it names none.
+    """
+
+    def __init__(self, why: str, node: str = ""):
+        super().__init__(why)
+        self.why, self.node = why, node
+
+
+def takes_whole_model(emitter: str, ctx: Context) -> bool:
+    """Whether an emitter is asked once for the whole model, and not for each region.
+
+    Raises:
+        DovetailError: It is not installed.
+    """
+    return class_of(ctx.registry.emitter[emitter], ctx.registry.emitter.title(emitter), Emitter).whole
+
+
+def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
+    """What emitters made of a region, in the folder of the region.
+
+    Each emitter writes into a folder of its own; the files of all of them are then put together.
+
+    Args:
+        region: A region of their backend, or the whole model.
+        emitters: Their names.
+        ctx: Has the emitters, and the folder of the artifacts.
+
+    Raises:
+        NotEmitted: An emitter refuses the region, or fails.
+        DovetailError: An emitter is not installed, or breaks its contract.
+    """
+    assert ctx.outcome.artifacts is not None
+    target = ctx.outcome.artifacts.root / region.backend.name / region.name
+    files: dict[str, str] = {}
+    notes: list[str] = []
+    node: StandIn | Call | None = None
+    for name in emitters:
+        who = ctx.registry.emitter.title(name)
+        emitter = ctx.registry.emitter[name]
+        own = ArtifactFolder()
+        made = _asked(emitter, region, own.root, who)
+        if made.node is not None:
+            if takes_whole_model(name, ctx):
+                raise DovetailError(f"{who} gives a node for the whole model of {region.backend.name}", _WHOLE)
+            if node is not None:
+                raise DovetailError(f"{who} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE)
+            node = made.node
+        notes += (f"{who}: {note}" for note in made.notes)
+        if not made.files and not made.notes and made.node is None and ctx.files_wanted:
+            notes.append(f"{who}: it made neither a file nor a node of {region.name}")
+        for file in _checked(made, own.root, who):
+            if file in files:
+                raise DovetailError(f"{who} writes '{file}', and so does {files[file]}", "leave one of them out")
+            files[file] = who
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(own.root / file, target / file)
+    return Artifact(tuple(files), node, tuple(notes))
+
+
+_WHOLE = "a node stands for one region; an emitter that says `whole = True` only writes files"
+_ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
+
+
+def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
+    try:
+        with foreign_output(who):
+            made = emitter().emit(region, folder)
+    except DovetailError as error:
+        raise NotEmitted(f"{who}: {error.message}", error.node) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise NotEmitted(f"{who} failed: {described(error)}") from error
+    whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
+    if not whole or not isinstance(made.node, StandIn | Call | None):
+        raise DovetailError(f"{who} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
+    return made
+
+
+def _checked(made: Artifact, folder: Path, who: str) -> list[str]:
+    """The files of an artifact, all of which must be ordinary files in the folder that the emitter was given."""
+    found = []
+    for file in made.files:
+        path = PurePosixPath(file)
+        if (
+            path.is_absolute()
+            or ".." in path.parts
+            or not path.parts
+            or any(part.startswith(".") for part in path.parts)
+        ):
+            raise DovetailError(f"{who} writes '{file}', which is outside of its folder", _OWN_FOLDER)
+        real = folder / path
+        if not real.exists():
+            raise DovetailError(f"{who} names '{file}', which it did not write", _OWN_FOLDER)
+        if real.is_symlink() or not real.is_file() or folder.resolve() not in real.resolve().parents:
+            raise DovetailError(f"{who} names '{file}', which is no file of its own", _OWN_FOLDER)
+        found.append(path.as_posix())
+    return found
+
+
+_OWN_FOLDER = "an emitter writes files into the folder that it is given, and names each of them"
+
+
+def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: Context) -> bool:
+    """Replace each region for which an emitter gave an operator or a call, and number all regions again.
+
+    Returns:
+        Whether anything was replaced.
+    """
+    names, replaced = ctx.analysis(FreshNames, model), False
+    border = Border(model, names, ctx)
+    for region, artifact in made:
+        ctx.count("regions emitted")
+        # Nobody keeps the files of a trial, and whoever looks at its result wants to see the nodes.
+        if artifact.node is None or isinstance(artifact.node, Call) and not ctx.files_wanted:
+            continue
+        name, region = f"region_{region.index}", current_region(region)
+        # Behind an operator of the engine's own, the function only tells what that stands for: its weights go.
+        node = outline_region(model, region, name, names)
+        if isinstance(artifact.node, Call):
+            set_attributes(node, artifact.node.attributes)
+            what = f"a call of {node.domain}::{name}"
+        else:
+            node = _stand_in(model, region, node, artifact.node, names)
+            border.convert(node, artifact.node.into, artifact.node.out)
+            what = "it"
+        if artifact.files or not isinstance(artifact.node, Call):
+            artifact_of(node, f"{region.backend}/{name}")
+        rule = "outlined" if not artifact.files and isinstance(artifact.node, Call) else "compiled"
+        compiled = f", compiled into {_files(artifact)}" if rule == "compiled" else ""
+        why = f"{what} stands for the {pluralize(len(region.nodes), 'node')} of region {region.index}{compiled}"
+        ctx.remark("passed", node, rule, why)
+        replaced = True
+    if replaced:
+        _remove_unread_weights(model)
+        model.graph.sort()
+        model.touch()
+        number_regions(model, ctx)
+    return replaced
+
+
+def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn, names: FreshNames) -> ir.Node:
+    """Replace the call of an outlined region by an operator that reads no weights."""
+    whole = Region(region.index, region.backend, (call,), region.inputs, tuple(call.outputs))
+    inputs, attributes = list(region.inputs), stand_in.attributes
+    return replace_region(model, whole, stand_in.op_type, stand_in.domain, inputs, attributes, stand_in.version, names)
+
+
+def _files(artifact: Artifact) -> str:
+    return f"the file {artifact.files[0]}" if len(artifact.files) == 1 else f"{len(artifact.files)} files"
+
+
+def _remove_unread_weights(model: Model) -> None:
+    """Remove the weights that only compiled regions read: the artifacts hold them."""
+    kept = set(model.graph.outputs)
+    for _, graph in model.graphs():
+        kept.update(graph.outputs)
+    for name, value in list(model.graph.initializers.items()):
+        if not value.uses() and value not in kept and not value.is_graph_input():
+            del model.graph.initializers[name]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning.identity import decided_key
 from dovetail.planning.placement import PART, get_placement
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.regions import Region, reads_of
+from dovetail_transforms.regions.regions import Region, extract, reads_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

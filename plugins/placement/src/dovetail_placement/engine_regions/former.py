@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail_placement.engine_regions.atoms import atoms_of
-from dovetail_placement.engine_regions.graph_problem import graph_problem
+from dovetail_placement.engine_regions.graph_problem import atoms_of, graph_problem
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.services import RegionView
+    from dovetail.plugin.strategy import View
+    from dovetail_transforms.regions.regions import Reads
 
 
 class EngineRegions:
@@ -29,3 +31,64 @@ class EngineRegions:
                 found += stated.regions()
                 formed = [*map(tuple, view.formed), *map(tuple, found)]
         return found
+
+
+class Cut(NamedTuple):
+    """A reason for which two regions are two.
+
+    Attributes:
+        node: The first node of the later region.
+        before: The region that it is apart from.
+        over: The node outside that waits for that region.
+        reader: The node of the later region that waits for `over`.
+    """
+
+    node: ir.Node
+    before: Sequence[ir.Node]
+    over: ir.Node
+    reader: ir.Node
+
+
+def cuts(
+    regions: Sequence[Sequence[ir.Node]], nodes: Sequence[ir.Node], legal: Collection[ir.Node], reads: Reads
+) -> Iterator[Cut]:
+    """The cuts between regions, one for each region but the first.
+
+    Args:
+        regions: The regions, in the order in which they run.
+        nodes: The nodes of the graph, in topological order.
+        legal: Those that are in regions.
+        reads: The values that each node uses.
+    """
+    home = {node: at for at, region in enumerate(regions) for node in region}
+    # For every node outside: the last region that it waits for.
+    waits: dict[ir.Node, int] = {}
+    found: dict[int, tuple[int, ir.Node, ir.Node]] = {}
+    for node in nodes:
+        before = [producer for value in reads[node] if (producer := value.producer()) is not None]
+        if node not in legal:
+            waits[node] = max((home[p] if p in legal else waits.get(p, -1) for p in before), default=-1)
+            continue
+        for producer in before:
+            if producer not in legal and waits.get(producer, -1) >= 0:
+                last = found.get(home[node], (-1,))[0]
+                if waits[producer] > last:
+                    found[home[node]] = (waits[producer], producer, node)
+    for at, (earlier, over, reader) in sorted(found.items(), key=lambda entry: entry[0]):
+        yield Cut(regions[at][0], regions[earlier], over, reader)
+
+
+def why_outside(view: View, node: ir.Node, withdrawn: Callable[[ir.Node], str]) -> str:
+    """Why a node is in no region of the view's backend."""
+    name = view.backend.name
+    if reason := withdrawn(node):
+        return reason
+    refused = next((part for part in view.whole(node) if view.verdict(part).ok is False), None)
+    if refused is not None:
+        why = (
+            "; ".join(reason.text for reason in view.verdict(refused).reasons)
+            or f"{refused.op_type} is not in its file"
+        )
+        return f"not on {name}: {why}" if refused is node else f"'{refused.name}' in its body is not on {name}: {why}"
+    owner = view.claimed(node)
+    return f"it is on {owner[0]}" if owner else f"{name} refused it in a round before"

@@ -1,17 +1,41 @@
-"""Shape cones: integers that are computed from the extents of tensors alone, with the nodes that compute them."""
+"""The `copy-shape-cones` pass: shape arithmetic on both sides of a border, instead of integers that cross it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.planning.placement import kind_of
+import onnx_ir as ir
+from dovetail.ir.bodies import FlatGraph
+from dovetail.ir.editing import FreshNames
+from dovetail.ir.required import graph_of, producer_of
+from dovetail.passes import Pass
+from dovetail.planning.identity import keep_key
+from dovetail.planning.placement import (
+    PART,
+    Placement,
+    get_placement,
+    kind_of,
+    origin_of,
+    placement_of,
+    set_kind,
+    set_origin,
+    set_placement,
+)
+from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_placement.edge_kinds import operator_facts
+from dovetail_placement.form_regions import regions_of
+from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
+    from dovetail.ir.formats import Format
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail_transforms.regions.regions import Region
+
+    from dovetail_placement.engine_regions.worth import Users
 
 
 _LARGEST = 256
@@ -73,3 +97,199 @@ def shape_cone(
         else:
             stack += [(given, None) for given in reversed(inputs)]
     return ShapeCone(tuple(nodes), tuple(tensors))
+
+
+def read_outside_alone(
+    nodes: Sequence[ir.Node],
+    legal: Collection[ir.Node],
+    users: Users,
+    whole: Callable[[ir.Node], Collection[ir.Node]],
+) -> set[ir.Node]:
+    """The legal nodes that compute integers from extents for nodes outside alone.
+
+    The tensors whose extents they take are there, or have to be in any case; otherwise less crosses the border if the
+    integers do.
+
+    Args:
+        nodes: The nodes of the graph, in topological order.
+        legal: Those that may be in regions.
+        users: The nodes that use each value.
+        whole: A node with those of its bodies.
+    """
+    found: set[ir.Node] = set()
+
+    def outside(node: ir.Node) -> bool:
+        return node not in legal or node in found
+
+    def is_there(tensor: ir.Value) -> bool:
+        producer = tensor.producer()
+        if producer is None or outside(producer) or tensor.is_graph_output():
+            return True
+        return any(outside(user) and kind_of(user) != "shape" for user in users.get(tensor, ()))
+
+    for node in reversed(nodes):
+        if node not in legal or kind_of(node) != "shape" or any(value.is_graph_output() for value in node.outputs):
+            continue
+        readers = [user for value in node.outputs for user in users.get(value, ())]
+        if readers and all(map(outside, readers)):
+            cones = [shape_cone(value, (), whole) for value in node.outputs if value.name]
+            if all(not cone.obstacle and all(map(is_there, cone.tensors)) for cone in cones):
+                found.add(node)
+    return found
+
+
+_FORMER = "engine-regions"
+
+
+@dataclass(frozen=True)
+class CopyShapeCones(Pass):
+    """Copy integers that are computed from extents to the side of a border that reads them, with their nodes.
+
+    Given:  %s = Shape(%x) on the host, read there and by a Reshape in an engine that reads %x as well
+    Result: a second Shape(%x) in the engine, for the Reshape
+
+    This is done at the borders of backends whose former is `engine-regions`, where the tensors whose extents are taken
+    cross anyway. Otherwise the integers cross, and the builder of an engine has to know their values. What one side
+    alone reads is computed there already: the strategy leaves it out, or the former puts it there. A copy is a part of
+    its original, and coverage counts it as such.
+    """
+
+    name = "copy-shape-cones"
+    stage = "join"
+    before = ("join",)
+    requires = ("assign-types",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Copy nodes; whether any was."""
+        engines = {backend.name for backend in ctx.backends if backend.regions == _FORMER}
+        if not engines or not any(kind_of(node) == "shape" for node in model.graph):
+            return False
+        copier = _Copier(model, ctx, engines)
+        for region in copier.regions:
+            for value in region.inputs:
+                copier.enter(region, value)
+        return copier.changed
+
+
+class _Copier:
+    """Brings the cones of one model to where they are read."""
+
+    def __init__(self, model: Model, ctx: Context, engines: set[str]):
+        self._ctx, self._engines = ctx, engines
+        self._flat = ctx.analysis(FlatGraph, model)
+        self._names = ctx.analysis(FreshNames, model)
+        self._judges = ctx.analysis(Judges, model)
+        self._backends = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
+        self.regions = regions_of(model, ctx)
+        self.changed = False
+        self._home = {node: region for region in self.regions for node in region.nodes}
+        self._members = {region.index: set(region.nodes) for region in self.regions}
+        self._inputs = {region.index: set(region.inputs) for region in self.regions}
+        self._leaving = {value for region in self.regions for value in region.outputs}
+        self._signatures = Signatures(model.ir.opset_imports)
+        self._copies: dict[tuple[int, ir.Value], ir.Value] = {}
+
+    def enter(self, region: Region, value: ir.Value) -> None:
+        """Bring the cone of a value into a region that reads it, if that is possible."""
+        producer = value.producer()
+        if producer is None or kind_of(producer) != "shape" or get_placement(producer) is None:
+            return
+        source = self._home[producer]
+        if not self._engines & {region.backend, source.backend}:
+            return
+        members = self._members[region.index]
+        readers = [(user, at) for user, at in value.uses() if self._flat.outermost(user) in members]
+        if not readers:
+            return
+        cone = shape_cone(value, members, self._whole)
+        why = cone.obstacle or self._obstacle(region, cone)
+        if not why and len(readers) == len(value.uses()) and not value.is_graph_output():
+            why = "nothing else reads it, and the plan has it there"
+        if why:
+            if region.backend in self._engines:
+                self._remark_cut(region, value, readers[0][0], why)
+            return
+        for node in cone.nodes:
+            if (region.index, node.outputs[0]) not in self._copies:
+                self._copy(node, region)
+        copy = self._copies[region.index, value]
+        for user, at in readers:
+            user.replace_input_with(at, copy)
+        self.changed = True
+        names = f"'{producer.name}'" if len(cone.nodes) == 1 else f"'{cone.nodes[0].name}' to '{producer.name}'"
+        why = f"{names} computed again on {region.backend}, so that '{value.name}' does not cross its border"
+        self._ctx.remark("passed", producer, "copied", why, because=(self._flat.outermost(readers[0][0]),))
+
+    def _whole(self, node: ir.Node) -> list[ir.Node]:
+        return [node, *self._flat.body_nodes(node)]
+
+    def _obstacle(self, region: Region, cone: ShapeCone) -> str:
+        """Why a cone cannot be in a region; empty if it can."""
+        away = next((tensor for tensor in cone.tensors if not self._is_there(tensor, region)), None)
+        if away is not None:
+            return f"it takes extents of '{away.name}', which is not there"
+        judge = self._judges.of(self._backends[region.backend])
+        refused = next((node for node in cone.nodes if judge(node).ok is False), None)
+        if refused is not None:
+            reasons = "; ".join(reason.text for reason in judge(refused).reasons)
+            return f"{region.backend} does not take '{refused.name}' ({refused.op_type}): {reasons}"
+        return ""
+
+    def _is_there(self, tensor: ir.Value, region: Region) -> bool:
+        """Whether a region has a tensor without another value crossing a border of an engine."""
+        producer = tensor.producer()
+        if tensor.is_initializer() or producer in self._members[region.index] or tensor in self._inputs[region.index]:
+            return True
+        if region.backend in self._engines:
+            return False
+        return producer is None or tensor in self._leaving or self._home[producer].backend not in self._engines
+
+    def _copy(self, node: ir.Node, region: Region) -> None:
+        inputs = [given and self._copies.get((region.index, given), given) for given in node.inputs]
+        name = self._names.fresh(f"{node.name}_copy")
+        copy = ir.Node(
+            node.domain, node.op_type, inputs, list(node.attributes.values()), overload=node.overload,
+            version=node.version, num_outputs=len(node.outputs), name=name,
+        )  # fmt: skip
+        for before, after in zip(node.outputs, copy.outputs, strict=True):
+            after.name = self._names.fresh(f"{before.name}_copy") if before.name else ""
+            after.type, after.shape = before.type, before.shape
+            set_kind(after, kind_of(before))
+            self._copies[region.index, before] = after
+        set_kind(copy, kind_of(node))
+        set_origin(copy, origin_of(node))
+        keep_key(copy, node)
+        set_placement(copy, self._placement(node, region))
+        copy.metadata_props[PART] = node.name or ""
+        graph_of(node).insert_after(node, copy)
+        self._ctx.count("copied")
+
+    def _placement(self, node: ir.Node, region: Region) -> Placement:
+        """The placement of a copy: a tensor whose extents it takes is read in the format in which the region has it."""
+        placement = placement_of(node)
+        there = (self._format_in(region, given) for given in node.inputs if given is not None)
+        found = next((format_ for format_ in there if format_ is not None), None)
+        if found is None:
+            return replace(placement, backend=region.backend)
+        return Placement(region.backend, found)
+
+    def _format_in(self, region: Region, value: ir.Value) -> Format | None:
+        """The format in which a region computes or reads a tensor; None for other values."""
+        producer, members = value.producer(), self._members[region.index]
+        if kind_of(value) == "shape":
+            return None
+        index = value.index()
+        if producer is not None and producer in members and index is not None:
+            return placement_of(producer).port_format(output_name(index, self._signatures(producer)))
+        readers = (
+            placement_of(user).port_format(input_name(at, self._signatures(user)))
+            for user, at in value.uses()
+            if user in members and kind_of(user) != "shape"
+        )
+        return next((format_ for format_ in readers if format_ is not None), None)
+
+    def _remark_cut(self, region: Region, value: ir.Value, reader: ir.Node, why: str) -> None:
+        text = f"'{value.name}', integers that its shapes depend on, comes from outside of the engine: {why}"
+        suggest = "profiles of the engine need its smallest, usual and largest values"
+        at = self._flat.outermost(reader)
+        self._ctx.remark("missed", at, "shape-input", text, because=(producer_of(value),), suggest=suggest)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.planning.claim import Claims
-from dovetail.planning.remedy import Remedy, remedy
+from dovetail.planning.remark import Remedy, remedy
 from dovetail_transforms.regions.regions import reads_of
 
-from dovetail_placement.engine_regions.atoms import atoms_of
-from dovetail_placement.engine_regions.cut_remarks import cuts, why_outside
-from dovetail_placement.engine_regions.graph_problem import graph_problem
+from dovetail_placement.engine_regions.former import cuts, why_outside
+from dovetail_placement.engine_regions.graph_problem import atoms_of, graph_problem
 from dovetail_placement.engine_regions.lost_shapes import LostShape, LostShapes
-from dovetail_placement.engine_regions.moved_shapes import read_outside_alone
+from dovetail_placement.engine_regions.shape_cones import read_outside_alone
 from dovetail_placement.engine_regions.worth import Part, Worth, users_of
-from dovetail_placement.strategies.autocast import Autocast
+from dovetail_placement.strategies.every_node import Autocast
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -1,8 +1,7 @@
 """Searching a model for nodes: by what leads from one to another (`match`), by whole paths, and by small patterns."""
 
-from dovetail_placement.search.edges import DOWN, UP, Edge, SearchGraph
-from dovetail_placement.search.match import connected, match
-from dovetail_placement.search.paths import paths
+from dovetail_placement.search.graph import DOWN, UP, Edge, SearchGraph
+from dovetail_placement.search.paths import connected, match, paths
 from dovetail_placement.search.patterns import Pattern, matches_of
 from dovetail_placement.search.shape_arithmetic import ShapeArithmetic
 

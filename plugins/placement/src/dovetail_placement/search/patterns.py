@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_placement.search.edges import SearchGraph
+    from dovetail_placement.search.graph import SearchGraph
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail_placement.edge_kinds import EdgeKinds, facts_of
-from dovetail_placement.search.edges import SearchGraph
-from dovetail_placement.search.sockets import carries_numbers
+from dovetail_placement.search.graph import SearchGraph, carries_numbers
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.planning.claim import Claim, Claims, claim_of
+from dovetail.planning.claim import Claim, Claims, claim_of, facts_of
 from dovetail.plugin.strategy import Strategy
 
 from dovetail_placement.edge_kinds import Facts
-from dovetail_placement.search import SearchGraph, ShapeArithmetic
-from dovetail_placement.search.sockets import carries_numbers
-from dovetail_placement.strategies.refusals import remark_refusal
+from dovetail_placement.search import DOWN, SearchGraph, ShapeArithmetic
+from dovetail_placement.search.graph import carries_numbers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.strategy import View
 
-    from dovetail_placement.strategies.obstacles import Reasons
+    from dovetail_placement.search.graph import Direction
+
+
+def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
+    """Say which limits `refused`, which is `node` or a node in its bodies, violates."""
+    reasons = view.verdict(refused).reasons
+    why = "; ".join(reason.text for reason in reasons) or f"{refused.op_type} is not in its file"
+    because: tuple[ir.Node, ...] = ()
+    if refused is not node:
+        why, because = f"'{refused.name}' in its body cannot go there: {why}", (refused,)
+    view.remark(
+        "missed", node, "not-supported", why, because=because, source=reasons[0].source if reasons else "",
+        backend=view.backend.name, facts=facts_of(reasons),
+    )  # fmt: skip
 
 
 class Candidates:
@@ -224,3 +237,30 @@ def _is_shape_arithmetic(candidates: Candidates, node: ir.Node, follow: bool) ->
     if not follow:
         return candidates.view.kind(node) == "shape"
     return candidates.is_index_source(node) and candidates.producer(node) in candidates.shape_arithmetic
+
+
+Reasons = Callable[["ir.Node"], tuple[str, tuple["ir.Node", ...]]]
+"""Why a node was not selected, and the nodes that this is because of."""
+
+
+def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.Node]:
+    """The nearest node that is not in integers before each node (`DOWN`) or behind it (`UP`), if there is one.
+
+    One walk: the obstacle of a node is a neighbour that is one, or that of its first neighbour that has one.
+    """
+    graph, taken = candidates.graph, candidates.taken
+    found: dict[ir.Node, ir.Node] = {}
+    for node in graph.nodes if direction == DOWN else reversed(graph.nodes):
+        if direction == DOWN:
+            near = [edge.source for edge in graph.producers[node] if edge.carries]
+        else:  # what turns numbers into indices is in the way, too
+            near = [edge.target for edge in graph.readers[node] if edge.kind == "data"]
+        obstacle = None
+        for other in near:
+            if other not in taken:
+                obstacle = other
+                break
+            obstacle = obstacle or found.get(other)
+        if obstacle is not None:
+            found[node] = obstacle
+    return found

@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning.claim import Claims, claim_of
 from dovetail.planning.edits import Edit
-from dovetail.planning.remedy import remedy
+from dovetail.planning.remark import remedy
 from dovetail.plugin.strategy import Strategy
 
-from dovetail_placement.strategies.integers import Candidates
-from dovetail_placement.strategies.refusals import remark_refusal
-from dovetail_placement.strategies.role_edits import Place, Sides, places_that_pay
-from dovetail_placement.strategies.role_losses import Loss, missing_before, missing_behind, moved, sides_of
-from dovetail_placement.strategies.role_remedies import remedies_of_lost, remedies_of_manual
+from dovetail_placement.strategies.integers import Candidates, remark_refusal
+from dovetail_placement.strategies.role_changes import (
+    Loss,
+    Place,
+    Sides,
+    missing_before,
+    missing_behind,
+    moved,
+    places_that_pay,
+    remedies_of_lost,
+    remedies_of_manual,
+    sides_of,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir

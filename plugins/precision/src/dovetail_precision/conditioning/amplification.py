@@ -1,17 +1,19 @@
-"""Cancellation in sums: the result is much smaller than the operands, by data or intervals."""
+"""Operators that amplify rounding: sums that cancel, functions near one, and divisors that round to zero."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
-from dovetail_precision.conditioning.data_movement import is_standard
-from dovetail_precision.conditioning.finding import Finding
-from dovetail_precision.conditioning.magnitudes import Magnitudes
-from dovetail_precision.ranges.reductions import ADDITIONS, MEANS
+from dovetail_precision.conditioning.findings import Finding, Magnitudes, is_standard, moves_data
+from dovetail_precision.ranges.instrument import ADDITIONS, MEANS
+from dovetail_precision.ranges.intervals import Intervals
+from dovetail_precision.ranges.range import NARROW, Range
+from dovetail_precision.rounding import LARGEST_FLUSHED
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -116,3 +118,177 @@ def _with_producers(
                 share = need * _error_factor(node, value, magnitudes)
                 if share >= 1 and share > needs.get(id(value), (0.0, ""))[0]:
                     needs[id(value)] = (share, why)
+
+
+_DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
+# Zero exactly where the input is: a divisor behind such an operator is also one before it.
+_ZERO_PRESERVING = frozenset({"Abs", "Neg", "Sqrt"})
+# Positive for every input, without a positive lower bound.
+_POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
+
+
+def find_epsilon_guards(
+    nodes: Sequence[ir.Node], intervals: Intervals, measured: Mapping[int, Range]
+) -> Iterator[Finding]:
+    """Find divisions and logarithms of positive values that round to zero in float16.
+
+    Everything from the producer of such a value to the division stays high, so that neither the value nor its root is
+    rounded to zero on the path.
+
+    Args:
+        nodes: All nodes in topological order.
+        intervals: The intervals of the values.
+        measured: Measured ranges, by the `id` of a value.
+    """
+    leading: dict[int, list[_Step]] = {}  # by the id of a value, its readers that are divisions or lead to one
+    known: set[int] = set()
+    for node in reversed(nodes):
+        if not is_standard(node) or not node.outputs:
+            continue
+        result = node.outputs[0]
+        behind = leading.get(id(result), [])
+        if behind:
+            smallest = _smallest(node, intervals.of(result), measured.get(id(result)))
+            if smallest is not None:
+                path = [node, *_path_nodes(behind, known)]
+                yield Finding(tuple(path), _why(result, smallest, behind[0].division), frozenset({NARROW}))
+        port = divisor_port(node, intervals)
+        if port is not None and float_name(node.inputs[port]) is not None:
+            leading.setdefault(id(node.inputs[port]), []).append(_Step(node, node, []))
+        if behind and (value := _passes_zero(node, intervals)) is not None and float_name(value) is not None:
+            leading.setdefault(id(value), []).append(_Step(node, behind[0].division, behind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A reader on a path to a division, with one such division and the next steps."""
+
+    node: ir.Node
+    division: ir.Node
+    behind: list[_Step]
+
+
+def _path_nodes(steps: list[_Step], known: set[int]) -> list[ir.Node]:
+    """Return all nodes on the paths that begin with `steps`, except those in `known`; adds them to it."""
+    found, waiting = [], list(steps)
+    while waiting:
+        step = waiting.pop()
+        if id(step) not in known:
+            known.add(id(step))
+            found.append(step.node)
+            waiting.extend(step.behind)
+    return found
+
+
+def divisor_port(node: ir.Node, intervals: Intervals) -> int | None:
+    """Return the index of the input of `node` that must not be zero; None if there is none."""
+    if node.op_type == "Pow":
+        return 0 if intervals.of(node.inputs[1]).high < 0 else None
+    return _DIVISOR.get(node.op_type)
+
+
+def _passes_zero(node: ir.Node, intervals: Intervals) -> ir.Value | None:
+    """Return the input of `node` that is zero exactly where the result is; None if there is none."""
+    if node.op_type in _ZERO_PRESERVING or moves_data(node):
+        return node.inputs[0]
+    if node.op_type == "Pow":
+        return node.inputs[0] if intervals.of(node.inputs[1]).low > 0 else None
+    if node.op_type in ("Mul", "Div"):
+        first, second = node.inputs
+        if intervals.of(second).distance_from_zero and second is not None and second.const_value is not None:
+            return first
+        constant = first is not None and first.const_value is not None
+        if node.op_type == "Mul" and constant and intervals.of(first).distance_from_zero:
+            return second
+    return None
+
+
+def _smallest(node: ir.Node, interval: Range, measured: Range | None) -> float | None:
+    """Return the smallest magnitude of a value if it rounds to zero in float16; 0 if it has no lower bound."""
+    if 0 < interval.distance_from_zero <= LARGEST_FLUSHED:
+        return interval.distance_from_zero
+    if measured is not None:
+        return measured.smallest if 0 < measured.smallest <= LARGEST_FLUSHED else None
+    return 0.0 if node.op_type in _POSITIVE else None
+
+
+def _why(value: ir.Value, smallest: float, division: ir.Node) -> str:
+    if smallest == 0:
+        how = f"may underflow in {NARROW}"
+    else:
+        how = f"may be as small as {smallest:.4g}, which rounds to zero in {NARROW}"
+    what = {"Log": "the logarithm", "Pow": "the power"}.get(division.op_type, "the division")
+    return f"{what} '{division.name}' reads '{value.name}', which {how}"
+
+
+_NEAR_ONE = frozenset({"Acos", "Acosh", "Asin", "Atanh"})
+_PROBABILITIES = frozenset({"Sigmoid", "Softmax"})
+_BOUNDS = frozenset({"Clip", "Max", "Min"})
+_MAX_STEPS = 12  # operators searched before an ill-conditioned one
+
+
+def find_complements(
+    nodes: Sequence[ir.Node], intervals: Intervals, is_product: Callable[[ir.Node], bool]
+) -> Iterator[Finding]:
+    """Find operators whose result depends on how far their operand is from one, with the producers of the operand.
+
+    Just below one, a type with b significant bits has a spacing of 2^-b. A probability of 0.9999 rounds to one: its
+    logarithm becomes zero instead of -1e-4, and a division by its complement divides by zero. So the operator that
+    makes the probability and everything up to the logarithm or division stay high. A probability that only gates
+    another value is harmless. Inverse sines and cosines stay high with the producers of their operand, back to the
+    last product.
+
+    Args:
+        nodes: All nodes in topological order.
+        intervals: The intervals of the values.
+        is_product: Whether a node is always computed low.
+    """
+    for node in nodes:
+        if not is_standard(node) or not node.inputs:
+            continue
+        if node.op_type in _NEAR_ONE:
+            path = _producers(node.inputs[0], is_product)
+            yield Finding((node, *path), f"'{node.name}' is ill-conditioned near one")
+        elif (port := divisor_port(node, intervals)) is not None and (
+            path := _path_from_probability(node, port, intervals)
+        ):
+            yield Finding((node, *path), f"'{node.name}' needs the distance of '{path[-1].outputs[0].name}' from one")
+
+
+def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:
+    """Return the path from that port back to the operator that makes a probability; empty if there is none.
+
+    A logarithm may read the probability itself; a division must read its complement.
+    """
+    path: list[ir.Node] = []
+    value, complement = node.inputs[port], False
+    for _ in range(_MAX_STEPS):
+        maker = value.producer() if value is not None else None
+        if maker is None or not is_standard(maker):
+            return []
+        path.append(maker)
+        if maker.op_type in _PROBABILITIES:
+            return path if complement or node.op_type == "Log" else []
+        first = maker.inputs[0]
+        if maker.op_type == "Sub" and not complement and intervals.of(first).low == intervals.of(first).high == 1:
+            value, complement = maker.inputs[1], True
+        elif maker.op_type in _BOUNDS or moves_data(maker):
+            value = first
+        elif maker.op_type == "Add":
+            value = maker.inputs[1] if first is not None and first.const_value is not None else first
+        else:
+            return []
+    return []
+
+
+def _producers(value: ir.Value | None, is_product: Callable[[ir.Node], bool]) -> list[ir.Node]:
+    """Return the producers of `value`, back to products and inputs, `_MAX_STEPS` at most."""
+    found: dict[int, ir.Node] = {}
+    waiting = [value]
+    while waiting and len(found) < _MAX_STEPS:
+        current = waiting.pop(0)
+        maker = current.producer() if current is not None and float_name(current) is not None else None
+        if maker is not None and not is_product(maker):
+            found[id(maker)] = maker
+            waiting.extend(maker.inputs)
+    return list(found.values())

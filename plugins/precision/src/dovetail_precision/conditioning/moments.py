@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir.types import float_name
 
-from dovetail_precision.conditioning.data_movement import is_standard, moves_data
+from dovetail_precision.conditioning.findings import is_standard, moves_data
 from dovetail_precision.ranges.range import Range
 
 if TYPE_CHECKING:

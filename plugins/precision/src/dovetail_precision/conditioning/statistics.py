@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail.ir.required import input_of
 
-from dovetail_precision.conditioning.data_movement import is_standard, moves_data
-from dovetail_precision.conditioning.finding import Finding
+from dovetail_precision.conditioning.findings import Finding, is_standard, moves_data
 from dovetail_precision.conditioning.moments import FOLLOWED, Moments
 from dovetail_precision.ranges.range import NARROW, Range
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeGuard
 
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 from dovetail.ir.required import constant_of
 from dovetail.ir.types import float_name
 
-from dovetail_precision.ranges.integer_intervals import index_interval, integer_interval, is_integer, of_type
 from dovetail_precision.ranges.interval_arithmetic import (
     ARITHMETIC,
     BOUNDED,
@@ -18,15 +18,66 @@ from dovetail_precision.ranges.interval_arithmetic import (
     UNKNOWN,
     WITH_ZERO,
     extreme,
+    index_interval,
+    integer_interval,
+    is_integer,
+    of_type,
     square,
 )
-from dovetail_precision.ranges.masks import selects_mask
-from dovetail_precision.ranges.range import MASK, Range
+from dovetail_precision.ranges.range import MASK, NARROW, Range
+from dovetail_precision.rounding import LARGEST_FINITE, largest_magnitude
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+
+
+_STEPS = 16  # uses that are inspected
+_MASK_FACTOR = 1e3  # a factor of `1 - x` from here on is a mask, such as -10000
+_ALLOWED = frozenset(
+    {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze"}
+)
+
+
+def selects_mask(value: ir.Value, of: Callable[[ir.Value | None], Range]) -> bool:
+    """Whether all uses of `value` compute `(1 - value) * constant` with a large constant, as for attention masks.
+
+    Its elements can then only be 0 and 1.
+
+    Args:
+        value: The result of a Cast from integers.
+        of: Returns the interval of a constant; sentinel masks have the interval of zero.
+    """
+    waiting, steps = [(value, False)], 0
+    while waiting:
+        current, taken = waiting.pop()
+        readers = current.uses()
+        if not readers or current.is_graph_output():
+            return False
+        for reader, index in readers:
+            steps += 1
+            if steps > _STEPS or reader.domain not in ("", "ai.onnx"):
+                return False
+            if taken and reader.op_type == "Mul":
+                other = reader.inputs[1 - index]
+                if other is None or other.const_value is None or not _is_mask_factor(other, of):
+                    return False
+                continue
+            if reader.op_type not in _ALLOWED or reader.op_type != "Sub" and index:
+                return False
+            if reader.op_type == "Sub":
+                one = of(reader.inputs[0])
+                if index != 1 or one.low != 1 or one.high != 1:
+                    return False
+            waiting.append((reader.outputs[0], taken or reader.op_type == "Sub"))
+    return True
+
+
+def _is_mask_factor(constant: ir.Value, of: Callable[[ir.Value | None], Range]) -> bool:
+    known = of(constant)
+    # A constant that consists of sentinels has the interval of zero.
+    return constant_of(constant).size == 1 and (known.low == known.high == 0 or abs(known.low) >= _MASK_FACTOR)
 
 
 _MAX_ELEMENTS = 65536  # elements of a constant; larger ones are weights, and products with them are left to data
@@ -167,3 +218,53 @@ def _of_tensor(tensor: ir.TensorProtocol) -> tuple[Range, bool]:
     array = array.astype(np.float64)
     array = array[np.abs(array) < MASK]
     return Range(float(array.min()), float(array.max())) if array.size else Range(0.0, 0.0), False
+
+
+_KEEPING = frozenset({"Add", "Concat", "ScatterElements", "ScatterND", "Sub", "Where"})
+
+
+def propagate_large_constants(nodes: Sequence[ir.Node], intervals: Intervals) -> dict[int, float]:
+    """Return the largest constant beyond float16 that a value may contain, by the `id` of the value.
+
+    The result of `Where(hidden, -1e9, scores)` may contain -1e9 even if nothing was hidden in the data; cast to float16
+    it would be infinite. A value that is only bounded by a constant need not reach it.
+
+    Args:
+        nodes: All nodes in topological order.
+        intervals: The intervals of the values.
+    """
+    found: dict[int, float] = {}
+    for node in nodes:
+        if node.domain not in ("", "ai.onnx") or not node.outputs:
+            continue
+        if node.op_type in _KEEPING or node.op_type == "Mul" and _chooses(node, intervals):
+            reached = max((_constant(value, intervals) for value in node.inputs if _is_float(value)), default=0.0)
+        elif not found or node.op_type not in MOVEMENT:
+            continue
+        else:
+            reached = 0.0
+        if found:
+            reached = max(reached, *(found.get(id(value), 0.0) for value in node.inputs))
+        if reached:
+            found.update((id(value), reached) for value in node.outputs if _is_float(value))
+    return found
+
+
+def _chooses(node: ir.Node, intervals: Intervals) -> bool:
+    """Whether one factor of a product lies in [0, 1], as a mask does."""
+    known = [intervals.of(value) for value in node.inputs]
+    return any(one.low == 0 and one.high == 1 for one in known)
+
+
+def _is_float(value: ir.Value | None) -> TypeGuard[ir.Value]:
+    return float_name(value) is not None
+
+
+def _constant(value: ir.Value, intervals: Intervals) -> float:
+    """Return the largest magnitude of a constant if it is beyond float16 and no sentinel; else 0."""
+    if value.const_value is None or not intervals.is_constant(value):
+        return 0.0
+    magnitude = intervals.constant_magnitude(value)
+    if math.isnan(magnitude):
+        magnitude = largest_magnitude(value.const_value)
+    return magnitude if magnitude > LARGEST_FINITE[NARROW] else 0.0

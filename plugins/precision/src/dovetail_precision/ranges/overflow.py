@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.ir.flat_graph import FlatGraph
+from dovetail.ir.bodies import FlatGraph
 
-from dovetail_precision.constant_range import LARGEST_FINITE
-from dovetail_precision.ranges.intervals import Intervals
-from dovetail_precision.ranges.large_constants import propagate_large_constants
+from dovetail_precision.ranges.intervals import Intervals, propagate_large_constants
 from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
+from dovetail_precision.rounding import LARGEST_FINITE
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
 
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.problem import Variable
 
 
 _UNKNOWN = "holds integers of unknown range"

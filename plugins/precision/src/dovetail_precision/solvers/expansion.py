@@ -20,9 +20,9 @@ from dovetail_precision.solvers.energy import INF, Energy
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
+    from dovetail_precision.costs import Prices
     from dovetail_precision.def_use import DefUseChain
-    from dovetail_precision.solvers.prices import Prices
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.problem import Variable
 
 
 _SWEEPS = 12  # moves to every label; a few suffice

@@ -20,8 +20,7 @@ from dovetail_precision.def_use import DefUseChain, def_use_chains
 
 if TYPE_CHECKING:
     from dovetail_precision.choices import SharedFormat
-    from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Variable
+    from dovetail_precision.problem import TypingProblem, Variable
 
 
 def solve_fixpoint(problem: TypingProblem) -> None:

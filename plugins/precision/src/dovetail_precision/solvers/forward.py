@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from dovetail.ir.formats import Format
 
 from dovetail_precision.choices import Choice, uniform
-from dovetail_precision.constant_selects import find_constant_selects, take_types_of_readers
 from dovetail_precision.constraints import (
     follows_readers,
     legal_choice,
@@ -23,13 +22,12 @@ from dovetail_precision.constraints import (
     required_format,
 )
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.output_tails import raise_output_tails
+from dovetail_precision.graph_patterns import find_constant_selects, raise_output_tails, take_types_of_readers
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dovetail_precision.problem import TypingProblem
-    from dovetail_precision.variable import Value, Variable
+    from dovetail_precision.problem import TypingProblem, Value, Variable
 
 
 _FOLLOWING = ("pass", "none", "passive")  # policies that take the format of the first input

@@ -3,21 +3,71 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from dovetail.ir.required import shape_of
 
-from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.ports import known_extents
-from dovetail_quantize.arithmetic.scaling import bounds_of, centred, rounded, scaled
-from dovetail_quantize.arithmetic.windows import windows_of
+from dovetail_quantize.arithmetic.lowering import NotIntegerError, known_extents
+from dovetail_quantize.arithmetic.sums import bounds_of, centred, rounded, scaled
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_quantize.arithmetic.lowering import Lowering
-    from dovetail_quantize.arithmetic.ports import Integers
+    from dovetail_quantize.arithmetic.lowering import Integers, Lowering
+
+
+class Windows(NamedTuple):
+    """The windows of a node.
+
+    Attributes:
+        strides: Along each axis.
+        pads: Begins and ends; the ends reach as far as the last window does.
+        dilations: Along each axis.
+        counts: How many elements each window averages, in the shape of the result without batch and channels.
+    """
+
+    strides: list[int]
+    pads: list[int]
+    dilations: list[int]
+    counts: np.ndarray
+
+
+def windows_of(node: ir.Node, extents: list[int], results: list[int]) -> Windows:
+    """The windows of an AveragePool.
+
+    Args:
+        node: The node.
+        extents: The spatial extents of its input.
+        results: Those of its result.
+    """
+    rank, attributes = len(extents), node.attributes
+    kernel = attributes.get_ints("kernel_shape", (1,) * rank)
+    strides = list(attributes.get_ints("strides", (1,) * rank))
+    dilations = list(attributes.get_ints("dilations", (1,) * rank))
+    pads = list(attributes.get_ints("pads", (0,) * 2 * rank))
+    auto = attributes.get_string("auto_pad", "NOTSET")
+    included = bool(attributes.get_int("count_include_pad", 0))
+    begins, ends, counts = [], [], []
+    for axis in range(rank):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        needed = (results[axis] - 1) * strides[axis] + reach - extents[axis]
+        begin, end = pads[axis], pads[rank + axis]
+        if auto.startswith("SAME"):
+            total = max(needed, 0)
+            begin = total // 2 if auto == "SAME_UPPER" else total - total // 2
+            end = total - begin
+        elif auto == "VALID":
+            begin = end = 0
+        starts = np.arange(results[axis]) * strides[axis] - begin
+        places = starts[:, None] + np.arange(kernel[axis]) * dilations[axis]
+        first, last = (-begin, extents[axis] + end) if included else (0, extents[axis])
+        counts.append(((places >= first) & (places < last)).sum(axis=1))
+        begins.append(begin)
+        ends.append(max(needed - begin, 0))
+    each = reduce(np.multiply.outer, counts) if counts else np.ones(())
+    return Windows(strides, [*begins, *ends], dilations, np.maximum(each, 1))
 
 
 _INT32 = 1 << 31

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.formats import Format, float_format
-from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.required import name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning.identity import keep_key
@@ -22,20 +22,48 @@ from dovetail.planning.placement import (
     set_placement,
 )
 from dovetail_onnx.signatures import Signatures, input_name, output_name
-from dovetail_precision.source_quantisation import qdq_of
+from dovetail_precision.source_quantization import qdq_of
 
-from dovetail_quantize.arithmetic.lowering import Lowering
-from dovetail_quantize.arithmetic.nodes import Constants, Nodes
-from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.operators import LOWERINGS
+from dovetail_quantize.arithmetic.averages import lower_average_pool, lower_global_average, lower_reduced_sum
+from dovetail_quantize.arithmetic.lowering import Constants, Integers, Lowering, Nodes, NotIntegerError, integers_of
+from dovetail_quantize.arithmetic.moving import lower_arg, lower_comparison, lower_movement, lower_pad, lower_resize
 from dovetail_quantize.arithmetic.parts import Parts
-from dovetail_quantize.arithmetic.ports import Integers, integers_of
-from dovetail_quantize.arithmetic.scaling import requantised
+from dovetail_quantize.arithmetic.products import lower_conv, lower_conv_transpose, lower_gemm, lower_matmul
+from dovetail_quantize.arithmetic.sums import lower_batch_norm, lower_mul, lower_sum, requantised
+from dovetail_quantize.arithmetic.tables import FUNCTIONS, lower_function
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+
+
+_MOVEMENT = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "GlobalMaxPool", "Identity",
+    "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+    "TopK", "Transpose", "Unsqueeze",
+)  # fmt: skip
+_COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+
+LOWERINGS: dict[str, Callable[[Lowering], list[ir.Value]]] = {
+    **dict.fromkeys(FUNCTIONS, lower_function),
+    **dict.fromkeys(_MOVEMENT, lower_movement),
+    **dict.fromkeys(_COMPARISONS, lower_comparison),
+    **dict.fromkeys(("Add", "Sub", "Sum"), lower_sum),
+    **dict.fromkeys(("ArgMax", "ArgMin"), lower_arg),
+    **dict.fromkeys(("ReduceMean", "ReduceSum"), lower_reduced_sum),
+    "BatchNormalization": lower_batch_norm,
+    "AveragePool": lower_average_pool,
+    "Conv": lower_conv,
+    "ConvTranspose": lower_conv_transpose,
+    "Gemm": lower_gemm,
+    "GlobalAveragePool": lower_global_average,
+    "MatMul": lower_matmul,
+    "Mul": lower_mul,
+    "Pad": lower_pad,
+    "Resize": lower_resize,
+}
+"""Operators of the default domain."""
 
 
 _SCALES = "dovetail.scales"

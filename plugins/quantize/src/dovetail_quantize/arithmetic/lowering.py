@@ -1,20 +1,178 @@
-"""One quantised node while it is written in integers."""
+"""One quantized node while it is written in integers: its ports, and the nodes that replace it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.ir.required import input_of
-
-from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.ports import IntegerResult, Integers, Result, integers_of, results_of
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.required import dtype_of, input_of, shape_of
+from dovetail.ir.types import dtype_name
+from dovetail.planning.placement import get_placement
+from dovetail_precision.source_quantization import QdqNode, dequantising, qdq_of
+from dovetail_transforms.rewriting import Replacement
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
+    from dovetail.ir.editing import FreshNames
 
-    from dovetail_quantize.arithmetic.nodes import Nodes
     from dovetail_quantize.arithmetic.parts import Parts
+
+
+class NotIntegerError(Exception):
+    """A node computes floats; the message says why, as the end of a sentence about it."""
+
+
+_BOUNDING = ("Relu", "Clip")
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """Integers, and the real numbers that they stand for: (integer - zero) * scale.
+
+    Attributes:
+        value: The integers.
+        dtype: Their element type.
+        scale: One scale, or one per index along `axis`; float32 numbers, held in float64.
+        zero: As many zero points.
+        axis: The axis along which scales differ, counted from 0; None for a single scale.
+    """
+
+    value: ir.Value
+    dtype: ir.DataType
+    scale: np.ndarray
+    zero: np.ndarray
+    axis: int | None
+
+    @classmethod
+    def of(cls, qdq: QdqNode) -> Integers | None:
+        """The integers at a conversion; None if scales differ by group."""
+        if qdq.group is not None:
+            return None
+        axis = qdq.axis
+        if axis is not None:
+            axis %= len(qdq.integers.shape or shape_of(qdq.floats))
+        scale, zero = qdq.parameters
+        value = qdq.integers
+        return cls(value, dtype_of(value), np.asarray(scale, np.float64), np.asarray(zero, np.int64), axis)
+
+    @property
+    def tensor(self) -> ir.TensorProtocol | None:
+        """The numbers of a weight; None for values that are computed or given."""
+        value = self.value
+        return value.const_value if value.is_initializer() and not value.is_graph_input() else None
+
+    @property
+    def low(self) -> int:
+        """The smallest integer of the type."""
+        return 0 if dtype_name(self.dtype).startswith("u") else -(1 << (self.dtype.bitwidth - 1))
+
+    @property
+    def high(self) -> int:
+        """The largest integer of the type."""
+        return self.low + (1 << self.dtype.bitwidth) - 1
+
+    @property
+    def largest(self) -> int:
+        """No integer is further than this from its zero point."""
+        return max(self.high - int(self.zero.min()), int(self.zero.max()) - self.low)
+
+    def one_scale(self) -> tuple[float, int]:
+        """Its only scale and zero point.
+
+        Raises:
+            NotIntegerError: There are several.
+        """
+        if self.scale.size > 1:
+            raise NotIntegerError(f"'{self.value.name}' has a scale per channel")
+        return float(self.scale[0]), int(self.zero[0])
+
+    def same_numbers(self, other: Integers) -> bool:
+        """Whether equal integers of both stand for equal numbers."""
+        return self.dtype == other.dtype and self.one_scale() == other.one_scale()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result of a node.
+
+    Attributes:
+        value: The value that the node computes in the graph; behind a fused activation, that one's result.
+        quantize: The QuantizeLinear that alone reads it; None if it is read as it is.
+        held: What the integers stand for; None without a QuantizeLinear.
+        activation: The Relu or Clip that is computed together with the node, or None.
+    """
+
+    value: ir.Value
+    quantize: ir.Node | None = None
+    held: Integers | None = None
+    activation: ir.Node | None = None
+
+
+class IntegerResult(NamedTuple):
+    """What the integers of a result stand for, and the activation that is computed together with the node, or None."""
+
+    held: Integers
+    activation: ir.Node | None
+
+
+def known_extents(value: ir.Value) -> list[int]:
+    """The extents of a value behind its batch.
+
+    Raises:
+        NotIntegerError: One is not known.
+    """
+    extents = [] if value.shape is None else [extent for extent in value.shape[1:] if isinstance(extent, int)]
+    if value.shape is None or len(extents) < len(value.shape) - 1:
+        raise NotIntegerError("the extents of its input are not known before it runs")
+    return extents
+
+
+def integers_of(value: ir.Value | None) -> Integers | None:
+    """The integers that a value stands for; None if it is not dequantised with constant parameters."""
+    qdq = dequantising(value) if value is not None else None
+    return Integers.of(qdq) if qdq is not None else None
+
+
+def results_of(node: ir.Node) -> list[Result]:
+    """The results of a node, with what quantises each."""
+    return [_result(value, node) for value in node.outputs]
+
+
+def _result(value: ir.Value, node: ir.Node) -> Result:
+    reader = _only_reader(value)
+    if reader is None:
+        return Result(value)
+    if _is(reader, "QuantizeLinear"):
+        return _quantised(value, reader)
+    if any(_is(reader, name) for name in _BOUNDING) and len(node.outputs) == 1 and _same_backend(node, reader):
+        behind = _only_reader(reader.outputs[0])
+        if behind is not None and _is(behind, "QuantizeLinear"):
+            return _quantised(reader.outputs[0], behind, reader)
+    return Result(value)
+
+
+def _quantised(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = None) -> Result:
+    qdq = qdq_of(quantize)
+    held = Integers.of(qdq) if qdq is not None and qdq.floats is value else None
+    if held is None:
+        return Result(input_of(activation, 0) if activation is not None else value)
+    return Result(value, quantize, held, activation)
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    uses = value.uses()
+    return next(iter(uses))[0] if len(uses) == 1 and not value.is_graph_output() else None
+
+
+def _is(node: ir.Node, op_type: str) -> bool:
+    return node.op_type == op_type and node.domain in ("", "ai.onnx")
+
+
+def _same_backend(node: ir.Node, other: ir.Node) -> bool:
+    one, two = get_placement(node), get_placement(other)
+    return one is not None and two is not None and one.backend == two.backend
 
 
 class Lowering:
@@ -95,3 +253,119 @@ class Lowering:
         if value is None or value.const_value is None or value.is_graph_input():
             return None
         return value.const_value.numpy()
+
+
+def as_dtype(kind: type | ir.DataType) -> ir.DataType:
+    """The element type of NumPy's `kind`."""
+    return kind if isinstance(kind, ir.DataType) else ir.DataType.from_numpy(np.dtype(kind))
+
+
+class Constants:
+    """Constants that the nodes of one graph share: multipliers, bounds, shapes and tables with the same content."""
+
+    def __init__(self, graph: ir.Graph, names: FreshNames):
+        self._graph, self._names = graph, names
+        self._known: dict[tuple, ir.Value] = {}
+
+    def get(self, array: np.ndarray, what: str) -> ir.Value:
+        """An initializer with these numbers; `what` is its name if it is a new one."""
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._known:
+            self._known[key] = self.add(ir.Tensor(array), what)
+        return self._known[key]
+
+    def stored(self, key: tuple, tensor: ir.TensorProtocol, what: str) -> ir.Value:
+        """An initializer with a tensor that is computed when it is read, and known by `key`."""
+        if key not in self._known:
+            self._known[key] = self.add(tensor, what)
+        return self._known[key]
+
+    def add(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
+        """A new initializer."""
+        tensor.name = self._names.fresh(what)
+        shape = ir.Shape(tensor.shape.numpy())
+        value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        return value
+
+
+class Nodes:
+    """Makes typed nodes for one node.
+
+    Attributes:
+        node: The node that is replaced.
+        constants: The constants of its graph.
+        version: The version of the default domain.
+        made: The nodes so far, in order.
+    """
+
+    def __init__(self, node: ir.Node, names: FreshNames, version: int, constants: Constants):
+        self.node, self.version, self.constants = node, version, constants
+        self._op = Replacement(node, names, version)
+
+    @property
+    def made(self) -> list[ir.Node]:
+        """The nodes so far, in order."""
+        return self._op.nodes
+
+    @property
+    def region(self) -> int | None:
+        """The region that they will be in."""
+        placement = get_placement(self.node)
+        return placement.region if placement is not None else None
+
+    def make(
+        self, op_type: str, inputs: Sequence[ir.Value | None], dtype: type | ir.DataType, like: Any = None, **attributes
+    ) -> ir.Value:
+        """Make a node with one output.
+
+        Args:
+            op_type: The operator.
+            inputs: What it reads.
+            dtype: The element type of its result.
+            like: The shape of its result, or a value that has it; None where it is not known.
+            **attributes: Attributes; those that are None are left out.
+        """
+        result = self._op.make(op_type, inputs, **attributes)
+        return self.typed(result, dtype, like)
+
+    def copy(
+        self, inputs: Sequence[ir.Value | None], dtypes: Sequence[type | ir.DataType], **attributes
+    ) -> list[ir.Value]:
+        """Make a node like the replaced one with other inputs, and results of other types."""
+        kept = {name: value for name, value in self.node.attributes.items() if name not in attributes}
+        outputs = len(self.node.outputs)
+        made = self._op.make(self.node.op_type, inputs, outputs, self.node.domain, **kept, **attributes)
+        results = [made] if outputs == 1 else list(made)
+        for result, dtype, old in zip(results, dtypes, self.node.outputs, strict=True):
+            self.typed(result, dtype, old)
+        return results
+
+    def cast(self, value: ir.Value, dtype: type | ir.DataType) -> ir.Value:
+        """The value in another element type; itself if it has that."""
+        wanted = as_dtype(dtype)
+        if value.dtype == wanted:
+            return value
+        return self.make("Cast", [value], wanted, value, to=wanted.value)
+
+    def constant(self, array: Any, dtype: type | np.dtype, what: str) -> ir.Value:
+        """A shared constant."""
+        return self.constants.get(np.asarray(array, dtype), what)
+
+    def named(self, what: str) -> str:
+        """The name of a constant of this node."""
+        return f"{self.node.name or self.node.op_type}_{what}"
+
+    def abandon(self) -> None:
+        """Let nothing of what was made read anything."""
+        for made in self.made:
+            for index in range(len(made.inputs)):
+                made.replace_input_with(index, None)
+
+    @staticmethod
+    def typed(value: ir.Value, dtype: type | ir.DataType, like: Any = None) -> ir.Value:
+        """Give a value its type and shape."""
+        shape = like.shape if isinstance(like, ir.Value) else like
+        value.type = ir.TensorType(as_dtype(dtype))
+        value.shape = shape if shape is None or isinstance(shape, ir.Shape) else ir.Shape(shape)
+        return value

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dovetail.ir.required import dtype_of
 
-from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.scaling import centred, requantised, round_to, scaled
+from dovetail_quantize.arithmetic.lowering import NotIntegerError
+from dovetail_quantize.arithmetic.sums import centred, requantised, round_to, scaled
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_quantize.arithmetic.lowering import Lowering
-    from dovetail_quantize.arithmetic.ports import Integers
+    from dovetail_quantize.arithmetic.lowering import Integers, Lowering
 
 
 # Without a kernel in ONNX Runtime (1.32), by operator; these compute float32, which holds all integers of 16 bits.

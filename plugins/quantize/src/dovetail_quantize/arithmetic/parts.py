@@ -9,17 +9,41 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 from dovetail.ir.required import constant_of
 from dovetail.ir.types import dtype_name
 
-from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.stored_weights import UnsignedTensor
+from dovetail_quantize.arithmetic.lowering import NotIntegerError
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
+    from dovetail_quantize.arithmetic.lowering import Integers, Nodes
 
-    from dovetail_quantize.arithmetic.nodes import Nodes
-    from dovetail_quantize.arithmetic.ports import Integers
+
+class UnsignedTensor(ir.LazyTensor):
+    """The integers of a weight in uint8, a signed type moved by 128, in another layout.
+
+    Attributes:
+        source: The weight in integers.
+    """
+
+    def __init__(
+        self,
+        source: ir.TensorProtocol,
+        shape: Sequence[int],
+        layout: Callable[[np.ndarray], np.ndarray] | None = None,
+        signed: bool = True,
+    ):
+        super().__init__(self._whole, ir.DataType.UINT8, ir.Shape(shape), name=source.name)
+        self.source = source
+        self._layout, self._signed = layout, signed
+
+    def _whole(self) -> ir.Tensor:
+        integers = self.source.numpy()
+        if self._layout is not None:
+            integers = self._layout(integers)
+        if self._signed:
+            integers = integers.astype(np.int8, copy=False).view(np.uint8) ^ np.uint8(128)
+        return ir.Tensor(np.ascontiguousarray(integers.astype(np.uint8, copy=False)), name=self.name)
 
 
 _ADDS_BYTES = 14  # opset

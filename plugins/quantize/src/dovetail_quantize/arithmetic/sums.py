@@ -1,18 +1,99 @@
-"""Arithmetic: Add, Sub, Sum, Mul, and multipliers per channel."""
+"""Add, Sub, Sum, Mul and multipliers per channel, and how exact sums become integers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dovetail_quantize.arithmetic.not_integer import NotIntegerError
-from dovetail_quantize.arithmetic.scaling import bounds_of, centred, rounded, scaled
+from dovetail_quantize.arithmetic.lowering import NotIntegerError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_quantize.arithmetic.lowering import Lowering
+    from dovetail_quantize.arithmetic.lowering import Integers, Lowering, Nodes
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest integer of a result."""
+
+    low: int
+    high: int
+
+
+def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
+    """The integers that a result may have: those of its type, within the bounds of an activation.
+
+    Raises:
+        NotIntegerError: The activation has bounds that are computed.
+    """
+    scale, zero = held.one_scale()
+    low, high = held.low, held.high
+    if activation is None:
+        return Bounds(low, high)
+    if activation.op_type == "Relu":
+        return Bounds(max(low, zero), high)
+    given = [_bound(activation, index) for index in (1, 2)]
+    found = [None if bound is None else int(round_to(bound / scale, held, zero)) for bound in given]
+    if found[0] is not None:
+        low = found[0]
+    if found[1] is not None:
+        high = found[1]
+    return Bounds(min(low, high), high)  # where both cross, the upper one wins
+
+
+def _bound(activation: ir.Node, index: int) -> float | None:
+    value = activation.inputs[index] if index < len(activation.inputs) else None
+    if value is None:
+        return None
+    if value.const_value is None or value.is_graph_input():
+        raise NotIntegerError(f"the bounds of '{activation.name}', which is computed together with it, are computed")
+    return float(value.const_value.numpy().item())
+
+
+def round_to(number: float | np.ndarray, held: Integers, zero: int) -> int | np.ndarray:
+    """Real numbers in units of the scale, as integers: rounded, and clipped to the type; NaN is zero."""
+    rounded_ = np.clip(np.rint(number) + zero, held.low, held.high)
+    found = np.where(np.isnan(rounded_), zero, rounded_).astype(np.int64)
+    return int(found) if np.ndim(number) == 0 else found
+
+
+def centred(nodes: Nodes, held: Integers, dtype: type) -> ir.Value:
+    """The integers of a value without their zero point, in a type that holds them."""
+    zero = held.one_scale()[1]
+    value = nodes.cast(held.value, dtype)
+    if zero:
+        value = nodes.make("Sub", [value, nodes.constant(zero, dtype, "zero_point")], dtype, value)
+    return value
+
+
+def scaled(nodes: Nodes, value: ir.Value, multiplier: float | np.ndarray, what: str = "multiplier") -> ir.Value:
+    """Exact integers times a multiplier, in float64."""
+    exact = nodes.cast(value, np.float64)
+    if np.ndim(multiplier) == 0 and multiplier == 1.0:
+        return exact
+    factor = nodes.constant(multiplier, np.float64, nodes.named(what))
+    return nodes.make("Mul", [exact, factor], np.float64, value)
+
+
+def rounded(nodes: Nodes, real: ir.Value, held: Integers, bounds: Bounds | None = None) -> ir.Value:
+    """Numbers in units of the scale of a result, in float64, as its integers."""
+    low, high = bounds or bounds_of(held)
+    zero = held.one_scale()[1]
+    value = nodes.make("Round", [real], np.float64, real)
+    if zero:
+        value = nodes.make("Add", [value, nodes.constant(zero, np.float64, "zero_point")], np.float64, real)
+    ends = [nodes.constant(end, np.float64, f"clip_at_{end}") for end in (low, high)]
+    value = nodes.make("Clip", [value, *ends], np.float64, real)
+    return nodes.cast(value, held.dtype)
+
+
+def requantised(nodes: Nodes, held: Integers, wanted: Integers) -> ir.Value:
+    """The integers of a value with the scale, zero point and type of another; themselves where these are the same."""
+    if held.same_numbers(wanted):
+        return held.value
+    multiplier = held.one_scale()[0] / wanted.one_scale()[0]
+    return rounded(nodes, scaled(nodes, centred(nodes, held, np.int32), multiplier), wanted)
 
 
 _INT32 = 1 << 31

@@ -1,23 +1,32 @@
-"""The `round-weights` pass: weights rounded for the results of their layer, not each to the nearest integer.
-
-The question is that of AdaRound (Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization", 2020):
-down or up, for every element, so that the error of the layer's results is smallest. It is answered by coordinate
-descent on that quadratic error (`descent`), as in QuantEase (Behdin et al., 2023), instead of by training a relaxed
-rounding with Adam: every step lowers the error, nothing has to be tuned, and a layer takes seconds at most.
-"""
+"""The `round-weights` pass: weights rounded for the results of their layer, not each to the nearest integer."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.ir.required import constant_of, input_of, name_of
 from dovetail.passes import Pass
+from dovetail.planning.placement import placement_of
 
-from dovetail_quantize.refining.steps import ROUNDING, needs_data, wanted
+from dovetail_quantize.integers import bounds, parameters_of, shaped
+from dovetail_quantize.refining.layers import Constants, RefinedTensor, float_tensor
+from dovetail_quantize.refining.samples import Sample, decibels, inputs_at, outputs_at, positions_of
+from dovetail_quantize.refining.steps import BIAS, ROUNDING, needs_data, wanted
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.quantized_value import Holding
+
+    from dovetail_quantize.refining.layers import Layer
+    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantisedTwin
+    from dovetail_quantize.refining.record import Record
 
 
 @dataclass(frozen=True)
@@ -47,12 +56,10 @@ class RoundWeights(Pass):
         """
         if ctx.refusals.fresh or not ctx.outcome.holdings or not wanted(ctx, ROUNDING):
             return False
-        from dovetail_quantize.refining.constants import Constants
-        from dovetail_quantize.refining.layer_rounding import RoundedWeights, Rounding
-        from dovetail_quantize.refining.layers import refined_layers
+        from dovetail_quantize.refining.layers import Constants, refined_layers
         from dovetail_quantize.refining.layerwise import walk
+        from dovetail_quantize.refining.quantized_model import HeldConstants
         from dovetail_quantize.refining.record import Record
-        from dovetail_quantize.refining.twin import HeldConstants
 
         record = Record.of(ctx)
         layers = refined_layers(model.graph, ROUNDING, record.steps)
@@ -70,3 +77,280 @@ class RoundWeights(Pass):
         if changed:
             model.touch()
         return bool(changed)
+
+
+class Levels:
+    """A weight on the grid of its integers.
+
+    Args:
+        weight: The weight.
+        holding: The format in which it is held, with the parameters.
+
+    Attributes:
+        down: The largest integers that are not above it, or the nearest that the format has.
+        up: The smallest that are above these, as far as the format goes.
+    """
+
+    def __init__(self, weight: np.ndarray, holding: Holding):
+        self._scale, self._zero = (shaped(part, holding.format, weight.shape) for part in parameters_of(holding))
+        self._scale = self._scale.astype(np.float32)
+        self._exact = weight.astype(np.float32) / self._scale + self._zero
+        self._bounds = smallest, largest = bounds(holding.format)
+        self._dtype = np.min_scalar_type(smallest) if smallest < 0 else np.min_scalar_type(largest)
+        self.down = np.clip(np.floor(self._exact), smallest, largest)
+        self.up = np.minimum(self.down + 1, largest)
+
+    @property
+    def real(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Gives the numbers that integers stand for, without keeping the weight in memory."""
+        scale, zero = self._scale, self._zero
+        return lambda levels: (levels - zero).astype(np.float32) * scale
+
+    def stored(self, levels: np.ndarray) -> np.ndarray:
+        """Integers in the smallest type that has all of the format."""
+        return levels.astype(self._dtype)
+
+    def off(self, levels: np.ndarray) -> np.ndarray:
+        """What integers add to the weight."""
+        return (levels - self._exact).astype(np.float32) * self._scale
+
+    def fit(self, levels: np.ndarray) -> bool:
+        """Whether integers are those of this weight, each rounded down or up.
+
+        A step of a hundredth is left for weights that another machine has scaled.
+        """
+        return bool((np.abs(levels - np.clip(self._exact, *self._bounds)) <= 1.01).all())
+
+
+_BLOCK = 64  # inputs whose gradients are updated one by one
+_MOST_INPUTS = 2048  # whose products are in memory
+_MOST_SWEEPS = 10
+_CERTAIN = 2  # standard deviations
+_FEW = 1e-3  # share of the elements that changed in the last sweep
+
+
+def choose(rows: np.ndarray, missing: np.ndarray, down: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """For every element of a weight, whether to round it up.
+
+    The sample is small for large layers, and what results lack is mostly the noise of quantised inputs, which no weight
+    removes; so only what the sample supports counts. Products of different inputs count by N / (N + K), where N is the
+    number of rows and K that of inputs. The correlation r between an input and what a result lacks counts by
+    1 - 4 v / r^2, where v is the variance of r, and not at all below two standard deviations. With few rows, this is
+    rounding to nearest.
+
+    Args:
+        rows: Inputs: groups, inputs, positions.
+        missing: What their results lack with exact weights: groups, positions, outputs.
+        down: What rounding down adds to the weight, zero or less: groups, inputs, outputs.
+        up: What rounding up adds.
+
+    Returns:
+        Truth values in the shape of `down`.
+    """
+    chosen = np.abs(up) < np.abs(down)
+    off = np.where(chosen, up, down)
+    inputs, count = rows.shape[1:]
+    support = np.float32(count / (count + inputs))
+    error = rows.swapaxes(1, 2) @ off
+    noise = np.mean(missing**2, axis=1, keepdims=True) * (_CERTAIN**2 / count)
+    for start in range(0, inputs, _MOST_INPUTS):
+        part = slice(start, start + _MOST_INPUTS)
+        own = rows[:, part]
+        products = own @ own.swapaxes(1, 2) * (support / count)
+        diagonal = products[:, *[np.arange(products.shape[1])] * 2] / support
+        products[:, *[np.arange(products.shape[1])] * 2] = diagonal
+        pull = own @ missing / count
+        supported = pull**2 > diagonal[:, :, None] * noise
+        pull *= 1 - np.divide(diagonal[:, :, None] * noise, pull**2, out=np.ones_like(pull), where=supported)
+        gradient = (1 - support) * diagonal[:, :, None] * off[:, part] + own @ error * (support / count) - pull
+        before = off[:, part].copy()
+        _descend(products, gradient, off[:, part], chosen[:, part], down[:, part], up[:, part])
+        if inputs > _MOST_INPUTS:
+            error += own.swapaxes(1, 2) @ (off[:, part] - before)
+    return chosen
+
+
+def _descend(
+    products: np.ndarray, gradient: np.ndarray, off: np.ndarray, chosen: np.ndarray, down: np.ndarray, up: np.ndarray
+) -> None:
+    """Change `off` and `chosen` until hardly any step gains anything; `gradient` is half of it."""
+    inputs = products.shape[1]
+    for _ in range(_MOST_SWEEPS):
+        changed = 0
+        for start in range(0, inputs, _BLOCK):
+            block = slice(start, min(start + _BLOCK, inputs))
+            near, slope, moved = products[:, block, block], gradient[:, block].copy(), np.zeros_like(off[:, block])
+            for index in range(near.shape[1]):
+                at = start + index
+                step = np.where(chosen[:, at], down[:, at], up[:, at]) - off[:, at]
+                gains = step * (2 * slope[:, index] + step * near[:, index, index, None]) < 0
+                if not gains.any():
+                    continue
+                step = np.where(gains, step, 0)
+                chosen[:, at] ^= gains
+                off[:, at] = np.where(chosen[:, at], up[:, at], down[:, at])
+                slope += near[:, :, index, None] * step[:, None, :]
+                moved[:, index] = step
+                changed += int(gains.sum())
+            if moved.any():
+                gradient += products[:, :, block] @ moved
+        if changed <= _FEW * off.size:
+            return
+
+
+_ROWS, _FEWEST_ROWS = 4096, 256
+_NUMBERS = 1 << 24  # in the rows of the layers of a block
+_HELD_BACK = 4  # one sample of so many
+_WORTH = 0.98  # of the error that may be left: less gained is noise, and every change of a weight is an error elsewhere
+
+
+class RoundedWeights:
+    """Exchanges the weights of layers for numbers on the grid of their integers."""
+
+    def __init__(self, constants: Constants, held: HeldConstants, record: Record):
+        self._constants, self._held, self.record = constants, held, record
+
+    def levels(self, layer: Layer) -> Levels:
+        """The grid of a layer's weight."""
+        holding = self._held.at(*layer.weight_at)
+        assert holding is not None, "only quantised layers are rounded"
+        return Levels(constant_of(layer.weight).numpy(), holding)
+
+    def put(self, layer: Layer, grid: Levels, levels: np.ndarray) -> None:
+        """Exchange a weight for the numbers that integers stand for."""
+        kept = self.record.save(ROUNDING, name_of(layer.output), grid.stored(levels))
+        self._constants.put(layer.weight, RefinedTensor(kept, grid.real, constant_of(layer.weight)))
+
+    def put_in_twin(self, layer: Layer, twin: QuantisedTwin) -> None:
+        """Let the twin of a layer have the weight that the layer has now."""
+        twin.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
+
+    def shift_in_twin(self, layer: Layer, twin: QuantisedTwin, by: np.ndarray) -> None:
+        """Add to the bias of the twin of a layer."""
+        at = layer.bias_at
+        assert at is not None, "only layers with a bias are centered"
+        bias = input_of(*at)
+        array = constant_of(bias).numpy()
+        twin.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._held.at(*at))
+
+    def replay(self, layer: Layer, ctx: Context) -> None:
+        """Round a weight as the replayed plan has it.
+
+        Raises:
+            DovetailError: The plan belongs to another weight.
+        """
+        found = self.record.saved(ROUNDING, name_of(layer.output), layer.layout.shape)
+        if found is None:
+            return
+        grid = self.levels(layer)
+        if not grid.fit(found):
+            raise DovetailError(
+                f"plan: the integers of weight '{layer.weight.name}' are not those of this model's weight rounded",
+                "replay the plan on the model that it was made for, or compile without --plan and give --data",
+            )
+        self.put(layer, grid, found)
+        ctx.remark("passed", layer.node, "rounding", "its weight is rounded as in the replayed plan")
+
+
+class Rounding:
+    """Rounds the weight of one layer."""
+
+    def __init__(self, layer: Layer, beside: int, weights: RoundedWeights, ctx: Context):
+        groups, _, inputs = layer.layout.extents
+        self._inputs = inputs * math.prod(layer.layout.shape[2:])
+        self._layer, self._weights, self._ctx = layer, weights, ctx
+        steps = weights.record.steps.get(placement_of(layer.node).backend, ())
+        self._centred = BIAS in steps and layer.bias is not None
+        size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (beside * groups * self._inputs)))
+        self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
+        self._samples = 0
+
+    def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
+        """See one batch; see `Refiner`."""
+        samples = wanted.shape[0] if wanted.ndim > 1 else 1
+        number = positions_of(self._layer, wanted)
+        if not number:
+            return
+        of_sample = self._samples + np.arange(number) // max(1, number // samples)
+        self._samples += samples
+        held_back = of_sample % _HELD_BACK == _HELD_BACK - 1
+        for sample, part in ((self._used, np.flatnonzero(~held_back)), (self._held_back, np.flatnonzero(held_back))):
+            sample.offer(len(part), partial(self._rows, inputs, wanted, part))
+
+    def refine(self, twin: QuantisedTwin) -> bool:
+        """Exchange the weight, if the new one is better on what was held back."""
+        if len(self._used) + len(self._held_back) < 2:
+            return False
+        used, held_back = self._split()
+        grid = self._weights.levels(self._layer)
+        down, up = self._matrices(grid.off(grid.down)), self._matrices(grid.off(grid.up))
+        nearest = np.where(np.abs(up) < np.abs(down), up, down)
+        rows, missing = self._lacking(*used)
+        shift = missing.mean(axis=1, keepdims=True) if self._centred else np.zeros((), np.float32)
+        middle = rows.mean(axis=2, keepdims=True) if self._centred else np.zeros((), np.float32)
+        chosen = choose(rows - middle, missing - shift, down, up)
+        off = np.where(chosen, up, down)
+
+        def left(of: tuple[np.ndarray, np.ndarray], off: np.ndarray) -> float:
+            return float((((of[1] - shift) - (of[0] - middle).swapaxes(1, 2) @ off).astype(np.float64) ** 2).sum())
+
+        check, signal = self._lacking(*held_back), float((held_back[1].astype(np.float64) ** 2).sum())
+        before, after = left(check, nearest), left(check, off)
+        better = after < _WORTH * before and left((rows, missing), off) < left((rows, missing), nearest)
+        if better:
+            levels = np.where(self._weight(chosen), grid.up, grid.down)
+            self._weights.put(self._layer, grid, levels)
+            self._weights.put_in_twin(self._layer, twin)
+            share = float((off != nearest).mean())
+            why = (
+                f"{share:.1%} of its weights are not rounded to the nearest integer: SNR of its results "
+                f"{decibels(signal, before):.1f} to {decibels(signal, after):.1f} dB on samples held back"
+            )
+            self._ctx.remark("passed", self._layer.node, "rounding", why)
+        else:
+            why = "its weights are rounded to the nearest integers: no other way gains two percent on samples held back"
+            self._ctx.remark("analysis", self._layer.node, "rounding", why)
+        if self._centred:
+            # Later layers are rounded for what this one computes once its bias is corrected.
+            by = shift - middle.swapaxes(1, 2) @ (off if better else nearest)
+            self._weights.shift_in_twin(self._layer, twin, by)
+        return better or self._centred
+
+    def _rows(
+        self, inputs: np.ndarray, wanted: np.ndarray, part: np.ndarray, at: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        positions = part[at]
+        rows = inputs_at(self._layer, inputs, wanted, positions), outputs_at(self._layer, wanted, positions)
+        if not all(np.isfinite(part).all() for part in rows):
+            raise DovetailError(
+                f"node '{self._layer.node.name}': its inputs or results on the data are infinite or NaN",
+                "look at the data; weights are rounded for it",
+            )
+        return rows
+
+    def _split(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """The rows to use, and those to check on; of a single sample, every fourth row is for checking."""
+        if len(self._used) and len(self._held_back):
+            return self._used.rows, self._held_back.rows
+        rows = self._used.rows or self._held_back.rows
+        held_back = np.arange(len(rows[0])) % _HELD_BACK == 1
+        return tuple(part[~held_back] for part in rows), tuple(part[held_back] for part in rows)
+
+    def _lacking(self, inputs: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of inputs by group, and what their results lack even with the exact weight."""
+        layer = self._layer
+        rows = inputs.astype(np.float32).transpose(1, 2, 0)
+        found = rows.swapaxes(1, 2) @ self._matrices(constant_of(layer.weight).numpy())
+        if layer.bias is not None and layer.added_to is None:
+            found = found + constant_of(layer.bias).numpy().reshape(found.shape[0], 1, -1)
+        return rows, wanted.astype(np.float32).transpose(1, 0, 2) - found
+
+    def _matrices(self, weight: np.ndarray) -> np.ndarray:
+        """A weight as groups, inputs and outputs."""
+        groups, outputs, _ = self._layer.layout.extents
+        return np.ascontiguousarray(self._layer.layout.matrices(weight).reshape(groups, outputs, -1).swapaxes(1, 2))
+
+    def _weight(self, matrices: np.ndarray) -> np.ndarray:
+        """The inverse of `_matrices`."""
+        groups, outputs, inputs = self._layer.layout.extents
+        return self._layer.layout.weight(matrices.swapaxes(1, 2).reshape(groups, outputs, inputs, -1))

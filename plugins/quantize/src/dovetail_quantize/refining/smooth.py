@@ -3,17 +3,31 @@ Post-Training Quantization for Large Language Models", 2023)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import name_of
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.ir.required import constant_of, input_of, name_of
 from dovetail.passes import Pass
+from dovetail.planning.placement import placement_of
 
+from dovetail_quantize.integers import parameters_of_range, quantised, shaped
+from dovetail_quantize.observers.extremes import MinMax
+from dovetail_quantize.refining.equalize import only_reader
+from dovetail_quantize.refining.layers import Layer, is_own, layer_of, refined_layers
+from dovetail_quantize.refining.record import Record
+from dovetail_quantize.refining.samples import Sample, decibels
 from dovetail_quantize.refining.steps import SMOOTH, needs_data, wanted
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.passes import Context
+    from dovetail.planning.quantized_value import Parameters
+
+    from dovetail_quantize.refining.layers import Constants
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,7 @@ class Smooth(Pass):
         if not wanted(ctx, SMOOTH):
             return False
         from dovetail_quantize.observing import observe
-        from dovetail_quantize.refining.constants import Constants
-        from dovetail_quantize.refining.migration import SeenInput, smoothed_inputs
+        from dovetail_quantize.refining.layers import Constants
         from dovetail_quantize.refining.record import Record
 
         record = Record.of(ctx)
@@ -82,3 +95,220 @@ class Smooth(Pass):
         ctx.count("smoothed", changed)
         record.count(SMOOTH, changed)
         return bool(changed)
+
+
+_KEPT = ("Relu", "LeakyRelu", "Identity", "Dropout")
+_NORMS = ("LayerNormalization", "RMSNormalization")
+
+
+@dataclass
+class Absorber:
+    """What is to be scaled for a value.
+
+    Attributes:
+        vectors: Constants with one number per channel that are multiplied with the factors.
+        inverse: Those that are divided by them.
+        layers: Layers whose output channels are multiplied with them.
+    """
+
+    vectors: list[ir.Value] = field(default_factory=list)
+    inverse: list[ir.Value] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
+
+    def scale(self, constants: Constants, factors: np.ndarray) -> None:
+        """Multiply the channels of the value with factors."""
+        for value in self.vectors:
+            constants.scale_vector(value, factors)
+        for value in self.inverse:
+            constants.scale_vector(value, 1 / factors)
+        for layer in self.layers:
+            constants.scale(layer, factors, None)
+
+
+def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
+    """What can be scaled instead of the channels of a value along its last axis; None if something before it cannot.
+
+    Every value on the way back must have a single reader, but `value` itself.
+    """
+    found = Absorber()
+    while (node := value.producer()) is not None and node.domain in ("", "ai.onnx") and value is node.outputs[0]:
+        if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
+            return None
+        if node.op_type in _NORMS:
+            return found if _normalised(node, channels, found) else None
+        layer = layer_of(node)
+        if layer is not None and not layer.is_convolution and layer.channels == channels:
+            # A bias that another node adds was met on the way here.
+            found.layers.append(layer if layer.added_to is None else Layer(node, layer.layout))
+            return found
+        own = [index for index, given in enumerate(node.inputs[:2]) if _per_channel(given, channels)]
+        if node.op_type in ("Mul", "Div") and own and (node.op_type == "Mul" or own == [1]):
+            (found.vectors if node.op_type == "Mul" else found.inverse).append(input_of(node, own[0]))
+            return found
+        if node.op_type in ("Add", "Sub") and len(own) == 1:
+            found.vectors.append(input_of(node, own[0]))
+            value = input_of(node, 1 - own[0])
+        elif node.op_type in _KEPT or _keeps_last_axis(node, channels):
+            value = input_of(node, 0)
+        else:
+            return None
+        if only_reader(value) is not node:
+            return None
+    return None
+
+
+def _normalised(node: ir.Node, channels: int, found: Absorber) -> bool:
+    """Whether a normalisation along the last axis has a scale of its own for each channel."""
+    axis, rank = node.attributes.get_int("axis", -1), len(input_of(node, 0).shape or ())
+    given = [value for value in node.inputs[1:3] if value is not None]
+    if axis not in (-1, rank - 1) or not given or not all(_per_channel(value, channels) for value in given):
+        return False
+    found.vectors.extend(given)
+    return True
+
+
+def _per_channel(value: ir.Value | None, channels: int) -> bool:
+    """Whether a value is a constant with one number per channel along the last axis."""
+    if not is_own(value):
+        return False
+    tensor = constant_of(value)
+    return tensor.size == channels and tuple(tensor.shape)[-1:] == (channels,)
+
+
+def _keeps_last_axis(node: ir.Node, channels: int) -> bool:
+    """Whether a node moves data, but not along the last axis."""
+    before, after = node.inputs[0].shape if node.inputs and node.inputs[0] is not None else None, node.outputs[0].shape
+    if before is None or after is None or not len(before) or not len(after):
+        return False
+    if node.op_type == "Reshape":
+        return before[-1] == after[-1] == channels
+    order = node.attributes.get_ints("perm", list(range(len(before)))[::-1])
+    return node.op_type == "Transpose" and order[-1] == len(before) - 1
+
+
+_ROWS = 512
+_WORTH = 0.98  # of the error that may be left
+_LARGEST_FACTOR = 2.0**10
+_ACTIVATION, _WEIGHT = "A", "B"
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedInput:
+    """A value that quantised products read, and nothing else does."""
+
+    value: ir.Value
+    format: Format
+    layers: tuple[Layer, ...]
+    absorber: Absorber
+
+    @property
+    def channels(self) -> int:
+        """The number of its channels."""
+        return self.layers[0].layout.extents[2]
+
+
+def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[SmoothedInput]:
+    """All values whose channels can be scaled."""
+    readers: dict[ir.Value, list[Layer]] = {}
+    for layer in refined_layers(model.graph, SMOOTH, record.steps):
+        if not layer.is_convolution and _format(layer, _ACTIVATION) is not None:
+            readers.setdefault(input_of(layer.node, 0), []).append(layer)
+    found = []
+    for value, layers in readers.items():
+        formats = {format_ for layer in layers if (format_ := _format(layer, _ACTIVATION)) is not None}
+        alone = len(value.uses()) == len(layers) and not value.is_graph_output() and len(formats) == 1
+        absorber = absorber_of(value, layers[0].layout.extents[2]) if alone else None
+        if absorber is None:
+            what = "no constant in front of it takes up a scale" if alone else "others read it, too"
+            why = f"the channels of '{value.name}' stay as they are: {what}"
+            ctx.remark("missed", layers[0].node, "smooth", why)
+        else:
+            found.append(SmoothedInput(value, formats.pop(), tuple(layers), absorber))
+    return found
+
+
+def _format(layer: Layer, port: str) -> Format | None:
+    """The quantised format of a port, if that has one scale, or the port is the weight."""
+    format_ = placement_of(layer.node).port_format(port)
+    usable = format_ is not None and format_.quantised and (port == _WEIGHT or format_.axis is None)
+    return format_ if usable else None
+
+
+class SeenInput:
+    """What is seen of one value: the extrema of its channels, and a sample of its rows."""
+
+    extrema = None
+
+    def __init__(self, of: SmoothedInput):
+        self._of, self.format = of, of.format
+        self._low, self._high = np.full(of.channels, np.inf), np.full(of.channels, -np.inf)
+        self._sample = Sample(_ROWS, 0)
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch."""
+        rows = array.reshape(-1, self._of.channels)
+        if not rows.size:
+            return
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise DovetailError(
+                f"value '{self._of.value.name}': a number on the data is infinite or NaN",
+                "look at the data; channels are scaled by what is seen on it",
+            )
+        self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
+        self._sample.offer(len(rows), lambda at: (rows[at],))
+
+    def factors(self, alpha: float, ctx: Context) -> np.ndarray | None:
+        """The factors of the weights; None if scaling gains nothing."""
+        if not len(self._sample):
+            return None
+        of, weights = self._of, [layer.layout.matrices(_array(layer))[0, :, :, 0] for layer in self._of.layers]
+        activations = np.maximum(np.abs(self._low), np.abs(self._high))
+        largest = np.max([np.abs(weight).max(axis=0) for weight in weights], axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by = activations**alpha / largest ** (1 - alpha)
+        by = np.where(np.isfinite(by) & (by > 0), by, 1.0)
+        # Only ratios matter.
+        by = np.clip(by / np.exp(np.log(by).mean()), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
+        signal, before = self._error(np.ones_like(by))
+        _, after = self._error(by)
+        node, others = of.layers[0].node, [layer.node for layer in of.layers[1:]]
+        change = f"SNR of its products {decibels(signal, before):.1f} to {decibels(signal, after):.1f} dB"
+        if after >= _WORTH * before:
+            ctx.remark(
+                "analysis", node, "smooth", f"the channels of '{of.value.name}' stay as they are: {change}", others
+            )
+            return None
+        why = f"the channels of '{of.value.name}' are divided by {by.min():.3g} to {by.max():.3g}: {change}"
+        ctx.remark("passed", node, "smooth", why, others)
+        return by
+
+    def _error(self, by: np.ndarray) -> tuple[float, float]:
+        """The energy of all products on the sample, and that of their error, with channels divided by factors."""
+        (rows,), signal, error = self._sample.rows, 0.0, 0.0
+        parameters = parameters_of_range(self.format, (self._low / by).min(), (self._high / by).max())
+        given = _rounded(rows / by, self.format, parameters)
+        for layer in self._of.layers:
+            weight = _array(layer)
+            scaled = layer.layout.weight(layer.layout.matrices(weight) * by[:, None])
+            format_ = _format(layer, _WEIGHT)
+            assert format_ is not None, "refined layers have quantised weights"
+            observer = MinMax(format_)
+            observer.update(scaled)
+            held = _rounded(scaled, format_, observer.parameters())
+            exact = rows @ layer.layout.matrices(weight)[0, :, :, 0].T
+            found = given @ layer.layout.matrices(held)[0, :, :, 0].T
+            signal += float((exact.astype(np.float64) ** 2).sum())
+            error += float(((exact - found).astype(np.float64) ** 2).sum())
+        return signal, error
+
+
+def _array(layer: Layer) -> np.ndarray:
+    return constant_of(layer.weight).numpy()
+
+
+def _rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+    """The numbers that a format holds instead of those of an array."""
+    scale, zero = (shaped(part, format_, array.shape) for part in parameters)
+    integers = quantised(array, format_, parameters).astype(np.float32)
+    return (integers - zero) * scale.astype(np.float32)

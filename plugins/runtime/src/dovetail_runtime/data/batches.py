@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, TypeGuard, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir.required import name_of
-from dovetail.suggestions import near_misses
-from dovetail.text import pluralize
+from dovetail.text import near_misses, pluralize
 
-from dovetail_runtime.data.batch_extents import inputs_of_samples
-from dovetail_runtime.data.fitting import fitted
-from dovetail_runtime.data.independent_rows import why_rows_stay_together
+from dovetail_runtime.data.independent_rows import fitted, inputs_of_samples, why_rows_stay_together
 from dovetail_runtime.data.sources import read_data
-from dovetail_runtime.declared import declared
-from dovetail_runtime.feeds import as_array
-from dovetail_runtime.tensors import value_type
+from dovetail_runtime.feeds import as_array, declared
+from dovetail_runtime.serialize import value_type
 
 if TYPE_CHECKING:
     import numpy as np

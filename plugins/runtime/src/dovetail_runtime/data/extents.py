@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.ir.required import name_of
 
-from dovetail_runtime.data.batch_extents import inputs_of_samples
+from dovetail_runtime.data.independent_rows import inputs_of_samples
 from dovetail_runtime.data.sources import read_data
-from dovetail_runtime.tensors import value_type
+from dovetail_runtime.serialize import value_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

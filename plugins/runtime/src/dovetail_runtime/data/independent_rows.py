@@ -1,18 +1,16 @@
-"""Whether rows of data may be run in pieces: tried on the data itself, because names of extents only hint at it.
-
-An extent that an exporter called `input_dim_0` may count samples or frames of sound. Cut along time, a convolution
-loses what crosses the cut, and no error says so. So the model runs some rows whole and in two pieces, and only where
-all outputs agree is anything cut.
-"""
+"""Where data may be cut: inputs with samples along an open first axis, and rows that may be run in pieces."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir.required import dtype_of, name_of
+from dovetail.ir.types import float_name
 from dovetail.planning.placement import HOST
 from dovetail.plugin.loader import load_plugins
 
@@ -67,7 +65,6 @@ def _host(model: Model) -> Run:
     from dovetail.passes.backends import load_chosen
     from dovetail_transforms.regions.regions import slices
 
-    from dovetail_runtime.data.fitting import fitted
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
 
@@ -80,7 +77,7 @@ def _host(model: Model) -> Run:
 
 def _difference(run: Run, probe: Feeds, cut: Collection[str]) -> str:
     """What differs between a run and two of its pieces."""
-    from dovetail_runtime.data.outputs import arrays_of
+    from dovetail_runtime.feeds import arrays_of
 
     length = len(probe[next(iter(cut))])
     at = max(int(length * _CUT_AT), 1)
@@ -192,3 +189,62 @@ def _kernel(node: ir.Node) -> Sequence[object]:
 
 def _name(extent: object) -> str:
     return "" if isinstance(extent, int) else str(getattr(extent, "value", "") or "")
+
+
+_BATCH = re.compile("batch", re.IGNORECASE)
+_FEW_SAMPLES = re.compile(r"(^|[\W_])(n|b|bs|nb)([\W_]|$)", re.IGNORECASE)
+# What exporters call an extent that nobody named: `unk__12`, `s0`, `dim_0`, `x_dynamic_axes_1`, `None`.
+_GENERATED = re.compile(r"(^|_)unk(_|nown|$)|dynamic|dim_?\d+$|^s\d+$|^none$|^-?\d*$|^\?$", re.IGNORECASE)
+
+
+def inputs_of_samples(model: Model) -> frozenset[str]:
+    """The inputs whose open first extent counts samples, each of which the model takes by itself.
+
+    The name says so (`batch_size`, `N`), or nobody gave it one. `points[P, 3]` is one cloud of points and
+    `tokens[T, N]` one text per column: parts of them are other inputs. And where no result has an open extent, nothing
+    in it belongs to single samples, unless the extent is called a batch in so many words.
+    """
+    outputs = [value.shape for value in model.graph.outputs if value.shape is not None]
+    whole = bool(outputs) and not any(_open(extent) for shape in outputs for extent in shape)
+    return frozenset(name_of(value) for value in model.graph.inputs if _counts_samples(value, whole))
+
+
+def samples_at_once(model: Model) -> int | None:
+    """How many samples one run takes, where no extent is open for it; None if `inputs_of_samples` has one that is.
+
+    An extent counts samples if all inputs and outputs begin with it; else a run is one sample.
+    """
+    if inputs_of_samples(model):
+        return None
+    given = (value for value in model.graph.inputs if not value.is_initializer())
+    shapes = [value.shape for value in (*given, *model.graph.outputs)]
+    first = {next(iter(shape or ()), None) for shape in shapes}
+    (number,) = first if len(first) == 1 else (1,)
+    return number if isinstance(number, int) and number > 0 else 1
+
+
+def _counts_samples(value: ir.Value, whole: bool) -> bool:
+    """Whether the first extent of an input does; `whole` says that the results have no open extent."""
+    extents: Iterable = value.shape or ()
+    first = next(iter(extents), 0)
+    if not _open(first):
+        return False
+    name = "" if isinstance(first, int) else str(getattr(first, "value", "") or "")
+    return bool(_BATCH.search(name) or not whole and (_FEW_SAMPLES.search(name) or _GENERATED.search(name)))
+
+
+def _open(extent: object) -> bool:
+    """Whether an extent is not known before run time; some exporters write -1 for such."""
+    return not isinstance(extent, int) or extent < 0
+
+
+def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`feeds` in the float types that `model` takes; data rarely has them, because NumPy's files know no bfloat16."""
+    found = dict(feeds)
+    for value in model.graph.inputs:
+        name = name_of(value)
+        array = found.get(name)
+        kind = array.dtype.kind if array is not None and getattr(array, "dtype", None) is not None else ""
+        if array is not None and kind == "f" and float_name(value) is not None:
+            found[name] = array.astype(dtype_of(value).numpy(), copy=False)
+    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
 from dovetail.plugin.engine import make_engine
 
-from dovetail_runtime.kernels.lowered import ENGINE, is_copy, is_lowered
+from dovetail_runtime.kernels.keys import ENGINE, is_copy, is_lowered
 from dovetail_runtime.kernels.select_kernels import lower_to_kernels
 
 if TYPE_CHECKING:
@@ -68,10 +68,8 @@ class KernelEngine(SelectiveEngine):
         Raises:
             EngineError: A kernel is not installed, or another engine refuses the rest.
         """
-        from dovetail_runtime.kernels.control_flow import control_flow
-        from dovetail_runtime.kernels.device_copies import device_copy
-        from dovetail_runtime.kernels.kernel_call import KernelSession, kernel_call
-        from dovetail_runtime.kernels.program import Program, holds
+        from dovetail_runtime.kernels.kernel_call import KernelSession, device_copy, kernel_call
+        from dovetail_runtime.kernels.program import Program, control_flow, holds
 
         library, model = self._library(), region.model
         if not any(is_lowered(node) for node in model.nodes()):

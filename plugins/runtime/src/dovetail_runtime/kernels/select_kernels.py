@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning.placement import HOST, get_placement
 
-from dovetail_runtime.kernels.lowered import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
+from dovetail_runtime.kernels.keys import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
 
 if TYPE_CHECKING:
     import onnx_ir as ir

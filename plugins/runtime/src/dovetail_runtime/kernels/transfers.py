@@ -9,12 +9,11 @@ from dovetail.ir.required import dtype_of, graph_of, input_of, producer_of, shap
 from dovetail.ir.types import FLOATS, dtype_name, from_name
 from dovetail.planning.placement import get_placement, set_placement
 
-from dovetail_runtime.kernels.keys import ANY
-from dovetail_runtime.kernels.lowered import DEVICE, DOMAIN, TO_DEVICE, TO_HOST
+from dovetail_runtime.kernels.keys import ANY, DEVICE, DOMAIN, TO_DEVICE, TO_HOST
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.fresh_names import FreshNames
+    from dovetail.ir.editing import FreshNames
     from dovetail_schemas.operator_files.entries import Entry
 
     from dovetail_runtime.kernels.library import Choice

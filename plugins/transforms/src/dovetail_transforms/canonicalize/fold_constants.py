@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.required import input_of
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError
 from dovetail.plugin.engine import evaluator_of
 
-from dovetail_transforms.canonicalize.declared_outputs import correct_outputs
+from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.rewriting.node_inference import refine_shapes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import importlib
 
 _PUBLIC = {
     **dict.fromkeys(("Lowered", "NotLowered", "lower"), "dovetail_transforms.lowering.lowering"),
-    "can_lower": "dovetail_transforms.lowering.trial",
+    "can_lower": "dovetail_transforms.lowering.lowering",
 }
 __all__ = sorted(_PUBLIC)
 

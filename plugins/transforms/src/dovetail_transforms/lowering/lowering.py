@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.gc_pause import gc_paused
-from dovetail.ir.fresh_names import FreshNames
-from dovetail.passes import Context
+from dovetail.ir.bodies import body_nodes
+from dovetail.ir.editing import FreshNames
+from dovetail.ir.gc_pause import gc_paused
+from dovetail.passes import Context, Pass
+from dovetail.planning.claim import Refusal
 
-from dovetail_transforms.canonicalize.dead_code import DeadCode
-from dovetail_transforms.canonicalize.normalise import Normalise
+from dovetail_transforms.canonicalize.clean_up import DeadCode
+from dovetail_transforms.canonicalize.normalize import Normalise
 from dovetail_transforms.canonicalize.opsets import ir_version_of
-from dovetail_transforms.lowering.schemas import is_default
-from dovetail_transforms.lowering.steps import NodeRefused, lower_node
+from dovetail_transforms.lowering.node_facts import constant
+from dovetail_transforms.lowering.schemas import is_default, version_of, why_not_as_written
+from dovetail_transforms.lowering.steps import NodeRefused, load_table, lower_node
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir.model import Model
     from dovetail.planning.remark import Remark
+    from dovetail_onnx.signatures import Opsets
 
 
 LOWEST = 11
@@ -121,3 +128,129 @@ def _error(refused: list[NodeRefused], opset: int) -> NotLowered:
     named = "; ".join(f"'{one.node}': {one.why}" for one in refused[:_MOST_NAMED])
     more = f"; and {len(refused) - _MOST_NAMED} more nodes" if len(refused) > _MOST_NAMED else ""
     return NotLowered(f"the model cannot be lowered to opset {opset}: {named}{more}", refused[0].hint, refused[0].node)
+
+
+@dataclass(frozen=True)
+class LowerOpset(Pass):
+    """Lower a normalised model to an older opset.
+
+    Given:  opset 18   %y = ReduceMean <keepdims = 1> (%x, axes), where axes is the constant {-1}
+    Result: opset 11   %y = ReduceMean <axes = [-1], keepdims = 1> (%x)
+
+    Options:
+        opset: The version of the default domain to lower the model to.
+    """
+
+    name = "lower-opset"
+    after = ("normalise",)
+
+    opset: int = LOWEST
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Lower every node, or refuse the model and name the nodes that have no form in the opset."""
+        return lower_in_place(model, self.opset, ctx)
+
+
+_TABLE = "dovetail_transforms/lowering/table.yaml"
+
+_TAKEN: dict[tuple[object, ...], None] = {}
+"""How nodes were written that an opset took as they are: large models write the same in a few ways."""
+_MOST_TAKEN = 10_000
+"""Ways that are remembered; a process that compiles many models begins anew then."""
+
+
+def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusal | None:
+    """Return why `node`, or a node in its bodies, has no form in `opset`; None if it has one.
+
+    The answer is that of `lower`: the node is lowered in a graph of its own, with the same types and constants. The
+    model is not changed.
+
+    Args:
+        node: A node of a graph whose values have types.
+        opset: The opset of a tool.
+        opsets: What the model imports; for a node of the main graph its graph says that.
+
+    Raises:
+        ValueError: The node is in a body, and `opsets` is not given.
+    """
+    present = _present(node, opsets)
+    for one in (node, *body_nodes(node)):
+        if not is_default(one.domain) or present <= opset:
+            continue
+        if _stays(one, present, opset):
+            continue
+        try:
+            for _ in lower_node(_copied(one, present), present, opset, FreshNames(_names(one))):
+                pass
+        except NodeRefused as why:
+            return Refusal(why.why, _TABLE)
+    return None
+
+
+def _stays(node: ir.Node, present: int, opset: int) -> bool:
+    """Whether `opset` takes the node as it is written, as it does most nodes; these need no trial."""
+    version, target = version_of(node.op_type, present), version_of(node.op_type, opset)
+    if version is None or target is None or version == target:
+        return version is not None and version == target
+    rows = (load_table().get((node.op_type, step)) for step in range(target + 1, version + 1))
+    if any(row is not None and row.concerns_nodes_as_written for row in rows):
+        return False
+    key = (node.op_type, target, *_written(node))
+    if key in _TAKEN:
+        return True
+    if why_not_as_written(node, target):
+        return False
+    if len(_TAKEN) >= _MOST_TAKEN:
+        _TAKEN.clear()
+    _TAKEN[key] = None
+    return True
+
+
+def _written(node: ir.Node) -> Iterator[object]:
+    """All that a schema looks at: attributes with their types, and the types of ports."""
+    yield tuple((name, attribute.type) for name, attribute in node.attributes.items())
+    for values in (node.inputs, node.outputs):
+        yield tuple(None if value is None else (bool(value.name), value.type) for value in values)
+
+
+def _present(node: ir.Node, opsets: Opsets | None) -> int:
+    """Return the version of the default domain that `node` is written in."""
+    known = opsets if opsets is not None or node.graph is None else node.graph.opset_imports
+    version = node.version or (known if isinstance(known, int) else (known or {}).get("", (known or {}).get("ai.onnx")))
+    if version is None:
+        raise ValueError(f"the opset of node '{node.name}' is unknown: give the opsets that its model imports")
+    return version
+
+
+def _names(node: ir.Node) -> list[str | None]:
+    return [node.name, *(value.name for value in (*node.inputs, *node.outputs) if value is not None)]
+
+
+def _copied(node: ir.Node, opset: int) -> ir.Node:
+    """Return a copy of `node` without its bodies' nodes, in a graph whose inputs are what it reads."""
+    import onnx_ir as ir
+
+    values: dict[int, ir.Value] = {}
+    inputs: list[ir.Value] = []
+    initializers: list[ir.Value] = []
+    for index, value in enumerate(node.inputs):
+        if value is None or id(value) in values:
+            continue
+        known = constant(value, opset)
+        tensor = None if known is None else ir.tensor(known, dtype=value.dtype)
+        copy = ir.Value(name=value.name or f"in{index}", type=value.type, shape=value.shape, const_value=tensor)
+        (inputs if tensor is None else initializers).append(copy)
+        values[id(value)] = copy
+    outputs = [ir.Value(name=value.name, type=value.type, shape=value.shape) for value in node.outputs]
+    made = ir.Node(
+        node.domain,
+        node.op_type,
+        [None if value is None else values[id(value)] for value in node.inputs],
+        list(node.attributes.values()),
+        outputs=outputs,
+        version=node.version,
+        name=node.name,
+    )
+    read = [new for new, old in zip(outputs, node.outputs) if old.uses() or old.is_graph_output()]
+    ir.Graph(inputs, read, nodes=[made], initializers=initializers, opset_imports={"": opset}, name="trial")
+    return made

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail_onnx.signatures import find
 from dovetail_onnx.type_check import node_problem
 
+from dovetail_transforms.rewriting import Rewrite
+
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail_onnx.signatures import Signature
+
+    from dovetail_transforms.rewriting import Replacement
 
 
 def is_default(domain: str) -> bool:
@@ -76,3 +80,96 @@ def _signature(op_type: str, version: int) -> Signature:
     found = find("", op_type, version)
     assert found is not None, f"there is no {op_type} in opset {version}"
     return found
+
+
+@cache
+def function_body(op_type: str, opset: int) -> Rewrite:
+    """Return the rewrite that replaces an operator, as of `opset`, by its body."""
+
+    def expanded(op: Replacement, node: ir.Node) -> list[ir.Value | None]:
+        return _expanded(op, node, opset)
+
+    def check(node: ir.Node) -> str:
+        return "" if _function_of(node, opset) is not None else "ONNX defines no body for it with these inputs"
+
+    return Rewrite("function-body", lambda op: op.any_of(op_type)(...), expanded, check)
+
+
+def _function_of(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
+    """Return the body for this node, in the oldest version that onnx has; None if it has none."""
+    import onnx
+    import onnx_ir as ir
+
+    schema: Any = schema_of(node.op_type, opset)  # onnx's stub leaves out what it has of functions
+    if versions := schema.function_opset_versions:
+        return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(min(versions)))
+    versions = schema.context_dependent_function_opset_versions
+    if not versions or any(value is not None and value.type is None for value in node.inputs):
+        return None
+    proto = ir.to_proto(node)
+    types = [onnx.TypeProto() if value is None else _type_of(value) for value in node.inputs]
+    body = schema.get_context_dependent_function_with_opset_version(
+        min(versions), proto.SerializeToString(), [kind.SerializeToString() for kind in types]
+    )
+    return onnx.FunctionProto.FromString(body) if body else None
+
+
+def _type_of(value: ir.Value) -> onnx.TypeProto:
+    import onnx_ir as ir
+
+    assert value.type is not None
+    kind = ir.to_proto(value.type)
+    if value.shape is not None:
+        ir.serde.serialize_shape_into(kind, value.shape)
+    return kind
+
+
+def _expanded(op: Replacement, node: ir.Node, opset: int) -> list[ir.Value | None]:
+    """Make the nodes of the body. Its constants become initializers, so that the rules for axes and sizes see them."""
+    import onnx_ir as ir
+
+    function, schema = _function_of(node, opset), schema_of(node.op_type, opset)
+    assert function is not None and schema is not None
+    op.version = next(entry.version for entry in function.opset_import if entry.domain in ("", "ai.onnx"))
+    values: dict[str, ir.Value | None] = {"": None}
+    values.update(dict.fromkeys(function.input))
+    values.update(zip(function.input, node.inputs))
+    given = {name: ir.to_proto(attribute) for name, attribute in node.attributes.items()}
+    for name, described in schema.attributes.items():
+        if name not in given and described.default_value.name:
+            given[name] = described.default_value
+    for inner in function.node:
+        held = _bound_attributes(inner, given)
+        if inner.op_type == "Constant":
+            # Without an attribute it is the default of an attribute of the function that has none.
+            tensor = _tensor_of(held) if held else None
+            values[inner.output[0]] = None if tensor is None else op.constant(tensor, inner.output[0])
+            continue
+        inputs = [values[name] for name in inner.input]
+        results = op.make(inner.op_type, inputs, len(inner.output), inner.domain, **held)
+        values.update(zip(inner.output, [results] if len(inner.output) == 1 else results))
+    return [values.get(name) for name in function.output][: len(node.outputs)]
+
+
+def _bound_attributes(proto: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> dict[str, ir.Attr]:
+    """Return the attributes of a node of the body, with those of the function in place of references to them."""
+    import onnx
+    import onnx_ir as ir
+
+    held: dict[str, ir.Attr] = {}
+    for attribute in proto.attribute:
+        source = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if source is not None:
+            bound = onnx.AttributeProto()
+            bound.CopyFrom(source)
+            bound.name = attribute.name
+            held[attribute.name] = ir.serde.deserialize_attribute(bound)
+    return held
+
+
+def _tensor_of(held: dict[str, ir.Attr]) -> ir.TensorProtocol | None:
+    """Return the content of a Constant with these attributes."""
+    import onnx_ir as ir
+
+    node = ir.Node("", "Constant", [], list(held.values()))
+    return ir.convenience.get_const_tensor(node.outputs[0])

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.formats import format_of
-from dovetail.ir.fresh_names import FreshNames
 from dovetail.ir.required import name_of
 from dovetail.ir.types import dtype_name
 from dovetail.planning.placement import Placement, get_placement, set_placement
 
-from dovetail_transforms.regions.extraction import extract
-from dovetail_transforms.regions.regions import Region, annotated_regions, used_values
+from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

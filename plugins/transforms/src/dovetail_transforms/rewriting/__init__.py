@@ -9,7 +9,7 @@ import importlib
 
 _PUBLIC = {
     **dict.fromkeys(("Outcome", "Rewrite", "rewrite_model", "rewrite_node"), "dovetail_transforms.rewriting.rewriting"),
-    "Replacement": "dovetail_transforms.rewriting.replacement",
+    "Replacement": "dovetail_transforms.rewriting.rewriting",
 }
 __all__ = sorted(_PUBLIC)
 

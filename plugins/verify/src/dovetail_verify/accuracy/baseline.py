@@ -1,4 +1,4 @@
-"""The baseline of a search for precisions: everything low, everything high, and every node in one streamed run."""
+"""The baseline of a search for precisions: all low, all high, and the effect of each node's error on the outputs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from dovetail.ir.editing import FreshNames
+from dovetail.ir.required import dtype_of, name_of
+from dovetail.ir.types import float_name
 from dovetail.planning.identity import operator_name
+from dovetail_runtime.data.batches import batches, fitted
+from dovetail_transforms.regions.regions import slices
 
-from dovetail_verify.accuracy.groups import Groups
+from dovetail_verify.accuracy.groups import Candidates, Groups, locked_nodes
+from dovetail_verify.accuracy.per_node_errors import ErrorSums
 from dovetail_verify.accuracy.streamed import Streamed, stream
-from dovetail_verify.accuracy.units import Candidates, locked_nodes
 
 if TYPE_CHECKING:
-    from dovetail.passes.request import Request
-    from dovetail_runtime.guard import GuardedEngine
+    from collections.abc import Callable
 
+    from dovetail.ir.model import Model
+    from dovetail.passes.request import Request
+    from dovetail_runtime.engines import GuardedEngine
+
+    from dovetail_verify.accuracy.streamed import SideBySide
     from dovetail_verify.accuracy.trials import Trial, Trials
 
 
@@ -70,3 +80,92 @@ def measure_baseline(
         units = [replace(unit, work=1.0, border=1.0) for unit in units]
     groups = Groups(trials, candidates.names, units, prior)
     return Baseline(replace(low, compiled=None), replace(high, compiled=None), locked, operators, streamed, groups)
+
+
+def effects_at_outputs(
+    original: Model,
+    exact: Model,
+    names: Sequence[str],
+    beside: SideBySide,
+    engines: Mapping[str, Sequence[GuardedEngine]],
+    data: object,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, dict[str, ErrorSums]]:
+    """The error of every float output if one node alone is low.
+
+    A batch takes a run of the model per node, and two more.
+
+    Args:
+        original: The model, for its inputs.
+        exact: The model with everything high.
+        names: The nodes.
+        beside: Computes what a node makes of exact inputs.
+        engines: The host's engines.
+        data: See `dovetail_runtime.data.sources.read_data`.
+        progress: Told after every batch.
+
+    Returns:
+        By node and output.
+
+    Raises:
+        DovetailError: The model cannot be run.
+    """
+    from dovetail_runtime.executor import Executor
+
+    work, inputs = _with_errors(exact, names)
+    outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
+    executor = Executor(work, engines, regions=slices(work.graph))
+    found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
+    for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
+        feeds = fitted(exact, feeds)
+        errors = {
+            alone.node: _difference(array, alone.array) for alone, array in beside.alone(feeds, frozenset(inputs))
+        }
+        zeros = {name: np.zeros((), dtype) for name, dtype in inputs.values()}
+        wanted = executor.run({**feeds, **zeros})
+        for node, error in errors.items():
+            name, dtype = inputs[node]
+            given = executor.run({**feeds, **zeros, name: error.astype(dtype)})
+            for output in outputs:
+                found[node][output].add(wanted[output], given[output])
+        if progress:
+            progress("layers, at the outputs", number, 0)
+    return found
+
+
+def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, tuple[str, np.dtype]]]:
+    """A copy that adds an input to the first float result of each node; name and type of this input by node."""
+    import onnx_ir as ir
+
+    from dovetail_verify.accuracy.watched import first_float
+
+    work = exact.clone()
+    fresh = FreshNames.of(work.graph)
+    inputs = {}
+    wanted = set(names)
+    for node in list(work.graph):
+        value = first_float(node) if node.name in wanted else None
+        if value is None:
+            continue
+        error = ir.Value(name=fresh.fresh(f"{value.name}/error"), type=value.type, shape=None)
+        work.graph.inputs.append(error)
+        inputs[name_of(node)] = name_of(error), dtype_of(value).numpy()
+        uses, is_output = list(value.uses()), value.is_graph_output()
+        total = ir.Value(name=fresh.fresh(f"{value.name}/exact"), type=value.type, shape=value.shape)
+        added = ir.node("Add", [value, error], outputs=[total], name=total.name)
+        work.graph.insert_after(node, added)
+        for user, index in uses:
+            user.replace_input_with(index, total)
+        if is_output:
+            # An output keeps its name, so the value in front of it takes another.
+            value.name, total.name = total.name, value.name
+            work.graph.outputs[:] = [total if one is value else one for one in work.graph.outputs]
+    work.touch()
+    return work, inputs
+
+
+def _difference(exact: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """What has to be added to `exact`; nothing where that is no number."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.asarray(given, np.float64) - np.asarray(exact, np.float64)
+    return np.where(np.isfinite(difference), difference, 0)

@@ -7,15 +7,28 @@ of its causes may even make it worse.
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir.bodies import all_nodes, body_nodes
+from dovetail.ir.required import name_of
+from dovetail.planning.identity import operator_name
+from dovetail.planning.placement import get_placement
+from dovetail.planning.selectors import parse_pin, select
+
 from dovetail_verify.accuracy.trials import BROKEN, Noise
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.ir.model import Model
+    from dovetail.passes.request import Request
+
+    from dovetail_verify.accuracy.streamed import Streamed
     from dovetail_verify.accuracy.trials import Trials
-    from dovetail_verify.accuracy.units import Unit
 
 
 _CLEAR = 0.3  # share of a measurement below which a difference is taken for chance
@@ -178,3 +191,147 @@ class Groups:
 def _rest(whole: float, part: float) -> float:
     """What is left of a noise without a part of it, where the difference tells; else nothing, until it is measured."""
     return whole - part if whole - part > _CLEAR * whole else 0.0
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+_OPEN = 64  # an extent that is not known
+_UNKNOWN = 4096  # elements of a value whose rank is not known
+_MOVED = 16  # multiply-adds in the time that one element is read or written
+
+_CONVERTED = 64  # multiply-adds in the time that one element is converted, and fusions across the conversion are lost
+_STARTED = 1e5  # multiply-adds in the time that an operator takes to start
+
+
+def border_of(node: ir.Node, shapes: Shapes) -> float:
+    """What a conversion behind `node` costs, in multiply-adds."""
+    return _STARTED + _CONVERTED * sum(_elements(value, shapes) for value in node.outputs if value is not None)
+
+
+def work_of(node: ir.Node, shapes: Shapes) -> float:
+    """Multiply-adds, with those that could be done while its values are read and written.
+
+    What multiplies and sums is told from shapes: an operand of two axes or more that does not broadcast to the result
+    is summed over. That holds for products and convolutions whatever their operators are called.
+
+    Args:
+        node: The node.
+        shapes: Shapes that were seen, by the name of the value; what is not there has its static shape.
+    """
+    operands = [value for value in node.inputs if value is not None]
+    results = [value for value in node.outputs if value is not None]
+    moved = sum(_elements(value, shapes) for value in (*operands, *results))
+    if not results:
+        return float(moved)
+    result = _extents(results[0], shapes)
+    summed = 1.0
+    for value in operands:
+        extents = _extents(value, shapes)
+        if len(extents) > 1 and value.is_initializer() and not _broadcasts(extents, result):
+            shared = max((extent for extent in extents if extent in result), default=1)
+            summed = max(summed, math.prod(extents) / shared)
+    if summed == 1.0 and len(operands) > 1 and len(result) > 1:
+        first, second = (_extents(value, shapes) for value in operands[:2])
+        if min(len(first), len(second)) > 1 and not (_broadcasts(first, result) and _broadcasts(second, result)):
+            summed = math.sqrt(math.prod(first) * math.prod(second) / max(math.prod(result), 1))
+    return math.prod(result) * (summed if summed > 1 else 0) + _MOVED * moved
+
+
+def _extents(value: ir.Value, shapes: Shapes) -> list[int]:
+    known = shapes.get(name_of(value))
+    if known is not None:
+        return list(known)
+    if value.shape is None:
+        return [_UNKNOWN]
+    return [extent if isinstance(extent, int) and extent >= 0 else _OPEN for extent in value.shape.dims]
+
+
+def _elements(value: ir.Value, shapes: Shapes) -> int:
+    return math.prod(_extents(value, shapes))
+
+
+def _broadcasts(extents: list[int], result: list[int]) -> bool:
+    if len(extents) > len(result):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(extents), reversed(result)))
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A node that may be raised; one that holds bodies stands for all that is in them.
+
+    Attributes:
+        name: Its name.
+        operator: Its operator, as selectors write it.
+        work: How much it computes, relative to other units.
+        border: What converting its results costs, in the same measure.
+        follows: It rounds nothing that is not rounded before it, so it stays with the unit in front of it.
+    """
+
+    name: str
+    operator: str
+    work: float
+    border: float
+    follows: bool = False
+
+
+def locked_nodes(model: Model, request: Request) -> dict[str, str]:
+    """The nodes of the main graph that no goal may raise, by name, with what keeps them as they are.
+
+    Raises:
+        DovetailError: A selector matches nothing.
+    """
+    if request.plan is not None:
+        return dict.fromkeys(map(name_of, model.graph), "the plan that is replayed")
+    found: dict[str, str] = {}
+    holders = {id(inner): name_of(node) for node in model.graph for inner in body_nodes(node)}
+    lists = [(f"--low {shlex.quote(selector)}", selector) for selector in request.low]
+    pins = ((f"--pin {shlex.quote(pin)}", parse_pin(pin)) for pin in request.pins)
+    lists += [(text, selector) for text, (selector, _, precision) in pins if precision]
+    for text, selector in lists:
+        for node in select(model, selector):
+            found.setdefault(holders.get(id(node), name_of(node)), text)
+    return found
+
+
+class Candidates:
+    """What may be raised of a request.
+
+    Args:
+        low: The request, compiled as it is.
+        locked: Nodes that may not be raised.
+
+    Attributes:
+        names: The nodes of the main graph that the plan knows and nothing locks; conversions are not in it.
+    """
+
+    def __init__(self, low: CompiledModel, locked: Mapping[str, str]):
+        planned = {node.name for node in low.plan.nodes}
+        self._low = {
+            node.name: _types(node) for node in low.model.graph if node.name in planned and node.name not in locked
+        }
+        self.names = list(self._low)
+
+    def units(self, high: CompiledModel, looked: Streamed) -> list[Unit]:
+        """The nodes that have other types where all are raised, in graph order.
+
+        Args:
+            high: The request with all raised.
+            looked: What a streamed run found.
+        """
+        shapes = looked.shapes
+        return [
+            Unit(
+                node.name,
+                operator_name(node.domain, node.op_type),
+                work_of(node, shapes),
+                border_of(node, shapes),
+                node.name in looked.errors and looked.errors[node.name].moves,
+            )
+            for node in high.model.graph
+            if node.name in self._low and _types(node) != self._low[node.name]
+        ]
+
+
+def _types(node: ir.Node) -> tuple[object, ...]:
+    placements = map(get_placement, all_nodes([node]))
+    return tuple((p.precision, *sorted(p.ports.items())) for p in placements if p is not None)

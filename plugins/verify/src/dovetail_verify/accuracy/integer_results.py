@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.fresh_names import FreshNames
+from dovetail.ir.editing import FreshNames
 from dovetail.ir.required import dtype_of, name_of
 from dovetail.planning.placement import get_placement, set_placement
 from dovetail_onnx.files.parsing import parse_json

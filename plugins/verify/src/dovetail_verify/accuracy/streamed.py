@@ -17,16 +17,15 @@ from dovetail.ir.required import name_of
 from dovetail.ir.types import float_name
 from dovetail_runtime.data.batches import batches
 
-from dovetail_verify.accuracy.error_sums import ErrorSums
 from dovetail_verify.accuracy.integer_results import with_floats
-from dovetail_verify.accuracy.per_node_errors import NodeResult, PerNodeErrors
+from dovetail_verify.accuracy.per_node_errors import ErrorSums, NodeResult, PerNodeErrors
 from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail_runtime.guard import GuardedEngine
+    from dovetail_runtime.engines import GuardedEngine
 
 
 _PART = 32  # nodes whose values are there at the same time

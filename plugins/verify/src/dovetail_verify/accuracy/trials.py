@@ -13,7 +13,7 @@ from dovetail_verify.compare import verify
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiled import CompiledModel
+    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
 
     from dovetail_verify.compare import Verification

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.ir.model import Model
-    from dovetail_runtime.guard import GuardedEngine
+    from dovetail_runtime.engines import GuardedEngine
 
 
 OPTIONS = {"optimise": "none", "share_weights": True}

@@ -25,9 +25,8 @@ def rules() -> Mapping[str, Rule]:
     """Return the rules of all families by operator."""
     from dovetail_paddle.lowering.rules import (
         activation,
-        arrays,
+        control_flow,
         convolution,
-        counting,
         creation,
         detection,
         elementwise,
@@ -35,15 +34,12 @@ def rules() -> Mapping[str, Rule]:
         layout,
         linear,
         logic,
-        matrix,
         norm,
-        pooling,
         proposals,
         quantise,
         recurrent,
         reduction,
         resize,
-        scans,
         shape,
         sorting,
         windows,
@@ -51,8 +47,8 @@ def rules() -> Mapping[str, Rule]:
     )
 
     families = (
-        activation, arrays, convolution, counting, creation, detection, elementwise, indexing, layout, linear, logic,
-        matrix, norm, pooling, proposals, quantise, recurrent, reduction, resize, scans, shape, sorting, windows,
+        activation, control_flow, convolution, creation, detection, elementwise, indexing, layout, linear, logic,
+        norm, proposals, quantise, recurrent, reduction, resize, shape, sorting, windows,
         writing,
     )  # fmt: skip
     return {name: rule for family in families for name, rule in family.RULES.items()}

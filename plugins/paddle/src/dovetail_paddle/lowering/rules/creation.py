@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.lowering.constants import check_size
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import NotLowered, PdOp, check_size
 from dovetail_paddle.lowering.shapes import as_int64, as_list, int_list, shape_of
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def rnn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, list[ir.Value], None]:
 
 
 def _weight(value: ir.Value) -> np.ndarray:
-    from dovetail_paddle.lowering.constants import constant_of
+    from dovetail_paddle.lowering.op import constant_of
 
     found = constant_of(value)
     if found is None:

@@ -1,11 +1,13 @@
-"""Interpolation to other extents, on a grid or anywhere."""
+"""Pooling, and interpolation to other extents, on a grid or anywhere."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
-from dovetail_paddle.lowering.rules.convolution import channels_first
+from dovetail_paddle.lowering.rules.convolution import channels_first, padding
 from dovetail_paddle.lowering.shapes import as_list, int_list, joined
 
 if TYPE_CHECKING:
@@ -83,8 +85,112 @@ def grid_sample(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("GridSample", [op["x"], op["grid"]], attributes)
 
 
+def pooling(spatial: int):
+    """The rule of pooling over a number of axes."""
+
+    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+        kernel = op.ints("kernel_size")
+        average = op.attr("pooling_type") == "avg"
+        everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))
+
+        def lower(x: ir.Value) -> ir.Value:
+            if everything:
+                return emit("GlobalAveragePool" if average else "GlobalMaxPool", [x])
+            if op.attr("adaptive"):
+                return _adaptive(op, x, kernel, average, emit)
+            attributes = {
+                "kernel_shape": kernel,
+                "strides": op.attr("strides"),
+                "ceil_mode": int(op.attr("ceil_mode")),
+                **padding(op, spatial),
+            }
+            if average:
+                attributes["count_include_pad"] = int(not op.attr("exclusive"))
+            return emit("AveragePool" if average else "MaxPool", [x], attributes)
+
+        return channels_first(op, "x", emit, lower)
+
+    return rule
+
+
+def _spatial_extents(op: PdOp) -> list[int | None]:
+    shape = op.shape("x")
+    if shape is None:
+        raise NotLowered("the rank of its input is not known")
+    last = "data_format" in op.operator.argument and op.attr("data_format").endswith("C")
+    return list(shape[1:-1] if last else shape[2:])
+
+
+def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emitter) -> ir.Value:
+    """Pooling to given extents: regular windows where they divide the input's, else one axis after the other."""
+
+    have = _spatial_extents(op)
+    counts = [extent if parts == -1 else parts for extent, parts in zip(have, wanted, strict=True)]
+    pairs = list(zip(have, counts, strict=True))
+    window = [extent // parts for extent, parts in pairs if extent is not None and parts and extent % parts == 0]
+    if len(window) == len(pairs):
+        return emit("AveragePool" if average else "MaxPool", [x], {"kernel_shape": window, "strides": window})
+    for axis, (extent, parts) in enumerate(pairs, start=2):
+        if parts is None or parts == extent:
+            continue
+        pieces = []
+        for begin, end in _bounds(x, axis, extent, parts, emit):
+            piece = x if parts == 1 else emit("Slice", [x, begin, end, emit.ints([axis])])
+            if average:
+                pieces.append(emit("ReduceMean", [piece, emit.ints([axis])], {"keepdims": 1}))
+            else:
+                pieces.append(emit("ReduceMax", [piece, emit.ints([axis])], {"keepdims": 1}))
+        x = pieces[0] if len(pieces) == 1 else emit("Concat", pieces, {"axis": axis})
+    return x
+
+
+def _bounds(
+    x: ir.Value, axis: int, extent: int | None, parts: int, emit: Emitter
+) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """Where each part of an axis begins and ends; parts share elements if the extent does not divide."""
+    if extent is None:
+        whole = emit("Shape", [x], {"start": axis, "end": axis + 1})
+    for part in range(parts):
+        if extent is not None:
+            yield emit.ints([part * extent // parts]), emit.ints([-(-(part + 1) * extent // parts)])
+            continue
+        begin = emit("Div", [emit("Mul", [whole, emit.ints([part])]), emit.ints([parts])])
+        end = emit("Add", [emit("Mul", [whole, emit.ints([part + 1])]), emit.ints([parts - 1])])
+        yield begin, emit("Div", [end, emit.ints([parts])])
+
+
+def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
+    """Maxima with their positions in the plane of a channel."""
+    inner, kernel = op.known_shape("x", 1), op.attr("kernel_size")
+    if not op.node.outputs[1].uses():
+        everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))
+        if everything:
+            return emit("GlobalMaxPool", [op["x"]]), None
+        if op.attr("adaptive"):
+            return _adaptive(op, op["x"], kernel, False, emit), None
+    if op.attr("global_pooling"):
+        kernel = list(op.ranked_shape("x")[2:])
+    if op.attr("adaptive") or inner is None:
+        raise NotLowered("positions of maxima need known extents and windows")
+    pads = op.attr("paddings")
+    attributes = {
+        "kernel_shape": kernel, "strides": op.attr("strides"), "pads": [*pads, *pads],
+        "ceil_mode": int(op.attr("ceil_mode")),
+    }  # fmt: skip
+    values, indices = emit("MaxPool", [op["x"]], attributes, outputs=2)
+    plane = emit("Mod", [indices, emit.ints([math.prod(inner[1:])])])
+    return values, op.narrow(plane, 1)
+
+
 RULES = {
-    "nearest_interp": interpolation("nearest"), "bilinear_interp": interpolation("linear", 2),
-    "bicubic_interp": interpolation("cubic", 2), "linear_interp": interpolation("linear", 1),
-    "trilinear_interp": interpolation("linear", 3), "grid_sample": grid_sample,
-}  # fmt: skip
+    "nearest_interp": interpolation("nearest"),
+    "bilinear_interp": interpolation("linear", 2),
+    "bicubic_interp": interpolation("cubic", 2),
+    "linear_interp": interpolation("linear", 1),
+    "trilinear_interp": interpolation("linear", 3),
+    "grid_sample": grid_sample,
+    "pool2d": pooling(2),
+    "pool3d": pooling(3),
+    "max_pool2d_with_index": with_index,
+    "max_pool3d_with_index": with_index,
+}

@@ -71,7 +71,7 @@ def expand(op: PdOp, emit: Emitter) -> ir.Value:
         return emit("Expand", [op["x"], emit.ints([1 if extent < 0 else extent for extent in known])])
     given = op.operand("shape").producer()
     if given is not None and given.op_type == "combine":
-        from dovetail_paddle.lowering.constants import constant_of
+        from dovetail_paddle.lowering.op import constant_of
         from dovetail_paddle.lowering.shapes import as_list
 
         parts = []

@@ -7,25 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail_transforms.lowering.rules import (
-    activations,
-    axes,
-    constants,
-    integers,
-    normalisation,
-    pooling,
-    quantisation,
-    recurrent,
-    resizing,
-    selection,
-    shapes,
-    softmax,
-    splitting,
-)
+from dovetail_transforms.lowering.rules import elementwise, layers, quantisation, shapes, windows
 from dovetail_transforms.rewriting import Rewrite
 
-_MODULES = (
-    activations, axes, constants, integers, normalisation, pooling, quantisation, recurrent, resizing, selection,
-    shapes, softmax, splitting,
-)  # fmt: skip
+_MODULES = (elementwise, layers, quantisation, shapes, windows)
 RULES: Mapping[str, Rewrite] = {rule.name: rule for module in _MODULES for rule in module.RULES}

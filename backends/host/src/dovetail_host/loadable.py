@@ -1,0 +1,146 @@
+"""The `guard-captured-values` and `implicit-zero-points` passes: models that ONNX Runtime loads when saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import onnx_ir as ir
+from dovetail.ir.bodies import bodies
+from dovetail.ir.editing import FreshNames, insert_after_value
+from dovetail.ir.required import dtype_of, graph_of, input_of, name_of, producer_of
+from dovetail.passes import Pass
+from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+
+_FROM_OPSET = 21
+PROPAGATED = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+"""The operators behind which ONNX Runtime 1.32 repeats a DequantizeLinear; measured over 26 operators."""
+
+
+@dataclass(frozen=True)
+class ImplicitZeroPoints(Pass):
+    """Leave out a zero point of zeros where ONNX Runtime would repeat it in the wrong type.
+
+    Given:  %f = DequantizeLinear(%integers in int8, %scale, 0)   y = MaxPool(%f)
+    Result: %f = DequantizeLinear(%integers in int8, %scale)      y = MaxPool(%f)
+
+    ONNX Runtime's optimizer QDQPropagationTransformer puts a QuantizeLinear and a DequantizeLinear behind operators
+    that move data. From opset 21 on it gives that QuantizeLinear an `output_dtype` of int8 and a zero point in uint8,
+    and then refuses the node. Without a zero point, which is zero by default, it makes a valid one. Where a
+    QuantizeLinear reads the result anyway nothing is repeated, and the zero point stays, because kernels in integers
+    are only matched with it.
+    """
+
+    name = "implicit-zero-points"
+    stage = "outline"
+    before = ("form-regions",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Remove the zero points; initializers that nothing reads any more go with them."""
+        if model.opset < _FROM_OPSET:
+            return False
+        changed = [node for node in model.nodes() if _is_repeated(node)]
+        for node in changed:
+            zero = input_of(node, 2)
+            node.replace_input_with(2, None)
+            node.resize_inputs(2)
+            if zero.is_initializer() and not zero.uses() and not zero.is_graph_output() and not zero.is_graph_input():
+                del cast("ir.Graph", zero.graph).initializers[name_of(zero)]
+        if changed:
+            ctx.count("zero points left out", len(changed))
+            model.touch()
+        return bool(changed)
+
+
+def _is_repeated(node: ir.Node) -> bool:
+    """Whether ONNX Runtime repeats a conversion from int8 behind what reads it."""
+    if node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 3:
+        return False
+    zero = node.inputs[2]
+    if zero is None or zero.const_value is None or dtype_of(zero).name != "INT8" or zero.const_value.numpy().any():
+        return False
+    moving = [reader for reader, _ in node.outputs[0].uses() if reader.op_type in PROPAGATED]
+    return any(value.is_graph_output() or not _only_quantized(value) for value in _results(moving))
+
+
+def _results(nodes: list[ir.Node]) -> Iterator[ir.Value]:
+    return (value for node in nodes for value in node.outputs if value.name)
+
+
+def _only_quantized(value: ir.Value) -> bool:
+    readers = [reader for reader, _ in value.uses()]
+    return bool(readers) and all(reader.op_type == "QuantizeLinear" for reader in readers)
+
+
+@dataclass(frozen=True)
+class GuardCapturedValues(Pass):
+    """Put a Max of one operand between a dequantised value that was moved and the bodies that read it.
+
+    Given:  %f = DequantizeLinear(%integers)   %t = Transpose(%f)   y = If(%c) { Relu(%t) }
+    Result: %f = DequantizeLinear(%integers)   %t = Transpose(%f)   %g = Max(%t)   y = If(%c) { Relu(%g) }
+
+    ONNX Runtime's optimizer QDQPropagationTransformer puts conversions between an operator that moves data and the
+    readers of its result. It looks for the value among the inputs of the If, where values that a body captures are not,
+    and ends the process. Max of one operand gives it back, and unlike an Identity no earlier optimizer removes it.
+    """
+
+    name = "guard-captured-values"
+    stage = "outline"
+    before = ("form-regions",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Insert one Max for each such value."""
+        found = [(value, readers) for value in _moved(model) if (readers := _in_bodies(value))]
+        if not found:
+            return False
+        names = ctx.analysis(FreshNames, model)
+        for value, readers in found:
+            producer = producer_of(value)
+            guard = ir.node("Max", [value], name=names.fresh(f"guard_{value.name}"))
+            result = guard.outputs[0]
+            result.name, result.shape, result.type = names.fresh(f"{value.name}_captured"), value.shape, value.type
+            set_placement(guard, get_placement(producer))
+            set_origin(guard, origin_of(producer))
+            insert_after_value(graph_of(producer), value, guard)
+            for node, index in readers:
+                node.replace_input_with(index, result)
+            ctx.remark(
+                "passed", guard, "captured", f"ONNX Runtime cannot convert '{value.name}' for bodies that read it"
+            )
+        return True
+
+
+def _moved(model: Model) -> Iterator[ir.Value]:
+    """Values that operators which move data make of the results of DequantizeLinear.
+
+    They may do so in the branch of an If, which ONNX Runtime inlines first where the condition is known.
+    """
+    holders = {body: node for node in model.nodes() for body in bodies(node) if node.op_type == "If"}
+    waiting = [(node.outputs[0], False) for node in model.nodes() if node.op_type == "DequantizeLinear"]
+    seen = set()
+    while waiting:
+        value, moved = waiting.pop()
+        if (value, moved) in seen:
+            continue
+        seen.add((value, moved))
+        if moved:
+            yield value
+        for node, _ in value.uses():
+            if node.domain in ("", "ai.onnx") and node.op_type in (*PROPAGATED, "Identity"):
+                waiting.append((node.outputs[0], moved or node.op_type != "Identity"))
+        graph = graph_of(producer_of(value))
+        holder = holders.get(graph)
+        if holder is not None and value.is_graph_output():
+            waiting += [(holder.outputs[at], moved) for at, output in enumerate(graph.outputs) if output is value]
+
+
+def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
+    """The uses of a value in bodies of other nodes than those of its own graph."""
+    home = producer_of(value).graph
+    return [(node, index) for node, index in value.uses() if node.graph is not home]

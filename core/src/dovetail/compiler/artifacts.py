@@ -1,0 +1,90 @@
+"""Where the artifacts of regions are, and which nodes of the result stand for regions."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+
+
+FUNCTIONS = "dovetail."
+"""How the domains of functions that hold regions begin; the name of the backend follows."""
+
+_ARTIFACT = "dovetail.artifact"
+
+
+class ArtifactFolder:
+    """The artifacts of a result: files below `root`, or of a compilation that has not been saved yet.
+
+    Args:
+        root: The folder `artifacts` of a saved result; None for a new one that lives as long as this object.
+        altered: Names of files below it that are not as they were saved.
+        names: Names of the files below it that belong to the result; None for all that are there.
+    """
+
+    def __init__(self, root: Path | None = None, altered: Collection[str] = (), names: Collection[str] | None = None):
+        self._temporary = None
+        if root is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="dovetail-artifacts-")
+            root = Path(self._temporary.name)
+        self.root = root
+        self.altered = frozenset(altered)
+        self._names = names
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """Every file of the result with its name below `artifacts`, sorted; those that are altered are not among them.
+
+        What others put beside them is none of them, and links are not followed.
+        """
+        if self._names is not None:
+            yield from ((name, self.root / name) for name in sorted(self._names) if name not in self.altered)
+            return
+        for path in sorted(self.root.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(self.root).as_posix(), path
+
+    def of(self, name: str) -> Path:
+        """The folder of the artifact that a node names.
+
+        Raises:
+            DovetailError: It is missing, or was edited since it was saved.
+        """
+        folder = self.root / name
+        edited = next((file for file in sorted(self.altered) if file.startswith(f"{name}/")), "")
+        if edited or not folder.is_dir():
+            what = f"{edited} is not the file that was saved" if edited else f"{name} is missing"
+            raise DovetailError(f"{self.root}: {what}", "compile again into this folder")
+        return folder
+
+
+def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:
+    """The nodes that `node` stands for: those of the function that it calls, or of the region compiled into it.
+
+    Any other node stands for itself.
+    """
+    functions = model.ir.functions
+    if not functions:
+        return (node,)
+    backend, _, region = artifact_of(node).partition("/")
+    key = (f"{FUNCTIONS}{backend}", region, "") if backend else node.op_identifier()
+    function = functions.get(key) if key[0].startswith(FUNCTIONS) else None
+    return (node,) if function is None else tuple(function)
+
+
+def stands_for_region(node: ir.Node) -> bool:
+    """Whether `node` stands for a region: it calls a function that holds one, or an artifact was made of one."""
+    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))
+
+
+def artifact_of(node: ir.Node, name: str | None = None) -> str:
+    """The artifact that `node` stands for, as `<backend>/<region>`; empty for all other nodes. With `name`, set it."""
+    if name is not None:
+        node.metadata_props[_ARTIFACT] = name
+    return node.metadata_props.get(_ARTIFACT, "")

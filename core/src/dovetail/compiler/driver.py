@@ -1,0 +1,242 @@
+"""The driver: decides, carries the decisions out, and decides again what a pass or an engine refuses on the way."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dovetail.compiler.running import input_data, runner_class
+from dovetail.compiler.stores import recognised
+from dovetail.errors import ResultError
+from dovetail.ir.gc_pause import gc_paused
+from dovetail.passes.context import Context, Outcome, Round
+from dovetail.passes.instrumentation import Instrumentation
+from dovetail.passes.manager import Manager
+from dovetail.passes.result import Result
+from dovetail.passes.rounds import rounds
+from dovetail.planning.identity import keep_keys
+from dovetail.planning.quantized_value import holdings_document
+from dovetail.planning.remark import Remark
+from dovetail.plugin.options import CompileJob
+from dovetail.plugin.output import own_output
+
+if TYPE_CHECKING:
+    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler.option_chain import OptionChain
+    from dovetail.ir.model import Model
+    from dovetail.passes import Pass, Request
+    from dovetail.passes.pipeline import Pipeline
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.options import Asked
+
+
+_PREPARE = ("normalise", "analyse")
+_DECIDE = ("place", "type")
+_CARRY_OUT = ("calibrate", "quantise", "join", "outline", "emit", "load")
+_UNVERIFIED = Remark(
+    "analysis", "", "compile", "not-verified",
+    "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
+    advice="pip install dovetail-verify",
+)  # fmt: skip
+
+
+class Driver:
+    """Decides one request for one model, as often as it is asked.
+
+    Args:
+        original: The model, which stays as it is.
+        ctx: The request; it gets the remarks of the last decision.
+        passes: Passes of the caller, in addition to those of plugins.
+        instrumentation: What to print and verify on the way.
+    """
+
+    def __init__(
+        self, original: Model, ctx: Context, passes: Sequence[Pass] = (), instrumentation: Instrumentation | None = None
+    ):
+        self._original, self._ctx, self._request, self._passes = original, ctx, ctx.request, passes
+        self._watch = instrumentation or Instrumentation()
+        self._prepared: Model | None = None
+        self._again = False
+        self._before, self._after = ctx.round.copy(), Round()
+        self._refusals = ctx.refusals
+        self._result: Result | None = None
+
+    def prepare(self) -> Model:
+        """Prepare the model and keep it, for callers that decide more than once; others are served without a copy.
+
+        Returns:
+            The model that is decided on. Callers do not change it.
+        """
+        if self._prepared is None:
+            prepared = self._original.clone()
+            self._ctx.begin_round(self._before)
+            self._run(prepared, "prepare")
+            self._prepared, self._after = prepared, self._ctx.round.copy()
+        return self._prepared
+
+    def decide(self, asked: Asked | None = None, pins: Sequence[str] = ()) -> tuple[Model, Plan]:
+        """The model with a place and types for every node, and the plan that says so.
+
+        What was refused before stays refused, unless other nodes are asked for.
+
+        Args:
+            asked: Nodes that shall be high or low wherever nothing forbids it.
+            pins: Pins beside those of the request. No pass that prepares a model reads pins, so they may differ from
+                one decision to the next.
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        return self._decide(asked, pins, carry_out=False)
+
+    def compile(self, asked: Asked | None = None) -> CompiledModel:
+        """Give every node its backend and precision, with the conversions that needs.
+
+        What a pass refuses on the way is placed elsewhere, and that is repeated until nothing is refused.
+
+        Args:
+            asked: As for `decide`.
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        from dovetail.compiler.compiled import CompiledModel
+
+        ctx = self._ctx
+        work, decided = self._decide(asked, (), carry_out=True)
+        if not asked:
+            self._refusals = ctx.refusals
+        made = ctx.outcome
+        trial, made.trial = made.trial, None  # the context outlives results that are unloaded
+        decided.remarks, decided.values = list(ctx.remarks), holdings_document(made.holdings)
+        return CompiledModel(
+            work, decided, (*ctx.backends, ctx.host), files=dict(ctx.round.files), artifacts=made.artifacts,
+            trial=trial, registry=ctx.registry,
+        )  # fmt: skip
+
+    def _decide(self, asked: Asked | None, pins: Sequence[str], carry_out: bool) -> tuple[Model, Plan]:
+        from dovetail.planning.plan import Plan
+
+        ctx = self._ctx
+        ctx.asked = dict(asked or {})
+        ctx.request = replace(self._request, pins=(*self._request.pins, *pins)) if pins else self._request
+        ctx.refusals = self._refusals.copy()
+        for work in rounds(ctx, self._undecided(), self._undecided):
+            if self._run(work, "decide").refused:
+                continue
+            with gc_paused():
+                plan = Plan.extract(work, ctx, self._original)
+            if carry_out:
+                keep_keys(work)
+                ctx.outcome = Outcome(plan, work.clone() if any(one.artifacts for one in ctx.backends) else None)
+                self._run(work, "carry out")
+        result, self._result = self._result, None
+        if self._watch.finished and result is not None:
+            self._watch.finished(result)
+        return work, plan
+
+    def _undecided(self) -> Model:
+        """The prepared model, to decide on; most requests decide once, so that the first one is not copied."""
+        if self._prepared is None and not self._again:
+            self._again = True
+            work = self._original.clone()
+            self._run(work, "prepare")
+            self._after = self._ctx.round.copy()
+            return work
+        # What earlier rounds left behind are graphs, whose nodes refer to each other.
+        gc.collect()
+        prepared = self.prepare()
+        self._ctx.begin_round(self._after)
+        with gc_paused():
+            return prepared.clone()
+
+    @cached_property
+    def _parts(self) -> dict[str, Pipeline]:
+        """The pipeline of the compilation in parts: composed and configured by plugins once, before anything runs."""
+        from dovetail.passes.composition import compose
+
+        ctx = self._ctx
+        groups = _PREPARE, _DECIDE, _CARRY_OUT
+        stages = [stage for group in groups for stage in group]
+        whole = compose(ctx.registry, stages, self._request, ctx.plugins, self._passes)
+        return dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True))
+
+    def _run(self, model: Model, part: str) -> Result:
+        """Run a part of the compilation over `model`, in place."""
+        self._ctx.progress = self._watch.progress
+        with gc_paused():
+            result = Manager(self._parts[part], self._ctx, self._watch).run(model)
+        if self._result is None:
+            self._result = Result(model, remarks=result.remarks)
+        self._result.model, self._result.stopped_after = model, result.stopped_after
+        self._result.passes, self._result.remarks = self._result.passes + result.passes, result.remarks
+        return result
+
+
+def compile_job(
+    original: Model,
+    request: Request,
+    options: OptionChain,
+    *,
+    plugins: PluginSet,
+    passes: Sequence[Pass] = (),
+    try_engines: bool | None = None,
+    keep: Callable[[CompiledModel], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    instrumentation: Instrumentation | None = None,
+) -> CompiledModel:
+    """The result of a request for a model, by way of the options; see `dovetail.compile` for the arguments."""
+    ctx = Context(request, plugins=plugins)
+    ctx.load_backends()
+    ctx.try_engines = try_engines
+    kept: CompiledModel | None = None
+
+    def once(compiled: CompiledModel) -> None:
+        nonlocal kept
+        if keep is not None and compiled is not kept:
+            kept = compiled
+            keep(compiled)
+
+    runner = runner_class(ctx.registry)
+    tried = runner.tried(ctx) if runner is not None else {}
+    printing = progress and own_output()(progress)
+    job = CompileJob(original, request, ctx, options.keywords, None, printing, own_output()(once), passes, tried)
+    found, mark = recognised(job)
+    job = replace(job, recognised=found)
+    if found is None and request.data is not None:
+        input_data(request.data).check(original)
+    watch = instrumentation or Instrumentation(progress=printing)
+    latest, given = (request, Driver(original, ctx, passes, watch)), request
+
+    def innermost(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        nonlocal latest
+        wanted = request or given
+        if found is not None and not asked and wanted is given:
+            return found
+        if wanted is not latest[0]:
+            other = Context(wanted, plugins=plugins)
+            other.load_backends()
+            other.try_engines = try_engines
+            if wanted.data is given.data:
+                other.measured = ctx.measured
+            latest = wanted, Driver(original, other, passes, watch)
+        compiled = latest[1].compile(asked)
+        compiled.source = original.path and original.path.absolute()
+        mark(compiled)
+        if wanted.options:
+            compiled.plan.summary["options"] = {name: dict(values) for name, values in wanted.options.items()}
+        if given.data is not None and not options.owns("verify"):
+            compiled.plan.remarks.append(_UNVERIFIED)
+        return compiled
+
+    try:
+        compiled = options.around(job, innermost)()
+    except ResultError as error:
+        once(error.compiled)
+        raise
+    once(compiled)
+    return compiled

@@ -1,0 +1,196 @@
+"""Models from files and objects: front ends, which distributions bring, read them; core knows no file format."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.compiler.by_suffix import Installed, chosen_for, installed
+from dovetail.errors import DovetailError, UsageError
+from dovetail.ir.model import Model
+from dovetail.plugin.contracts import overrides
+from dovetail.plugin.frontend import Frontend
+from dovetail.plugin.isolation import calling, described, foreign_output
+
+if TYPE_CHECKING:
+    from dovetail.plugin.frontend import Dialect
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.registry import Registry
+
+
+_WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
+_OBJECTS = "an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file"
+
+
+def open_any(source: object, plugins: PluginSet | None = None) -> Model:
+    """Return the model of `source`.
+
+    Args:
+        source: A `Model`, which gets what plugins add to models that are opened, the path of a file, or an object that
+            a front end converts: `dovetail-onnx` takes an `onnx.ModelProto`, an `onnx_ir.Model` and the bytes of a
+            model file.
+        plugins: Have the front ends; by default all that are installed.
+
+    Raises:
+        DovetailError: No front end takes `source`, or the model is invalid.
+        UsageError: `source` is of a type that is no model.
+    """
+    if isinstance(source, Model):
+        plugins = _plugins(plugins)
+        plugins.prepare()
+        return plugins.extend(source)
+    if isinstance(source, (str, os.PathLike)):
+        if not os.fspath(source):
+            raise UsageError("the path of the model is empty", "name the file of a model")
+        return open_file(Path(source), plugins)
+    plugins = _plugins(plugins)
+    plugins.prepare()
+    return plugins.extend(open_object(source, plugins.registry))
+
+
+def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
+    """Open a model by the front end that reads files of its suffix.
+
+    Args:
+        path: The file; `-` is standard input, for the front end that reads files without a suffix of their own.
+        plugins: Have the front ends; by default all that are installed.
+
+    Raises:
+        DovetailError: The file cannot be read or holds no valid model, or no front end or more than one reads files of
+            its suffix.
+    """
+    plugins = _plugins(plugins)
+    registry = plugins.registry
+    found, suffix, suffixes = chosen_for(path, registry.frontend, Frontend, "read")
+    if str(path) != "-":
+        check_regular(path)
+    if found is None:
+        known = f"installed front ends read {', '.join(suffixes)}" if suffixes else "no front end is installed"
+        raise DovetailError(f"{path}: no front end reads such files", f"{_WAY_OUT}; {known}")
+    plugins.prepare()
+    try:
+        return plugins.extend(_read(path, found, registry))
+    except DovetailError as error:
+        if suffix or not suffixes:
+            raise
+        raise DovetailError(
+            error.message, f"{error.hint}; front ends are installed for {', '.join(suffixes)}"
+        ) from error
+
+
+def open_object(source: object, registry: Registry, path: Path | None = None) -> Model:
+    """Return the model of an object in memory, converted by the first front end that takes it.
+
+    Args:
+        source: The object.
+        registry: Has the front ends.
+        path: The file that the object was read from, if there is one.
+
+    Raises:
+        DovetailError: The model is invalid, or no front end converts objects.
+        UsageError: No front end takes an object of this type.
+    """
+    model = _converted(source, registry, path)
+    if model is None:
+        raise UsageError(f"{type(source).__name__} is not a model", f"give a path, a dovetail Model, or {_OBJECTS}")
+    return model
+
+
+def _converted(source: object, registry: Registry, path: Path | None) -> Model | None:
+    """Return what the first front end that knows the type of `source` makes of it; None if none does."""
+    able = [found for found in _installed(registry) if overrides(found.made, Frontend, "convert")]
+    if not able:
+        raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
+    for found in able:
+        with calling(found.who):
+            model: Model | None = found.made.convert(source, path)
+        if model is not None:
+            return model
+    return None
+
+
+def open_declared(path: Path, registry: Registry) -> Model:
+    """Open a file that was written without the data of its tensors, which are zeros then.
+
+    Raises:
+        DovetailError: The file cannot be read, or no front end reads such files.
+    """
+    for found in _installed(registry):
+        if overrides(found.made, Frontend, "open_declared"):
+            with calling(found.who):
+                model: Model = found.made.open_declared(path)
+            return model
+    raise DovetailError(f"{path}: no front end reads such files", _WAY_OUT)
+
+
+def dialect_of(registry: Registry) -> Dialect | None:
+    """The dialect of models that were built in memory: that of the first front end that has one; None if none has."""
+    return next((found.made.dialect for found in _installed(registry) if found.made.dialect is not None), None)
+
+
+def give_dialect(model: Model, registry: Registry) -> None:
+    """Give `model` the dialect of the installed front ends, unless it has one."""
+    if model.dialect is None:
+        model.dialect = dialect_of(registry)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is not a regular file: a pipe or a device would block, or never end.
+
+    Raises:
+        DovetailError: Nothing is there, something else, or its path cannot be followed.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise DovetailError(f"{path} does not exist", "check the path of the model") from None
+    except (OSError, ValueError) as error:  # no permission, a name that is too long or holds a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise DovetailError(f"{path} cannot be read: {reason}", "check the path of the model") from error
+    if stat.S_ISDIR(mode):
+        raise DovetailError(f"{path} is a folder, not a model", "name the file of the model in it")
+    if not stat.S_ISREG(mode):
+        raise DovetailError(f"{path} is not a regular file", "copy the model into a file first")
+
+
+def _plugins(plugins: PluginSet | None) -> PluginSet:
+    from dovetail.plugin.loader import load_plugins
+
+    return plugins or load_plugins()
+
+
+def _installed(registry: Registry) -> Iterator[Installed]:
+    return installed(registry.frontend, Frontend)
+
+
+def _read(path: Path, found: Installed, registry: Registry) -> Model:
+    """Read a file, and check the model that comes of it."""
+    words_errors = found.made.dialect is not None
+    try:
+        with foreign_output(found.who):
+            given = found.made.read(path)
+        model = given if isinstance(given, Model) else _converted(given, registry, path)
+        if model is None:
+            problem = f"{found.who} returns {type(given).__name__} for {path}"
+            raise DovetailError(problem, f"`read` returns a dovetail Model, {_OBJECTS}")
+        model.path = model.path or path
+        if not words_errors:
+            give_dialect(model, registry)
+            _ = model.source  # checks it
+    except DovetailError as error:
+        if words_errors:
+            raise
+        message = error.message if path.name in error.message else f"{path}: {error.message}"
+        hint = f"{error.hint}; {found.who} read it" if error.hint else f"{found.who} read it"
+        raise DovetailError(message, hint) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        line = getattr(error, "lineno", None)
+        where = f"{path}:{line}" if isinstance(line, int) else str(path)
+        hint = "if the file is correct, report it to the distribution; --debug shows where it failed"
+        raise DovetailError(f"{where}: {found.who} cannot read it: {described(error)}", hint) from error
+    return model

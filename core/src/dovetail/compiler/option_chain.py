@@ -1,0 +1,142 @@
+"""The installed options of a compilation: their keywords, what of them shapes the result, and how they nest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compiler.compiled import CompiledModel
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes.request import Request
+from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, installed_options
+from dovetail.plugin.output import own_output
+from dovetail.text import did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin.options import Asked, CompileJob, Proceed
+    from dovetail.plugin.registry import Registry
+
+
+class OptionChain:
+    """The options around one compilation, or those of one plan.
+
+    Args:
+        registry: Has the installed options.
+        keywords: What the caller gave beside the parameters of the function.
+        command: The function: `compile` or `plan`.
+
+    Attributes:
+        keywords: The same, each owned by an option.
+
+    Raises:
+        UsageError: No option owns one of the keywords.
+    """
+
+    def __init__(self, registry: Registry, keywords: Mapping[str, Any], command: str = "compile"):
+        self._options = installed_options(registry, command)
+        self.keywords = dict(keywords)
+        for name in keywords:
+            if not self.owns(name):
+                owned = [keyword for found in self._options for keyword in found.option.keywords]
+                raise _unknown(command, name, owned)
+
+    def owns(self, keyword: str) -> bool:
+        """Whether an installed option takes a keyword."""
+        return any(keyword in found.option.keywords for found in self._options)
+
+    def recorded(self) -> dict[str, dict[str, Any]]:
+        """What shapes the result, by the names of the options; options of which nothing does are left out.
+
+        Raises:
+            DovetailError: A keyword has a value that it cannot have, or an option gives what no file can hold.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for option in self._options:
+            with blaming(option):
+                given = dict(option.option.recorded(self._own(option)))
+            try:
+                json.dumps(given)
+            except (TypeError, ValueError) as error:
+                raise DovetailError(
+                    f"{option.title} records what no file can hold: {error}", f"report it to {option.owner}"
+                ) from None
+            if given:
+                found[option.name] = given
+        return found
+
+    def requested(self, request: Request, model: Model) -> Request:
+        """The request with what the keywords of options ask for, and with what they record.
+
+        What an option records by itself wins over what another one put into `Request.options` for it.
+
+        Raises:
+            DovetailError: A keyword has a value that it cannot have, or asks for what the model does not have.
+        """
+        for found in self._options:
+            if own := self._own(found):
+                with blaming(found):
+                    request = found.option.requested(request, model, own)
+                if not isinstance(request, Request):
+                    gave = type(request).__name__
+                    raise DovetailError(f"{found.title} gave {gave} and no request", f"report it to {found.owner}")
+        return replace(request, options={**request.options, **self.recorded()})
+
+    def planned(self, plan: Plan, model: Model, ctx: Context) -> Plan:
+        """The plan after every option that wants to has looked at it.
+
+        Raises:
+            DovetailError: An option cannot.
+        """
+        for found in self._options:
+            if own := self._own(found):
+                with blaming(found):
+                    found.option.planned(plan, model, ctx, own)
+        return plan
+
+    def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
+        """What compiles with all options around it; the first by name is the outermost."""
+        proceed = innermost
+        for option in reversed(self._options):
+            proceed = _wrapped(option, job, proceed)
+        return proceed
+
+    def _own(self, found: InstalledOption) -> dict[str, Any]:
+        return {name: value for name, value in self.keywords.items() if name in found.option.keywords}
+
+
+def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed:
+    def compile_inside(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        passing: list[BaseException] = []
+        further_out, changed = asked or {}, request
+
+        def proceed(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+            try:
+                # What an option further out asks for, this one cannot take back.
+                with own_output():
+                    return inner({**(asked or {}), **further_out}, request or changed)
+            except BaseException as error:
+                passing.append(error)
+                raise
+
+        with blaming(found, passing):
+            compiled = found.option.compile(job, proceed)
+        if not isinstance(compiled, CompiledModel):
+            gave = type(compiled).__name__
+            raise DovetailError(f"{found.title} gave {gave} and no result", f"report it to {found.owner}")
+        return compiled
+
+    return compile_inside
+
+
+def _unknown(command: str, name: str, owned: list[str]) -> UsageError:
+    known = sorted(owned)
+    text = f"the installed options take {', '.join(known)}" if known else "no installed distribution adds any"
+    return UsageError(
+        f"dovetail.{command} has no keyword {name!r}{did_you_mean(name, [*known, *COMPILE_KEYWORDS])}",
+        f"{text}; others come with the distributions that bring them",
+    )

@@ -1,0 +1,106 @@
+"""Results and plans in files: stores, which distributions bring, read and write them; core knows no such file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dovetail.compiler.by_suffix import Installed, chosen_for, installed
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin.isolation import calling
+from dovetail.plugin.results import Recognition, ResultStore
+
+if TYPE_CHECKING:
+    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.options import CompileJob
+    from dovetail.plugin.registry import Registry
+
+
+T = TypeVar("T")
+
+_WAY_OUT = "pip install dovetail-onnx, which saves results in folders and plans in files"
+
+
+@contextmanager
+def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> Iterator[Any]:
+    """The `dovetail.plugin.ResultStore` for a path; whatever it raises inside the block is an error that names it.
+
+    Args:
+        path: The path; the longest suffix decides.
+        verb: The method that it is needed for.
+        registry: Has the stores; by default those of all installed plugins.
+
+    Raises:
+        DovetailError: No store or more than one has such paths.
+        UsageError: The path is empty, which would mean the current folder.
+    """
+    found = _chosen(path, verb, registry)
+    with calling(found.who):
+        yield found.made
+
+
+def _chosen(path: str | Path, verb: str, registry: Registry | None) -> Installed:
+    from dovetail.plugin.loader import load_plugins
+
+    if not str(path).strip():
+        raise UsageError("the output has an empty name", "name a file or folder; `.` is the current folder")
+    registry = registry or load_plugins().registry
+    found = chosen_for(Path(path), registry.result_store, ResultStore, verb).found
+    if found is None:
+        raise DovetailError(f"{path}: no store of results and plans is installed for it", _WAY_OUT)
+    return found
+
+
+def loaded(path: str | Path, verb: str, wanted: type[T], registry: Registry | None, *more: Any) -> T:
+    """What the store for a path reads there.
+
+    Args:
+        path: The path.
+        verb: The method that reads: `load` or `load_plan`.
+        wanted: What it returns.
+        registry: Has the stores; by default those of all installed plugins.
+        more: What the method gets besides the path.
+
+    Raises:
+        DovetailError: It cannot be read, or the store, which the error names, gives something else.
+    """
+    found = _chosen(path, verb, registry)
+    with calling(found.who):
+        made = getattr(found.made, verb)(Path(path), *more)
+    if not isinstance(made, wanted):
+        what = f"{found.who} loads {type(made).__name__} from {path}"
+        raise DovetailError(what, f"`{verb}` returns a {wanted.__name__}")
+    return made
+
+
+def check_store(path: Path, plugins: PluginSet) -> None:
+    """Refuse what no result can be written to, before anything is compiled for it.
+
+    Raises:
+        DovetailError: No store has such paths, or the one that has refuses this one.
+    """
+    with store_for(path, "save", plugins.registry) as store:
+        store.check(path)
+
+
+def recognised(job: CompileJob) -> Recognition:
+    """What all stores find out about a request before it is compiled: the first result that one of them recognises."""
+
+    answers = []
+    for who, store in installed(job.ctx.registry.result_store, ResultStore):
+        with calling(who):
+            answer = store.recognise(job)
+            if not isinstance(answer, Recognition):
+                returned = type(answer).__name__
+                raise DovetailError(f"{who} recognises with {returned}", "`recognise` returns a Recognition")
+        answers.append((who, answer))
+
+    def mark(compiled: CompiledModel) -> None:
+        for who, answer in answers:
+            with calling(who):
+                answer.mark(compiled)
+
+    return Recognition(next((answer.found for _, answer in answers if answer.found is not None), None), mark)

@@ -1,0 +1,158 @@
+"""Quantized values: the formats in which values are held, with the parameters that belong to them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from dovetail.errors import DovetailError
+from dovetail.ir.formats import Format
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Parameters(NamedTuple):
+    """Scale and zero point of a quantised value: real = (integer - zero point) * scale.
+
+    Attributes:
+        scale: One number, one per index along the axis of the format, or one per group: then in the order of the groups
+            in the tensor, the last axis first.
+        zero_point: As many.
+    """
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+
+
+class Observer(ABC):
+    """Collects what calibration needs of a value, and turns it into parameters.
+
+    It is registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and made for one sharing group as
+    `P99(format)`. Its options are the keywords behind the format: `observer: {name: acme-p99, rounds: 3}` in a backend
+    file calls `P99(format, rounds=3)`; a value has the type of the keyword's default. Data is shown to it once, so it
+    keeps an amount that does not grow with the number of batches.
+
+    Attributes:
+        follows_maxima: Of a value of which only maxima are read (MaxPool, ReduceMax), it sees those alone.
+    """
+
+    follows_maxima: ClassVar[bool] = False
+
+    @abstractmethod
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch, or a weight."""
+
+    def extrema(self, low: np.ndarray, high: np.ndarray) -> None:
+        """See the smallest and the largest number of one batch, one each per scale; NaN if one is infinite or NaN.
+
+        An observer that needs nothing else overrides this: it is called instead of `update` where an engine computes
+        extrema. The others are not asked.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def parameters(self) -> Parameters:
+        """One scale and zero point, or one of each per index along the axis of the format.
+
+        Raises:
+            ValueError: There are none for what was seen.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One value in one quantised format, with one set of parameters.
+
+    Attributes:
+        value: Name of the value.
+        format: The format.
+        group: Name of the sharing group; all holdings of a group have the same parameters.
+        source: Where the parameters come from: `minmax`, `weights`, `X*W of conv_1`, `replayed`.
+        parameters: Scale and zero point; None before they are known.
+        readers: Where it is read: `node:port`.
+        made_by: The output that computes these integers, `node:port`; empty if they are made of other numbers. A value
+            that is made in one form and read in another is requantised. Plans do not list it.
+    """
+
+    value: str
+    format: Format
+    group: str
+    source: str = ""
+    parameters: Parameters | None = None
+    readers: tuple[str, ...] = ()
+    made_by: str = ""
+
+
+def holdings_document(holdings: Iterable[Holding]) -> dict[str, list[dict[str, Any]]]:
+    """Holdings as they stand in a plan, by value.
+
+    Parameters that follow from weights are left out: they are computed again.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for holding in holdings:
+        entry: dict[str, Any] = {"format": str(holding.format), "group": holding.group, "source": holding.source}
+        if holding.parameters is not None and len(holding.parameters.scale) == 1:
+            entry |= {"scale": holding.parameters.scale[0], "zero_point": holding.parameters.zero_point[0]}
+        elif holding.parameters is not None and holding.source != "weights":
+            entry |= {"scale": list(holding.parameters.scale), "zero_point": list(holding.parameters.zero_point)}
+        if holding.readers:
+            entry["readers"] = list(holding.readers)
+        found.setdefault(holding.value, []).append(entry)
+    return found
+
+
+def parse_holdings(document: Mapping[str, Any]) -> list[Holding]:
+    """The inverse of `holdings_document`.
+
+    Raises:
+        DovetailError: An entry is malformed; names the value.
+    """
+    found = []
+    for value, entries in document.items():
+        for entry in entries if isinstance(entries, list) else [entries]:
+            try:
+                found.append(_parsed(value, entry))
+            except (KeyError, TypeError, ValueError, DovetailError) as error:
+                own = isinstance(error, (ValueError, DovetailError))
+                why = error.args[0] if own else f"{type(error).__name__}: {error}"
+                raise DovetailError(
+                    f"plan: the holding of value '{value}' cannot be read: {why}",
+                    "replay a plan as it was saved, or leave the entry out and give --data",
+                ) from None
+    return found
+
+
+def _parsed(value: str, entry: Mapping[str, Any]) -> Holding:
+    format_ = Format.of(str(entry["format"]))
+    parameters = None
+    if "scale" in entry:
+        scale, zero = (given if isinstance(given, list) else [given] for given in (entry["scale"], entry["zero_point"]))
+        if not all(isinstance(one, (int, float)) and one > 0 for one in scale):
+            raise ValueError(f"scale {entry['scale']!r} is not a positive number")
+        if not all(isinstance(one, int) for one in zero) or len(zero) != len(scale):
+            raise ValueError(f"zero_point {entry['zero_point']!r} is not a whole number per scale")
+        parameters = Parameters(tuple(map(float, scale)), tuple(zero))
+    readers = tuple(map(str, entry.get("readers", ())))
+    return Holding(value, format_, str(entry.get("group", value)), str(entry.get("source", "")), parameters, readers)
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverChoice:
+    """An observer with its options. Two choices that differ in nothing but their source are equal.
+
+    Attributes:
+        name: Its registered name; empty for the default one.
+        options: Its options, as pairs of keyword and value.
+        source: File and line that name it, or the argument of the command line.
+    """
+
+    name: str = ""
+    options: tuple[tuple[str, object], ...] = ()
+    source: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        options = ",".join(f"{key}={value}" for key, value in self.options)
+        return f"{self.name}{{{options}}}" if options else self.name

@@ -1,0 +1,132 @@
+"""The cache key in a compiled model: which request it is the result of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compiler.running import input_data
+from dovetail.errors import DovetailError
+from dovetail.plugin.registry import DATA_KINDS
+
+from dovetail_onnx.skeleton import skeleton_of
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context, Pass, Request
+    from dovetail.plugin.registry import Table
+
+
+STAMP = "dovetail.request"
+"""Its key in the model's metadata."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def stamp_for(
+    request: Request, ctx: Context, passes: Sequence[Pass] = (), tried: Mapping[str, str] | None = None
+) -> str:
+    """A hash of the request and of everything else that the result depends on besides the model.
+
+    That is the plan that is replayed, the data, every file that the backends were read from (what they extend,
+    variants, policies) and the cost tables, what plugins registered as code and the version of every
+    distribution that takes part, and the engines that may have refused something.
+
+    Args:
+        request: The request.
+        ctx: Its context.
+        passes: Passes of the caller.
+        tried: The engines that the result is tried on, by backend.
+
+    Returns:
+        The hash; empty where something shapes the result that cannot be compared later: passes of the caller, or data
+        that a function gives.
+    """
+    data = input_data(request.data).digest() if request.data is not None else "none"
+    if passes or not data:
+        return ""
+    plan = request.plan.as_dict() if hasattr(request.plan, "as_dict") else request.plan
+    parts = {
+        "request": {key: value for key, value in request.as_dict().items() if key not in ("data", "plan")},
+        "plan": plan and {key: value for key, value in plan.items() if key != "remarks"},
+        "files": _files_read(request, ctx),
+        "data": data,
+        "code": _code(ctx),
+        "versions": _versions(ctx),
+        "tried": dict(tried or {}),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def stamp_of(model: Model) -> str:
+    """The stamp that `model` carries, or empty."""
+    if not model.untouched:
+        return model.ir.metadata_props.get(STAMP, "")
+    return next((entry.value for entry in skeleton_of(model).proto.metadata_props if entry.key == STAMP), "")
+
+
+def _files_read(request: Request, ctx: Context) -> dict[str, str]:
+    """A hash of every file that the backends were read from, and of the cost tables."""
+    registry = ctx.registry
+    found: dict[str, str] = {}
+    for backend in (*ctx.backends, ctx.host):
+        table, name = registry.backend, backend.name
+        registered = [_source(table, name)] if name in table and table.is_file(name) else []
+        files = registered if backend.files is None else backend.files
+        found |= {f"{name} {i} {file.name}": _digest(file) for i, file in enumerate(files) if file is not None}
+    found |= {f"cost table {name}": _digest(_source(registry.cost_table, name)) for name in registry.cost_table}
+    costs = request.costs and Path(request.costs)
+    return found | ({"costs": _digest(costs)} if costs and costs.is_file() else {})
+
+
+def _source(table: Table, name: str) -> Any:
+    try:
+        return table[name]
+    except DovetailError:
+        return None  # what cannot be loaded is said where it is needed
+
+
+def _digest(source: Any) -> str:
+    try:
+        return hashlib.sha256(source.read_bytes()).hexdigest() if source is not None else ""
+    except OSError:
+        return ""
+
+
+def _code(ctx: Context) -> list[list[str]]:
+    """What is registered as code, and by whom: a program may exchange a strategy without installing anything."""
+    # Commands and stores never shape a result.
+    tables = [table for table in ctx.registry.tables if table.kind not in (*DATA_KINDS, "command", "result_store")]
+    return [[table.kind, *entry] for table in tables for entry in table.entries if not table.is_file(entry.name)]
+
+
+def _versions(ctx: Context) -> dict[str, str]:
+    """The versions of Dovetail, of the distributions that bring plugins, and of what those require."""
+    records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
+    versions = {f"plugin {record.name}": record.version for record in records}
+    names = {"dovetail", *(record.distribution for record in records)}
+    for name in sorted(names):
+        for required in {name, *_requirements(name)}:
+            versions.setdefault(required, _version(required))
+    return versions
+
+
+def _requirements(distribution: str) -> set[str]:
+    try:
+        texts = metadata.requires(distribution) or []
+    except metadata.PackageNotFoundError:
+        return set()
+    # Those of extras, too: what is installed of them may build what others only plan.
+    return {found[0] for text in texts if (found := _NAME.match(text))}
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,163 @@
+"""The edges of the main graph, what each carries, and which outputs are computed from which inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dovetail.ir.bodies import FlatGraph
+from dovetail.ir.types import float_name
+from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name
+
+from dovetail_placement.edge_kinds import facts_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail_onnx.signatures import Opsets
+    from dovetail_schemas import OperatorFacts
+
+
+class Sockets:
+    """The ports of a model's nodes, looked up once per version of an operator.
+
+    Args:
+        facts: What is true of operators on every backend.
+        opsets: What the model imports.
+    """
+
+    def __init__(self, facts: OperatorFacts, opsets: Opsets):
+        self._facts = facts
+        self._signatures = Signatures(opsets)
+        self._known: dict[tuple, dict[tuple, tuple[str, tuple[int, ...]]]] = {}
+
+    def at(self, node: ir.Node, index: int, numbers: bool) -> tuple[str, tuple[int, ...]]:
+        """What flows into an input, and positions of the outputs that are computed from its numbers.
+
+        Args:
+            node: The node.
+            index: Position of the input.
+            numbers: The value there carries numbers; see `carries_numbers`.
+        """
+        sockets = self._known.setdefault((node.op_type, node.domain, node.version), {})
+        key = (index, numbers, len(node.outputs))
+        known = sockets.get(key)
+        if known is None:
+            known = sockets[key] = self._looked_up(node, index, numbers)
+        return known
+
+    def _looked_up(self, node: ir.Node, index: int, numbers: bool) -> tuple[str, tuple[int, ...]]:
+        signature = self._signatures(node)
+        ends = (node.domain, node.op_type)
+        kind = self._facts.input_kind(*ends, input_name(index, signature), integer=not numbers)
+        port = _port(signature.input(index) if signature is not None else None, input_name(index, signature))
+        linked = [
+            position
+            for position in range(len(node.outputs) if numbers else 0)
+            if self._facts.carries(*ends, port, _output(signature, position), integer=False)
+        ]
+        return kind, tuple(linked)
+
+
+def carries_numbers(value: ir.Value | None) -> bool:
+    """Whether a value is a float, or of a type that nobody knows; what is no float is never quantised."""
+    return value is not None and (float_name(value) is not None or value.dtype is None)
+
+
+def _output(signature: Signature | None, position: int) -> str:
+    return _port(signature.output(position) if signature is not None else None, output_name(position, signature))
+
+
+def _port(formal: Port | None, name: str) -> str:
+    """The name of a port in the schema; all elements of a variadic port have one there."""
+    return formal.name if formal else name
+
+
+Direction = Literal["down", "up"]
+DOWN: Direction = "down"
+"""From producers to readers."""
+UP: Direction = "up"
+"""From readers to producers."""
+
+
+class Edge(NamedTuple):
+    """One use of a value that a node computes.
+
+    Attributes:
+        source: The node that computes the value.
+        output: Position of the value among its outputs.
+        target: The node that reads the value; for a use in a body, the control-flow node of the main graph.
+        input: Position of the value among the inputs of `target`; -1 for a use in a body.
+        value: The value.
+        kind: What flows into the port: `data`, `state`, `index` or `shape`.
+        carries: Outputs of `target` are computed from the numbers of the value; False for extents, indices, bounds and
+            conditions, and for values that are no floats.
+    """
+
+    source: ir.Node
+    output: int
+    target: ir.Node
+    input: int
+    value: ir.Value
+    kind: str
+    carries: bool
+
+
+class SearchGraph:
+    """What searches walk on: `view.analysis(SearchGraph)`. Built once per revision of a model, linear in its edges.
+
+    Constants have no edges, and neither have inputs and outputs of the model.
+
+    Attributes:
+        nodes: The nodes of the main graph, in graph order.
+        readers: The edges behind each node, in the order of its outputs.
+        producers: The edges in front of each node, in the order of its inputs.
+    """
+
+    def __init__(self, model: Model, flat: FlatGraph, facts: OperatorFacts):
+        self._sockets = Sockets(facts, model.ir.opset_imports)
+        self.nodes: Sequence[ir.Node] = list(model.graph)
+        self.readers: Mapping[ir.Node, list[Edge]] = {node: [] for node in self.nodes}
+        self.producers: Mapping[ir.Node, list[Edge]] = {node: [] for node in self.nodes}
+        for node in flat.nodes:
+            for index, value in enumerate(node.inputs):
+                self._add(node, index, value, flat)
+        for graph in flat.graphs[1:]:
+            for value in graph.outputs:  # a body may give out an outer value as it is
+                self._add(flat.holders[id(graph)], -1, value, flat)
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> SearchGraph:
+        """Walk the current revision of `model`."""
+        return cls(model, ctx.analysis(FlatGraph, model), facts_of(ctx.registry))
+
+    def edges(self, direction: Direction) -> Mapping[ir.Node, list[Edge]]:
+        """The edges of each node that lead in a direction."""
+        return self.readers if direction == DOWN else self.producers
+
+    def is_boundary(self, node: ir.Node) -> bool:
+        """Whether no node computes what `node` reads, or no node reads what it computes."""
+        return not self.producers[node] or not self.readers[node]
+
+    def _add(self, reader: ir.Node, index: int, value: ir.Value | None, flat: FlatGraph) -> None:
+        source = value.producer() if value is not None else None
+        if value is None or source is None:
+            return
+        readers = self.readers.get(source)
+        if readers is None or source.op_type == "Constant":
+            return
+        numbers = carries_numbers(value)
+        kind, linked = self._sockets.at(reader, index, numbers) if index >= 0 else ("data", ())
+        target, producers = reader, self.producers.get(reader)
+        if producers is None or index < 0:
+            # What becomes of it in a body is not looked at.
+            target, index, carries = flat.outermost(reader), -1, numbers and kind in ("data", "state")
+            producers = self.producers[target]
+        else:
+            carries = any(carries_numbers(reader.outputs[position]) for position in linked)
+        at = value.index()
+        assert at is not None
+        edge = Edge(source, at, target, index, value, kind, carries)
+        readers.append(edge)
+        producers.append(edge)

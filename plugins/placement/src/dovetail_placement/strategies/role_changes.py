@@ -1,0 +1,182 @@
+"""What changes the roles of nodes: edits that pay, neighbors that leave, and remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.plugin import Remedy, remedy
+
+from dovetail_placement.search.graph import carries_numbers
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.planning.claim import Claim
+    from dovetail.plugin.strategy import View
+
+    from dovetail_placement.search import Edge, SearchGraph
+
+
+Sides = frozenset["tuple[ir.Node, str]"]
+"""Sides of nodes at which an edit stands."""
+
+_ROUNDS = 2  # a node may lack a neighbour at both sides
+
+
+class Place(NamedTuple):
+    """Where an edit pays.
+
+    Attributes:
+        node: The node that it is made next to.
+        side: `before` or `after`.
+        brought: The nodes that it brings to the backend, with other edits beside some of them.
+    """
+
+    node: ir.Node
+    side: str
+    brought: tuple[ir.Node, ...]
+
+
+def places_that_pay(
+    graph: SearchGraph,
+    lost: Mapping[ir.Node, tuple[str, ir.Node | None]],
+    losses: Callable[[Sides], Mapping[ir.Node, tuple[str, ir.Node | None]]],
+    fits: Callable[[ir.Node, str], bool],
+) -> list[Place]:
+    """The places of edits that bring more nodes than there are edits, in each connected set of nodes that are brought.
+
+    An edit stands where a loss begins: at a node whose missing neighbour was not lost itself. The time is
+    linear in the edges.
+
+    Args:
+        graph: The graph.
+        lost: The nodes that lack a neighbour: at which side, and the neighbour that is in the way.
+        losses: What is lost with edits at some sides.
+        fits: Whether the edit can be made there.
+    """
+    sides: set[tuple[ir.Node, str]] = set()
+    left = lost
+    for _ in range(_ROUNDS):
+        roots = ((node, side) for node, (side, because) in left.items() if because not in left)
+        new = {place for place in roots if fits(*place)} - sides
+        if not new:
+            break
+        sides |= new
+        left = losses(frozenset(sides))
+    brought = set(lost) - set(left)
+    places = []
+    for members in _connected(graph, [node for node in graph.nodes if node in brought]):
+        inside = [(node, side) for node in members for side in ("before", "after") if (node, side) in sides]
+        if len(members) > len(inside):
+            places += [Place(node, side, tuple(members)) for node, side in inside]
+    return places
+
+
+def _connected(graph: SearchGraph, nodes: Iterable[ir.Node]) -> Iterable[list[ir.Node]]:
+    """Sets of nodes that edges of numbers connect, each in graph order."""
+    order = {node: i for i, node in enumerate(nodes)}
+    seen: set[ir.Node] = set()
+    for first in order:
+        if first in seen:
+            continue
+        members, waiting = [], [first]
+        seen.add(first)
+        while waiting:
+            node = waiting.pop()
+            members.append(node)
+            near = [edge.target for edge in graph.readers[node] if edge.kind == "data"]
+            near += [edge.source for edge in graph.producers[node] if edge.kind == "data"]
+            new = [other for other in dict.fromkeys(near) if other in order and other not in seen]
+            seen.update(new)
+            waiting += new
+        yield sorted(members, key=order.__getitem__)
+
+
+class Loss(NamedTuple):
+    """Why a node cannot stay.
+
+    Attributes:
+        rule: `passive` or `tail`.
+        why: In one clause.
+        because: The node that is in the way, if there is one.
+        side: Where something is missing: `before` or `after`.
+    """
+
+    rule: str
+    why: str
+    because: ir.Node | None
+    side: str
+
+
+def moved(edges: Iterable[Edge]) -> Iterator[Edge]:
+    """The edges along which numbers flow, and not extents or indices."""
+    return (edge for edge in edges if edge.kind == "data")
+
+
+def sides_of(lost: Mapping[ir.Node, Loss]) -> dict[ir.Node, tuple[str, ir.Node | None]]:
+    """At which side lost nodes lack a neighbour, and the one that is in the way."""
+    return {node: (loss.side, loss.because) for node, loss in lost.items()}
+
+
+def missing_before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim], edited: bool = False) -> Loss | None:
+    """Whether something that a passive node moves is not computed here; an edit computes the first of it."""
+    edges = {edge.input: edge for edge in graph.producers[node]}
+    for index, value in enumerate(node.inputs):
+        if edited and index == 0:
+            continue
+        edge = edges.get(index)
+        if edge is None and value is not None and value.is_graph_input() and carries_numbers(value):
+            return Loss("passive", f"it reads '{value.name}', an input of the model", None, "before")
+        if edge is not None and edge.kind == "data" and edge.source not in here:
+            why = f"'{edge.source.name}' ({edge.source.op_type}), which it reads, is not there"
+            return Loss("passive", why, edge.source, "before")
+    return None
+
+
+def missing_behind(graph: SearchGraph, node: ir.Node, rule: str, ends: str = "") -> Loss:
+    """Nothing on the backend reads a node; `ends` says what may end a region, as a clause."""
+    reader = next((edge.target for edge in graph.readers[node]), None)
+    why = "nothing reads it" if reader is None else f"'{reader.name}' ({reader.op_type}), which reads it, is not there"
+    if reader is None and any(value.is_graph_output() for value in node.outputs):
+        why = "it gives an output of the model"
+    if ends:
+        why = f"{why}, and {ends}"
+    return Loss(rule, why, reader, "after")
+
+
+_SIDES = ("before", "after")
+
+
+def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) -> Iterator[Remedy]:
+    """Of a node that somebody has to ask for.
+
+    Args:
+        node: The node.
+        backend: The name of the backend.
+        edits: The edits that give it a neighbour, by side, as far as there are any.
+    """
+    pin = f"{node.name}={backend}"
+    yield remedy((pin,))
+    yield from (remedy((pin,), (edits[side],)) for side in _SIDES if side in edits)
+
+
+def remedies_of_lost(
+    view: View, node: ir.Node, edits: Mapping[str, str], blocker: ir.Node | None, side: str
+) -> Iterator[Remedy]:
+    """Of a node that lacks a neighbour.
+
+    Args:
+        view: What its strategy sees.
+        node: The node.
+        edits: The edits that give it one, by side, as far as there are any.
+        blocker: The node that is in the way, if there is one.
+        side: Where the neighbour is missing.
+    """
+    name = view.backend.name
+    if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:
+        yield remedy((f"{blocker.name}={name}",))
+    chosen = [edits[at] for at in (_SIDES if side == "before" else _SIDES[::-1]) if at in edits]
+    yield from (remedy(edits=(edit,)) for edit in chosen)
+    yield from (remedy((f"{node.name}={name}",), (edit,)) for edit in chosen)
+    if len(chosen) > 1:
+        yield remedy(edits=tuple(chosen))

@@ -1,0 +1,231 @@
+"""What a source model says of its own quantization: its QDQ nodes, and where a plan adopts them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.formats import Format
+from dovetail.ir.required import dtype_of, input_of
+from dovetail.ir.types import dtype_name
+from dovetail.planning.placement import HOST, placement_of, set_placement
+from dovetail.planning.quantized_value import Parameters
+from dovetail_placement.conversions import ConversionPlacement
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.plugin.backend import Border
+
+    from dovetail_precision.sharing_groups import Held
+
+
+_ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+@dataclass(frozen=True, slots=True)
+class QdqNode:
+    """A conversion between floats and integers whose parameters are constants.
+
+    Attributes:
+        node: The QuantizeLinear or DequantizeLinear.
+        element: The element type of the integers.
+        parameters: Scales and zero points.
+        axis: The axis along which scales differ; None for a single scale.
+        group: How many elements along the axis share a scale; None for one scale per index.
+    """
+
+    node: ir.Node
+    element: str
+    parameters: Parameters
+    axis: int | None
+    group: int | None
+
+    @property
+    def integers(self) -> ir.Value:
+        """The value in integers."""
+        return input_of(self.node, 0) if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
+
+    @property
+    def floats(self) -> ir.Value:
+        """The value in floats."""
+        return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else input_of(self.node, 0)
+
+    def fits(self, format_: Format) -> bool:
+        """Whether its integers are numbers in that format; a single scale fits formats with several, too."""
+        floats = self.floats
+        if format_.element != self.element or dtype_name(floats.dtype) != format_.expressed:
+            return False
+        if format_.scheme != "asymmetric" and not self._is_symmetric(format_):
+            return False
+        if self.axis is None:
+            return True
+        rank = None if floats.shape is None else len(floats.shape)
+        if format_.axis is None or format_.group != self.group or rank is None:
+            return False
+        return format_.axis % rank == self.axis % rank
+
+    def _is_symmetric(self, format_: Format) -> bool:
+        middle = 1 << (format_.dtype.bitwidth - 1) if self.element.startswith("u") else 0
+        if any(zero != middle for zero in self.parameters.zero_point):
+            return False
+        return format_.scheme == "symmetric" or all(math.frexp(scale)[0] == 0.5 for scale in self.parameters.scale)
+
+
+def is_atom(node: ir.Node) -> bool:
+    """Whether a node converts between floats and integers of one scale, constant or not."""
+    return node.op_type in _ATOMS and node.domain in ("", "ai.onnx")
+
+
+def qdq_of(node: ir.Node | None) -> QdqNode | None:
+    """The QDQ node that a node is; None if it is none, or if its parameters are known at run time only."""
+    if node is None or not is_atom(node) or len(node.inputs) < 2:
+        return None
+    scale = _constant(node.inputs[1])
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    zero = _constant(given) if given is not None else None
+    integers = node.inputs[0] if node.op_type == "DequantizeLinear" else node.outputs[0]
+    if scale is None or given is not None and zero is None or integers is None or integers.dtype is None:
+        return None
+    numbers = np.asarray(scale, np.float64).reshape(-1)
+    if not (np.isfinite(numbers).all() and (numbers > 0).all()):
+        return None
+    zeros = np.zeros(numbers.shape, np.int64) if zero is None else np.asarray(zero).astype(np.int64).reshape(-1)
+    if zeros.shape != numbers.shape:
+        return None
+    several, group = numbers.size > 1, node.attributes.get_int("block_size", 0) or None
+    parameters = Parameters(tuple(numbers.tolist()), tuple(int(one) for one in zeros))
+    axis = node.attributes.get_int("axis", 1) if several else None
+    return QdqNode(node, dtype_name(integers.dtype), parameters, axis, group if several else None)
+
+
+def dequantising(value: ir.Value) -> QdqNode | None:
+    """The QDQ node that computes a value from integers; None if none does."""
+    producer = value.producer()
+    return qdq_of(producer) if producer is not None and producer.op_type == "DequantizeLinear" else None
+
+
+def quantising(value: ir.Value) -> Iterator[QdqNode]:
+    """The QDQ nodes that turn a value into integers."""
+    for node, index in value.uses():
+        if index == 0 and node.op_type == "QuantizeLinear":
+            qdq = qdq_of(node)
+            if qdq is not None:
+                yield qdq
+
+
+def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
+    """The numbers of a weight: of an initializer, or of one that the source model has in integers; else None."""
+    if value.is_initializer():
+        return None if value.is_graph_input() else value.const_value
+    qdq = dequantising(value)
+    if qdq is None:
+        return None
+    stored = qdq.integers
+    if stored.const_value is None or not stored.is_initializer() or stored.is_graph_input():
+        return None
+    integers, dtype = stored.const_value, dtype_of(value)
+    return ir.LazyTensor(
+        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(dtype.numpy())),
+        dtype,
+        ir.Shape(integers.shape.numpy()),
+        name=value.name,
+    )
+
+
+def _dequantised(integers: np.ndarray, qdq: QdqNode) -> np.ndarray:
+    scale, zero = (_shaped(numbers, qdq, integers.shape) for numbers in qdq.parameters)
+    return (integers.astype(np.float32) - zero) * scale
+
+
+def _shaped(numbers: tuple, qdq: QdqNode, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(numbers, np.float32)
+    if qdq.axis is None:
+        return array.reshape(())
+    axis = qdq.axis % len(shape)
+    if qdq.group is None:
+        return array.reshape([-1 if index == axis else 1 for index in range(len(shape))])
+    whole = list(shape)
+    whole[axis] = -(-whole[axis] // qdq.group)
+    repeated = np.repeat(array.reshape(whole), qdq.group, axis=axis)
+    return np.take(repeated, np.arange(shape[axis]), axis=axis)
+
+
+def _constant(value: ir.Value | None) -> np.ndarray | None:
+    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return value.const_value.numpy()
+
+
+def place_qdq(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
+    """Move adopted conversions from the host to the backend at their integers, if that takes both types.
+
+    Where `border` of a backend says that floats cross it, the conversion at the other end goes with them.
+    """
+    places = ConversionPlacement(model, ctx)
+    borders = {backend.name: backend.border for backend in ctx.backends}
+    for held in held_values:
+        _remark_other_scheme(held, ctx)
+        for qdq, backend in _wanted(held, borders):
+            if placement_of(qdq.node).backend != HOST:
+                continue
+            integers, floats = Format.of(qdq.element), Format.of(dtype_name(dtype_of(qdq.floats)))
+            reads_integers = qdq.node.op_type == "DequantizeLinear"
+            source, target = (integers, floats) if reads_integers else (floats, integers)
+            end = getattr(borders.get(backend), "out" if held.producer is not None else "into", "")
+            crossing = floats if end == "inside" else integers
+            chosen = places.choose(qdq.node, source, target, (backend,), crossing)
+            if chosen != HOST:
+                set_placement(qdq.node, replace(placement_of(qdq.node), backend=chosen))
+                what = f"a conversion of the source model, beside '{_beside(held).name}' whose integers it has"
+                ctx.remark("passed", qdq.node, "adopted", what, because=(_beside(held),))
+
+
+def _wanted(held: Held, borders: dict[str, Border | None]) -> Iterator[tuple[QdqNode, str]]:
+    """The conversions that a holding adopts, with the backend that should run each."""
+    producer = held.producer
+    if producer is not None:
+        home = placement_of(producer.node).backend
+        for qdq in quantising(held.value):
+            if held.adopted == qdq.parameters and qdq.fits(held.format):
+                yield qdq, home
+                if (border := borders.get(home)) is not None and border.out == "inside":
+                    yield from ((back, home) for node, _ in qdq.integers.uses() if (back := _dequantise(node)))
+        return
+    own = dequantising(held.value)
+    if own is None or not own.fits(held.format) or held.adopted is None and not held.rule.factors:
+        return
+    reader = placement_of(held.uses[0].node).backend
+    yield own, reader
+    before = qdq_of(own.integers.producer())
+    if before is not None and (border := borders.get(reader)) is not None and border.into == "inside":
+        yield before, reader
+
+
+def _remark_other_scheme(held: Held, ctx: Context) -> None:
+    """Say where the source model has integers of another kind: its conversions stay beside those of the plan."""
+    if held.adopted is not None or held.rule.factors:
+        return
+    qdq = dequantising(held.value)
+    if qdq is None and held.producer is not None:
+        qdq = next(quantising(held.value), None)
+    if qdq is None or qdq.fits(held.format) or qdq.integers.const_value is not None:
+        return
+    node = held.uses[0].node
+    why = (
+        f"the source model has '{held.value.name}' in {qdq.element} with another scheme or granularity than "
+        f"{held.format}; both conversions are carried out"
+    )
+    ctx.remark("missed", node, "other-scheme", why, suggest="compile the model as it was before it was quantised")
+
+
+def _dequantise(node: ir.Node) -> QdqNode | None:
+    return qdq_of(node) if node.op_type == "DequantizeLinear" else None
+
+
+def _beside(held: Held) -> ir.Node:
+    return held.uses[0].node

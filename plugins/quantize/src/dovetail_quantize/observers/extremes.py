@@ -1,0 +1,148 @@
+"""Observers that keep what is largest: `minmax`, and `isotone` for the largest number of each row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail.plugin import Observer
+
+from dovetail_quantize.extrema import Extrema
+from dovetail_quantize.integers import bounds, parameters_of_range, slices
+
+if TYPE_CHECKING:
+    from dovetail.ir.formats import Format
+    from dovetail.planning.quantized_value import Parameters
+
+
+class MinMax(Observer):
+    """Covers every number that was seen, and zero, so nothing saturates.
+
+    Definition: the range from the smallest to the largest number of each slice (Jacob et al., "Quantization and
+    Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018, section 3).
+
+    Args:
+        format_: The format that parameters are wanted for.
+    """
+
+    def __init__(self, format_: Format):
+        self._format = format_
+        self._seen = Extrema()
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch, or a weight.
+
+        Raises:
+            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
+        """
+        if array.size:
+            rows = slices(array, self._format)
+            self.extrema(rows.min(axis=1), rows.max(axis=1))
+
+    def extrema(self, low: np.ndarray, high: np.ndarray) -> None:
+        """See the smallest and the largest number of every slice of one batch."""
+        self._seen.widen(low, high)
+
+    def parameters(self) -> Parameters:
+        """The parameters for what was seen.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        return parameters_of_range(self._format, *self._seen.range())
+
+
+_PER_OCTAVE = 8
+_LOWEST, _HIGHEST = -140, 130  # exponents of the scales that are tried
+_SCALES = 2.0 ** (np.arange(_LOWEST * _PER_OCTAVE, _HIGHEST * _PER_OCTAVE + 1) / _PER_OCTAVE)
+
+
+class Isotone(Observer):
+    """Keeps the arg-max of as many rows as possible: for the results of Softmax and other probabilities.
+
+    Definition: a row runs along the last axis. Its largest number a and the next one b stay apart for certain if the
+    scale is smaller than a - b, so that they are rounded to two integers, and larger than b / (n - 1/2), so that b does
+    not saturate at the largest of n positive integers. Of scales with eight per octave, it is one for which most rows
+    hold, and of these the scale of `minmax` or that nearest to it.
+
+    Source: the observer of this name in OpenPPL's PPQ. It takes 2 (a - b) for the upper bound, which is not enough to
+    keep them apart for certain.
+
+    Args:
+        format_: The format that parameters are wanted for. It has one scale, or an axis that is not the last.
+    """
+
+    def __init__(self, format_: Format):
+        if format_.group is not None or format_.axis == -1:
+            raise ValueError(
+                "rows along the last axis have one scale each; leave out the axis, or take another observer"
+            )
+        self._format, self._extrema = format_, Extrema()
+        self._changes: np.ndarray | None = None
+
+    def update(self, array: np.ndarray) -> None:
+        """See the numbers of one batch, or a weight.
+
+        Raises:
+            ValueError: A number is negative, infinite or NaN, or the axis of the format is that of the rows.
+        """
+        if not array.size:
+            return
+        axis = self._format.axis
+        if axis is not None and axis % max(array.ndim, 1) == array.ndim - 1:
+            raise ValueError("the axis of the format is the last one, along which rows run")
+        rows: np.ndarray = np.asarray(array, np.float64).reshape(array.shape or (1,))
+        rows = rows[None] if axis is None else np.moveaxis(rows, axis, 0)
+        rows = rows.reshape(rows.shape[0], -1, rows.shape[-1])
+        self._extrema.widen(rows.min(axis=(1, 2)), rows.max(axis=(1, 2)))
+        if rows.min() < 0:
+            raise ValueError(f"{rows.min():.6g} is negative; isotone is for probabilities")
+        if self._changes is None:
+            self._changes = np.zeros((rows.shape[0], _SCALES.size + 1), np.int64)
+        if rows.shape[-1] > 1:
+            two = np.partition(rows, -2, axis=-1)[..., -2:]
+            for changes, one in zip(self._changes, two, strict=True):
+                self._vote(changes, one[:, 1], one[:, 0])
+
+    def parameters(self) -> Parameters:
+        """The parameters for what was seen.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        _, high = self._extrema.range()
+        assert self._changes is not None
+        whole = np.array(parameters_of_range(self._format, np.zeros_like(high), high).scale)
+        ends = [
+            self._chosen(np.cumsum(changes[:-1]), scale) * self._positive
+            for changes, scale in zip(self._changes, whole, strict=True)
+        ]
+        found = np.where(high > 0, ends, 0)
+        return parameters_of_range(self._format, np.zeros_like(found), found)
+
+    @property
+    def _positive(self) -> int:
+        """How many integers stand for positive numbers."""
+        smallest, largest = bounds(self._format)
+        if self._format.scheme == "asymmetric":
+            return largest - smallest
+        return largest if smallest else largest // 2
+
+    def _vote(self, changes: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
+        """Count rows at the first scale that keeps them, and take them off behind the last."""
+        begins = np.searchsorted(_SCALES, second / (self._positive - 0.5), side="right")
+        ends = np.searchsorted(_SCALES, first - second, side="left")
+        kept = begins < ends
+        np.add.at(changes, begins[kept], 1)
+        np.add.at(changes, ends[kept], -1)
+
+    def _chosen(self, votes: np.ndarray, whole: float) -> float:
+        """The scale: that of `minmax` if both scales around it keep most rows, else the nearest one that does."""
+        allowed = np.ones(_SCALES.size, bool)
+        if self._format.scheme == "power-of-two":
+            allowed[np.arange(_SCALES.size) % _PER_OCTAVE != 0] = False
+        best = np.flatnonzero(allowed & (votes == votes[allowed].max()))
+        after = int(np.searchsorted(_SCALES, whole))
+        if not votes.any() or {after - 1, after} <= set(best.tolist()) or after in best and _SCALES[after] == whole:
+            return whole
+        return float(_SCALES[best[np.argmin(np.abs(np.log2(_SCALES[best] / whole)))]])

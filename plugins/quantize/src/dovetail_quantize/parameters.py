@@ -1,0 +1,218 @@
+"""Where parameters come from besides data: the source model, a replayed plan, and earlier decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dovetail.ir.required import dtype_of, name_of
+from dovetail.planning.quantized_value import ObserverChoice, Parameters, parse_holdings
+from dovetail_precision.source_quantization import QdqNode, dequantising, quantising
+
+from dovetail_quantize.integers import bounds, number_of_scales, parameters_of_range, product_of_scales, slices
+from dovetail_quantize.observers.clipping import CountingObserver
+from dovetail_quantize.observing import Amount, NamedObserver
+from dovetail_quantize.refining.steps import SCALING, steps_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.formats import Format
+    from dovetail.passes import Context
+    from dovetail.planning.plan import Plan
+    from dovetail_precision.sharing_groups import Held
+
+
+def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) -> Parameters:
+    """One scale of the source model as the several equal ones of a format; others stay as they are."""
+    if format_.axis is None or len(parameters.scale) != 1:
+        return parameters
+    number = number_of_scales(format_, shape)
+    return Parameters(parameters.scale * number, parameters.zero_point * number)
+
+
+def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: ir.Shape | None) -> bool:
+    """Whether a conversion of the source model gives the integers of a holding.
+
+    Scales that are products may differ in the last digits, as they were multiplied in another order.
+    """
+    if qdq is None or not qdq.fits(format_):
+        return False
+    own = repeated(qdq.parameters, format_, shape)
+    return own.zero_point == parameters.zero_point and np.allclose(own.scale, parameters.scale, rtol=1e-5, atol=0)
+
+
+def range_of_source(leaders: Iterable[Held]) -> Parameters | None:
+    """Parameters that cover what the integers of the source model can express; None if some value has none there.
+
+    Numbers beyond that range do not occur, so it needs no data.
+    """
+    low, high, format_ = np.inf, -np.inf, None
+    for held in leaders:
+        qdq = dequantising(held.value)
+        if qdq is None and len(held.value.uses()) == 1:
+            qdq = next(quantising(held.value), None)
+        if qdq is None or held.format.axis is not None or qdq.axis is not None:
+            return None
+        smallest, largest = _bounds(qdq)
+        low, high, format_ = min(low, smallest), max(high, largest), held.format
+    return parameters_of_range(format_, np.float64(low), np.float64(high)) if format_ is not None else None
+
+
+def _bounds(qdq: QdqNode) -> tuple[float, float]:
+    bits = dtype_of(qdq.integers).bitwidth
+    smallest = 0 if qdq.element.startswith("u") else -(1 << (bits - 1))
+    (scale,), (zero,) = qdq.parameters
+    return (smallest - zero) * scale, (smallest + (1 << bits) - 1 - zero) * scale
+
+
+def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Parameters]:
+    """Find the parameters of values in a plan, by `id` of the held value.
+
+    A holding is recognised by value, format and sharing group. Where plan and model both hold a value in a format only
+    once, the group may have another name: it names the observer, and a replay observes nothing.
+
+    Raises:
+        DovetailError: A holding of the plan is malformed.
+    """
+    known = [one for one in parse_holdings(plan.values) if one.parameters is not None] if plan is not None else []
+    by_group = {(one.value, one.format, one.group): one.parameters for one in known}
+    held = list(held)
+    forms = [(name_of(one.value), one.format) for one in held]
+    times = [Counter((one.value, one.format) for one in known), Counter(forms)]
+    alone = {(one.value, one.format): one.parameters for one in known}
+    found = {}
+    for one, form in zip(held, forms):
+        parameters = by_group.get((*form, one.name))
+        if parameters is None and all(number[form] == 1 for number in times):
+            parameters = alone[form]
+        if parameters is not None:
+            found[id(one)] = parameters
+    return found
+
+
+_MEASURED = "calibrate"
+_Key = tuple[tuple[tuple[str, str], ...], str, ObserverChoice]
+
+
+class KnownParameters:
+    """What observers found on data, by sharing group.
+
+    Args:
+        compared: Observers of which a search tries one after the other: where one of them is asked for, all of them see
+            the data, so that it is read once.
+
+    Attributes:
+        amount: The data that was seen.
+    """
+
+    def __init__(self, compared: Sequence[ObserverChoice] = ()):
+        self.amount = Amount(0, 0)
+        self._compared = tuple(compared)
+        self._found: dict[_Key, Parameters] = {}
+
+    def get(self, group: list[Held], choice: ObserverChoice) -> Parameters | None:
+        """What an observer found of a group; None if it has not seen it."""
+        return self._found.get(_key(group, choice))
+
+    def found(self, group: list[Held], choice: ObserverChoice) -> Parameters:
+        """What an observer found of a group that it has seen."""
+        return self._found[_key(group, choice)]
+
+    def keep(self, group: list[Held], choice: ObserverChoice, parameters: Parameters) -> None:
+        """Remember what an observer found."""
+        self._found[_key(group, choice)] = parameters
+
+    def wanted(self, choice: ObserverChoice) -> tuple[ObserverChoice, ...]:
+        """The observers that see a group for which `choice` is asked for; that one first."""
+        others = self._compared if choice in self._compared else ()
+        return tuple(dict.fromkeys((choice, *others)))
+
+
+class ObserversTogether:
+    """Several observers that see the same numbers; those that count them share one histogram.
+
+    Args:
+        observers: At least one, all for one format.
+
+    Attributes:
+        format: The format that parameters are wanted for.
+        extrema: Takes the extrema of a batch; None if an observer needs all numbers.
+    """
+
+    def __init__(self, observers: Sequence[NamedObserver]):
+        self.format = observers[0].format
+        self._observers = observers
+        counting = [one.observer for one in observers if isinstance(one.observer, CountingObserver)]
+        for other in counting[1:]:
+            other.share(counting[0])
+        self._fed = [one for one in observers if one.observer not in counting[1:]]
+        alone = all(one.extrema is not None for one in observers)
+        self.extrema = self._extrema if alone else None
+
+    def update(self, array: Any) -> None:
+        """Show all of them some numbers."""
+        for one in self._fed:
+            one.update(array)
+
+    def _extrema(self, low: Any, high: Any) -> None:
+        for one in self._fed:
+            if one.extrema is not None:
+                one.extrema(low, high)
+
+
+def known_parameters(ctx: Context) -> KnownParameters:
+    """What is known of the model of a request; nothing where refinements scale its layers."""
+    if any(step in SCALING for steps in steps_of(ctx).values() for step in steps):
+        return KnownParameters()
+    return ctx.measured.setdefault(_MEASURED, KnownParameters())
+
+
+def compare_observers(ctx: Context, compared: Sequence[ObserverChoice]) -> None:
+    """Let calibration show the data to all of `compared` at once: results with the others will be asked for."""
+    ctx.measured[_MEASURED] = KnownParameters(compared)
+
+
+def _key(group: list[Held], choice: ObserverChoice) -> _Key:
+    leaders = group[0].leaders
+    made = tuple((name_of(one.value), _operator(one)) for one in leaders)
+    return made, str(leaders[0].format), choice
+
+
+def _operator(held: Held) -> str:
+    node = held.value.producer()
+    return "" if node is None else f"{node.domain}.{node.op_type}:{node.name}"
+
+
+_MARGIN = 1 + 1e-6  # the product of two scales is rounded to float32
+
+
+def weight_scale_for_bias(
+    bias: Held, numbers: np.ndarray, weight: Held, factors: Mapping[str, Parameters]
+) -> Parameters | None:
+    """The parameters of a weight with which its bias fits: a scale is raised as far as necessary.
+
+    Products that matter beside such a bias would overflow the accumulator, so what the weight loses matters less than
+    the last bit of the bias.
+
+    Args:
+        bias: A constant whose scale is the product of others.
+        numbers: Its numbers.
+        weight: The one of these values that is a constant.
+        factors: The parameters of these values, by port; those of the weight are among them.
+
+    Returns:
+        None if the bias fits.
+    """
+    product = product_of_scales(bias.format, list(factors.values()))
+    largest = np.abs(slices(numbers.astype(np.float64), bias.format)).max(axis=1, initial=0)
+    wanted = largest / bounds(bias.format)[1] * _MARGIN
+    scale = np.asarray(product.scale)
+    if wanted.size != scale.size or not (wanted > scale).any():
+        return None
+    raised = np.maximum(wanted / scale, 1)
+    (port,) = (use.port for use in weight.uses if use.port in factors and use.node is bias.uses[0].node)
+    given = np.asarray(factors[port].scale)
+    found = given * (raised if given.size > 1 else raised.max())
+    return Parameters(tuple(found.astype(np.float32).astype(np.float64).tolist()), factors[port].zero_point)

@@ -1,0 +1,356 @@
+"""The `quantise` pass: a QuantizeLinear and a DequantizeLinear where a plan holds a value in integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir.bodies import FlatGraph
+from dovetail.ir.editing import FreshNames, insert_after_value
+from dovetail.ir.formats import Format
+from dovetail.ir.required import constant_of, dtype_of, name_of
+from dovetail.ir.types import dtype_name
+from dovetail.passes import Pass
+from dovetail.planning.conversion import Step
+from dovetail.planning.placement import HOST, placement_of, set_placement
+from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
+from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.source_quantization import QdqNode, dequantising, quantising, weight_of
+
+from dovetail_quantize.integers import parameters_of, quantised, scale_shape
+from dovetail_quantize.parameters import is_adopted
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+    from dovetail.planning.quantized_value import Holding, Parameters
+    from dovetail_transforms.rewriting import Replacement
+    from onnx_ir._core import Usage
+
+
+class QuantisedTensor(ir.LazyTensor):
+    """`source` in the integers of a format.
+
+    Attributes:
+        source: The tensor of real numbers.
+    """
+
+    def __init__(self, source: ir.TensorProtocol, format_: Format, parameters: Parameters, name: str):
+        super().__init__(self._whole, format_.dtype, ir.Shape(source.shape.numpy()), name=name)
+        self.source = source
+        self._format, self._parameters = format_, parameters
+
+    def _whole(self) -> ir.Tensor:
+        integers = quantised(self.source.numpy(), self._format, self._parameters)
+        return ir.Tensor(integers, dtype=self.dtype, name=self.name)
+
+
+_ACCUMULATOR = "int32"
+
+
+class Inserter:
+    """Inserts the conversions of one model.
+
+    Attributes:
+        model: The model.
+        ctx: What was asked for.
+        names: Fresh names.
+        outputs: Where the graph returns each value that it returned at first.
+    """
+
+    def __init__(self, model: Model, ctx: Context):
+        self.model, self.ctx = model, ctx
+        self.names = ctx.analysis(FreshNames, model)
+        self._steps = ConversionSteps(model, ctx)
+        self._places = ConversionPlacement(model, ctx)
+        self._constants: dict[tuple, ir.Value] = {}
+        self.outputs: dict[ir.Value, list[int]] = {}
+        for index, output in enumerate(model.graph.outputs):
+            self.outputs.setdefault(output, []).append(index)
+        self._order = {id(node): number for number, node in enumerate(model.nodes())}
+        self._borders = {backend.name: backend.border for backend in ctx.backends}
+
+    def convert(self, forms: list[tuple[Held, Holding]]) -> None:
+        """Insert the conversions of one value, which is held in all of `forms`."""
+        forms = [form for form in forms if form[0].fused is None]
+        if not forms:
+            return
+        value = forms[0][0].value
+        weight = weight_of(value)
+        if weight is None:
+            _Conversions(self, value, forms).insert()
+            return
+        for held, holding in forms:
+            if not is_adopted(dequantising(value), held.format, parameters_of(holding), value.shape):
+                self._store(held, holding, weight)
+        producer = value.producer()
+        if not value.uses() and producer is not None:
+            self.model.graph.remove(producer, safe=True)
+
+    def uses(self, value: ir.Value) -> list[Usage]:
+        """The uses of a value in graph order, so that names do not depend on what earlier passes did to the graph."""
+        return sorted(value.uses(), key=lambda use: (self._order.get(id(use.node), len(self._order)), use.idx))
+
+    def crosses_as_float(self, backend: str, end: str) -> bool:
+        """Whether floats cross the border of a backend's regions at that end, `into` or `out`."""
+        border = self._borders.get(backend)
+        return border is not None and getattr(border, end) == "inside"
+
+    def step(
+        self, source: ir.Value, step: Step, name: str, backend: str, floats: ir.DataType, floats_cross: bool = False
+    ) -> tuple[ir.Value, list[ir.Node]]:
+        """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host.
+
+        Args:
+            source: The value as it is.
+            step: What to do with it.
+            name: What new names begin with.
+            backend: Name of the backend that should run it.
+            floats: The type of the floats in the graph as it is now. Their scale has it, too; `join` gives both the
+                type that the format expresses.
+            floats_cross: Whether the floats of this conversion may cross the border of a region, and not its integers.
+        """
+        before, after = step.source, step.target
+        assert before is not None and after is not None
+        held, wanted = _stored(before), _stored(after)
+        crossing = held if before.quantised != floats_cross else wanted
+        result, nodes, constants = self._steps.make(
+            source,
+            step._replace(source=_expressing(before, floats), target=_expressing(after, floats)),
+            lambda node: self._places.choose(node, held, wanted, (backend,), crossing),
+            name,
+        )
+        planned = Format.of((before if before.quantised else after).expressed)
+        for node in nodes:
+            set_placement(node, replace(placement_of(node), precision=planned))
+        for constant in constants:
+            self._share(constant, name)
+        return result, nodes
+
+    def _share(self, constant: ir.Value, name: str) -> None:
+        """Let the conversions of one value read the same constants: kernels that are compared are then equal."""
+        array = constant_of(constant).numpy()
+        key = (name, constant.dtype, array.shape, array.tobytes())
+        known = self._constants.setdefault(key, constant)
+        if known is constant:
+            self.model.graph.register_initializer(constant)
+        else:
+            constant.replace_all_uses_with(known)
+
+    def _store(self, held: Held, holding: Holding, weight: ir.TensorProtocol) -> None:
+        """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
+        graph, value = self.model.graph, held.value
+        name = self.names.fresh(f"{value.name}_{held.format.element}")
+        tensor = QuantisedTensor(weight, held.format, parameters_of(holding), name)
+        stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
+        graph.register_initializer(stored)
+        step = Step("dequantize", held.format, Format.of(held.format.expressed), holding.parameters)
+        made: dict[str, ir.Value] = {}
+        for use in held.uses:
+            backend = placement_of(use.node).backend
+            if backend not in made:
+                made[backend], nodes = self.step(stored, step, name_of(value), backend, dtype_of(value))
+                graph.insert_before(graph[0], nodes)
+            use.node.replace_input_with(use.index, made[backend])
+        if value.is_initializer() and not value.uses() and not value.is_graph_output():
+            del graph.initializers[name_of(value)]
+
+
+class _Conversions:
+    """The conversions of one value that is computed or given."""
+
+    def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[Held, Holding]]):
+        self._inserter, self._value = inserter, value
+        self._forms = forms
+        self._made = next((form for form in forms if form[0].producer is not None), None)
+        if self._made is not None and self._made[0].format.element == _ACCUMULATOR:
+            self._made = None  # the float that the operator computes is what the accumulator stands for
+        producer = value.producer()
+        self._home = placement_of(producer).backend if producer is not None else HOST
+        self._integers: dict[int, ir.Value] = {}
+        self._floats: dict[tuple[int, str], ir.Value] = {}
+        self._adopted = self._adopt()
+
+    def insert(self) -> None:
+        """Insert them, and let every reader read what it shall."""
+        value = self._value
+        wanted = {(id(use.node), use.index): form for form in self._forms for use in form[0].uses if not use.is_output}
+        for node, index in self._inserter.uses(value):
+            if node is self._adopted:
+                continue
+            form = wanted.get((id(node), index))
+            if form is not None and form[0].format.element != _ACCUMULATOR:
+                node.replace_input_with(index, self._read(form, placement_of(node).backend))
+            elif self._made is not None:
+                node.replace_input_with(index, self._read(self._made, self._crossing(placement_of(node).backend)))
+        if self._made is not None and value.is_graph_output():
+            self._become_output(self._read(self._made, self._crossing(HOST)), self._made[0].format)
+
+    def _adopt(self) -> ir.Node | None:
+        """Take the source model's own conversions of the value; return its QuantizeLinear that makes the integers."""
+        if self._made is None:
+            return None
+        qdq = next((one for one in quantising(self._value) if self._is_adopted(one, self._made)), None)
+        if qdq is None:
+            return None
+        node = qdq.node
+        if len(self._value.uses()) > 1:  # other readers may stand before it
+            self._inserter.model.graph.remove(node)
+            insert_after_value(self._inserter.model.graph, self._value, node)
+        self._integers[id(self._made[0])] = qdq.integers
+        return node
+
+    def _is_adopted(self, qdq: QdqNode | None, form: tuple[Held, Holding]) -> bool:
+        return is_adopted(qdq, form[0].format, parameters_of(form[1]), self._value.shape)
+
+    def _crossing(self, reader: str) -> str:
+        """The backend of the conversion to floats for a reader elsewhere."""
+        return self._home if self._inserter.crosses_as_float(self._home, "out") else reader
+
+    def _read(self, form: tuple[Held, Holding], backend: str) -> ir.Value:
+        """The value in a holding, as the float that it stands for, for readers on a backend."""
+        if self._made is None and self._is_adopted(dequantising(self._value), form):
+            return self._value
+        key = (id(form[0]), backend)
+        if key not in self._floats:
+            integers = self._hold(form, backend)
+            format_ = form[0].format
+            step = Step("dequantize", format_, Format.of(format_.expressed), form[1].parameters)
+            leaves = backend == self._home and self._inserter.crosses_as_float(self._home, "out")
+            self._floats[key] = self._after(integers, step, backend, leaves)
+        return self._floats[key]
+
+    def _hold(self, form: tuple[Held, Holding], reader: str) -> ir.Value:
+        """The integers of a holding; made once, for the first reader that wants them."""
+        key = id(form[0])
+        if key not in self._integers:
+            format_ = form[0].format
+            step = Step("quantize", Format.of(format_.expressed), format_, form[1].parameters)
+            if form is self._made:
+                leaves = self._inserter.crosses_as_float(self._home, "out")
+                self._integers[key] = self._after(self._value, step, self._home, leaves)
+            else:
+                enters = self._inserter.crosses_as_float(reader, "into")
+                backend = reader if enters else self._home
+                source = self._value if self._made is None else self._read(self._made, backend)
+                self._integers[key] = self._after(source, step, backend, enters)
+            self._remark(form, step)
+        return self._integers[key]
+
+    def _after(self, source: ir.Value, step: Step, backend: str, floats_cross: bool) -> ir.Value:
+        """Insert the nodes of a step right behind the value that they read."""
+        name, floats = name_of(self._value), dtype_of(self._value)
+        result, nodes = self._inserter.step(source, step, name, backend, floats, floats_cross)
+        graph, before = self._inserter.model.graph, source
+        for node in nodes:
+            insert_after_value(graph, before, node)
+            before = node.outputs[0]
+        return result
+
+    def _remark(self, form: tuple[Held, Holding], step: Step) -> None:
+        held, holding = form
+        readers = [use.node for use in held.uses if not use.is_output]
+        first = self._value.producer() or readers[0]
+        kind = "requantised" if self._made is not None and form is not self._made else "quantised"
+        scale = parameters_of(holding).scale
+        numbers = f"scale {scale[0]:.6g}" if len(scale) == 1 else f"{len(scale)} scales"
+        why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({holding.source})"
+        self._inserter.ctx.remark("passed", first, kind, why, because=tuple(dict.fromkeys(readers))[:8])
+
+    def _become_output(self, result: ir.Value, made: Format) -> None:
+        """Return `result` from the graph under the public name of the output."""
+        graph, value = self._inserter.model.graph, self._value
+        for index in self._inserter.outputs.get(value, ()):
+            graph.outputs[index] = result
+        name = value.name
+        value.name = self._inserter.names.fresh(f"{name}_{made.expressed}")
+        result.name = name
+
+
+def _stored(format_: Format) -> Format:
+    return Format.of(format_.element)
+
+
+def _expressing(format_: Format, floats: ir.DataType) -> Format:
+    """The format with another type of floats; these themselves if it is not quantised."""
+    if not format_.quantised:
+        return Format.of(dtype_name(floats))
+    words = [format_.scheme, f"expressed={dtype_name(floats)}"]
+    words += [
+        f"{key}={number}" for key, number in (("axis", format_.axis), ("group", format_.group)) if number is not None
+    ]
+    return Format.of(f"{format_.element}[{','.join(words)}]")
+
+
+@dataclass(frozen=True)
+class Quantise(Pass):
+    """Hold values in the integers that the plan says.
+
+    Given:  conv_1 reads %x in int8[symmetric] with the scale 0.02, and computes %y in int8[symmetric]
+    Result: %x goes through QuantizeLinear and DequantizeLinear before conv_1, %y behind it, and weights are stored in
+            int8 with a DequantizeLinear. Operators still compute floats: an engine with integer kernels fuses them.
+
+    There is one conversion per value and holding. Whether integers or floats cross the border of a region is what the
+    backend says under `border`. An accumulator in int32 that leaves a region needs no conversion: the float that the
+    operator computes is what it stands for.
+    """
+
+    name = "quantise"
+    stage = "quantise"
+    requires = ("calibrate",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Insert the conversions of all holdings."""
+        held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
+        if not held:
+            return False
+        holdings = {(one.value, one.format, one.group): one for one in ctx.outcome.holdings}
+        inserter = Inserter(model, ctx)
+        by_value: dict[int, list[tuple[Held, Holding]]] = {}
+        for one in held:
+            holding = holdings[name_of(one.value), one.format, one.name]
+            by_value.setdefault(id(one.value), []).append((one, holding))
+        for forms in by_value.values():
+            inserter.convert(forms)
+        model.touch()
+        return True
+
+
+class Quantize:
+    """`QuantizeLinear` with the parameters of the target format."""
+
+    def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
+        """Return the integers that hold `value`, a float of the type that the target format expresses."""
+        assert step.target is not None and step.parameters is not None
+        scale, zero = _parameters(op, step.target, step.parameters, value)
+        result = op.QuantizeLinear(value, scale, zero, axis=step.target.axis, block_size=step.target.group)
+        return _typed(result, step.target.dtype, value)
+
+
+class Dequantize:
+    """`DequantizeLinear` with the parameters of the source format."""
+
+    def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
+        """Return the floats that the integers `value` hold, in the type that the source format expresses."""
+        assert step.source is not None and step.parameters is not None
+        scale, zero = _parameters(op, step.source, step.parameters, value)
+        result = op.DequantizeLinear(value, scale, zero, axis=step.source.axis, block_size=step.source.group)
+        return _typed(result, Format.of(step.source.expressed).dtype, value)
+
+
+def _parameters(op: Replacement, format_: Format, parameters: Parameters, value: ir.Value) -> tuple[ir.Value, ir.Value]:
+    expressed = Format.of(format_.expressed).dtype.numpy()
+    scale = np.asarray(parameters.scale, np.float32).astype(expressed)
+    zero = np.asarray(parameters.zero_point).astype(format_.dtype.numpy())
+    if format_.axis is None or format_.group is not None:
+        shape = scale_shape(format_, value.shape)
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    made = (ir.Tensor(scale), ir.Tensor(zero, dtype=format_.dtype))
+    return op.constant(made[0], "scale"), op.constant(made[1], "zero_point")
+
+
+def _typed(result: ir.Value, dtype: ir.DataType, like: ir.Value) -> ir.Value:
+    result.type, result.shape = ir.TensorType(dtype), like.shape
+    return result

@@ -1,0 +1,230 @@
+"""The `reserve-biases` and `correct-biases` passes: biases corrected by the mean error that quantization makes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.ir.editing import FreshNames
+from dovetail.ir.required import constant_of, input_of, name_of
+from dovetail.passes import Pass
+
+from dovetail_quantize.refining.samples import decibels
+from dovetail_quantize.refining.steps import BIAS, needs_data, wanted
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+    from dovetail_quantize.refining.layers import Constants, Layer
+    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantisedTwin
+    from dovetail_quantize.refining.record import Record
+
+
+@dataclass(frozen=True)
+class CorrectBiases(Pass):
+    """Add to biases what quantisation takes away on average.
+
+    Given:  %y = Conv(%x, %w, %b) in int8, whose channel 3 is 0.02 too large on average over the data
+    Result: %y = Conv(%x, %w, %b'), where element 3 of %b' is 0.02 smaller
+
+    The mean is that of the float output less the output with quantised weights and inputs, per channel. Layers are
+    corrected from the first to the last, so each sees the corrections before it. A mean m that the data leaves
+    uncertain is taken in part, by 1 - c v / m^2, where v is the variance of a mean over n samples and c = 1 + 8 / (n -
+    1), and not at all where that is negative.
+
+    MatMul has no bias; the constant that is added to its result serves, and where there is none, a remark says so.
+    """
+
+    name = "correct-biases"
+    stage = "calibrate"
+    requires = ("calibrate", "reserve-biases")
+    after = ("round-weights",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Change biases.
+
+        Raises:
+            DovetailError: There is no data, it holds numbers that are not finite, or a replayed plan has not what it
+                needs.
+        """
+        if ctx.refusals.fresh or not wanted(ctx, BIAS):
+            return False
+        from dovetail_quantize.refining.layers import Constants
+        from dovetail_quantize.refining.layerwise import walk
+        from dovetail_quantize.refining.quantized_model import HeldConstants
+        from dovetail_quantize.refining.record import Record
+
+        record, constants = Record.of(ctx), Constants(model, ctx)
+        layers = _layers(model, record, ctx) if ctx.outcome.holdings else []
+        before = [(layer, bias, bias.const_value) for layer in layers if (bias := layer.bias) is not None]
+        if record.replayed:
+            _replay(layers, record, constants, ctx)
+        elif layers:
+            needs_data(ctx, BIAS)
+            held = HeldConstants(model, ctx)
+            walk(model, ctx, layers, lambda layer, _: MeanError(layer, held, constants, record, ctx), "correct biases")
+        changed = [layer for layer, bias, tensor in before if bias.const_value is not tensor]
+        ctx.count("corrected", len(changed))
+        record.count(BIAS, len(changed))
+        dropped = drop_reserved(model, constants, ctx, [layer.node for layer in changed])
+        if changed:
+            model.touch()
+        return bool(changed) or dropped
+
+
+def _layers(model: Model, record: Record, ctx: Context) -> list[Layer]:
+    """The layers with a bias that can be corrected; the others get a remark."""
+    from dovetail_quantize.refining.layers import refined_layers
+
+    found = []
+    for layer in refined_layers(model.graph, BIAS, record.steps):
+        if layer.bias is not None:
+            found.append(layer)
+        else:
+            ctx.remark("missed", layer.node, "bias", "it has no bias to correct, and nothing adds a constant to it")
+    return found
+
+
+def _replay(layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
+    for layer in layers:
+        found = record.saved(BIAS, name_of(layer.output), (layer.channels,))
+        if found is not None and layer.bias is not None:
+            record.save(BIAS, name_of(layer.output), found)
+            constants.add(layer.bias, found)
+            ctx.remark("passed", layer.node, "bias", "its bias is corrected as in the replayed plan")
+
+
+_DOUBT = 8  # how much more a variance counts that is known from few samples
+
+
+class MeanError:
+    """The mean error of a layer's channels over all samples."""
+
+    def __init__(self, layer: Layer, held: HeldConstants, constants: Constants, record: Record, ctx: Context):
+        self._layer, self._held, self._constants, self._record, self._ctx = layer, held, constants, record, ctx
+        self._sum = np.zeros(layer.channels)
+        self._means = np.zeros(layer.channels)  # of samples
+        self._squares = np.zeros(layer.channels)  # of the means of samples
+        self._samples = 0
+        self._error = self._signal = 0.0
+        self._numbers = 0
+
+    def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
+        """See one batch; see `Refiner`."""
+        axis = 1 if self._layer.is_convolution else -1
+        difference = np.moveaxis(wanted.astype(np.float64) - computed, axis, -1)
+        samples = difference.reshape(difference.shape[0] if difference.ndim > 1 else 1, -1, difference.shape[-1])
+        if not samples.size:
+            return
+        with np.errstate(invalid="ignore"):
+            means = samples.mean(axis=1)
+        if not np.isfinite(means).all():
+            raise DovetailError(
+                f"node '{self._layer.node.name}': its result on the data is infinite or NaN",
+                "look at the data; biases are corrected by means over it",
+            )
+        self._sum += samples.sum(axis=(0, 1))
+        self._means += means.sum(axis=0)
+        self._squares += (means**2).sum(axis=0)
+        self._samples += len(means)
+        self._error += float((samples**2).sum())
+        self._signal += float((wanted.astype(np.float64) ** 2).sum())
+        self._numbers += samples.size // samples.shape[-1]
+
+    def refine(self, twin: QuantisedTwin) -> bool:
+        """Correct the bias by what is certain of the mean."""
+        if not self._samples:
+            return False
+        mean = self._sum / self._numbers
+        certain = np.ones_like(mean)
+        if self._samples > 1:
+            varies = self._squares / self._samples - (self._means / self._samples) ** 2
+            spread = np.maximum(varies, 0) / (self._samples - 1)
+            uncertain = np.divide(spread, mean**2, out=np.ones_like(mean), where=mean != 0)
+            certain = np.maximum(0, 1 - (1 + _DOUBT / (self._samples - 1)) * uncertain)
+        correction = (mean * certain).astype(np.float32)
+        layer = self._layer
+        before, after = decibels(self._signal, self._error), decibels(self._signal, self._left(mean, correction))
+        if not correction.any() or after <= before:
+            return False
+        correction = self._record.save(BIAS, name_of(layer.output), correction)
+        at = layer.bias_at
+        assert at is not None, "only layers with a bias are corrected"
+        bias = input_of(*at)
+        self._constants.add(bias, correction)
+        twin.put(*at, constant_of(bias), self._held.at(*at))
+        why = f"its bias is corrected by up to {np.abs(correction).max():.3g}: SNR {before:.1f} to {after:.1f} dB"
+        self._ctx.remark("passed", layer.node, "bias", why)
+        return True
+
+    def _left(self, mean: np.ndarray, correction: np.ndarray) -> float:
+        """The squared error that a correction leaves."""
+        return max(0.0, self._error + self._numbers * float((correction**2 - 2 * correction * mean).sum()))
+
+
+_RESERVED = "dovetail.reserved_bias"
+_AT = 2
+
+
+@dataclass(frozen=True)
+class ReserveBiases(Pass):
+    """Give layers without a bias one of zeros, if biases are going to be corrected.
+
+    Given:  %y = Conv(%x, %w)
+    Result: %y = Conv(%x, %w, %y_bias), with %y_bias = 0
+
+    It is done before anything is decided, so that the bias gets a format like any other. `correct-biases` removes those
+    that it does not change.
+    """
+
+    name = "reserve-biases"
+    stage = "analyse"
+    before = ("edge-kinds",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Add constants.
+
+        Raises:
+            DovetailError: The request contradicts a replayed plan.
+        """
+        if not wanted(ctx, BIAS):
+            return False
+        import numpy as np
+        import onnx_ir as ir
+
+        from dovetail_quantize.refining.layers import float_tensor, layers_of
+
+        names, changed = ctx.analysis(FreshNames, model), False
+        for layer in layers_of(model.graph):
+            node = layer.node
+            if layer.bias is not None or node.op_type == "MatMul":
+                continue
+            name = names.fresh(f"{node.outputs[0].name}_bias")
+            tensor = float_tensor(np.zeros(layer.channels), name)
+            value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+            model.graph.register_initializer(value)
+            node.resize_inputs(_AT + 1)
+            node.replace_input_with(_AT, value)
+            node.meta[_RESERVED] = True
+            changed = True
+        if changed:
+            model.touch()
+        return changed
+
+
+def drop_reserved(model: Model, constants: Constants, ctx: Context, used: Collection[ir.Node] = ()) -> bool:
+    """Remove reserved biases, with their holdings, from all nodes but those that use theirs; tell if there were any."""
+    kept, dropped = set(used), set()
+    for node in model.graph:
+        if node.meta.pop(_RESERVED, False) and node not in kept:
+            dropped.add(input_of(node, _AT).name)
+            constants.drop_input(node, _AT)
+    if dropped:
+        ctx.outcome.holdings = [holding for holding in ctx.outcome.holdings if holding.value not in dropped]
+        model.touch()
+    return bool(dropped)

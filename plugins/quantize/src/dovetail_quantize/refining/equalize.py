@@ -1,0 +1,299 @@
+"""The `equalise` pass: cross-layer equalization (Nagel et al., 2019, "Data-Free Quantization")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from dovetail.ir.required import constant_of, input_of, shape_of
+from dovetail.passes import Pass
+
+from dovetail_quantize.refining.layers import Constants
+from dovetail_quantize.refining.steps import EQUALISE, wanted
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir.model import Model
+    from dovetail.passes import Context
+
+    from dovetail_quantize.refining.layers import Layer
+
+
+@dataclass(frozen=True)
+class Equalise(Pass):
+    """Give the channels between two quantised layers equal ranges in the weights of both.
+
+    Given:  %1 = Conv(%x, %w1, %b1)   %2 = Relu(%1)   %3 = Conv(%2, %w2)
+    Result: %1 = Conv(%x, %w1 / s, %b1 / s)   %2 = Relu(%1)   %3 = Conv(%2, %w2 * s)
+
+    There is one s per channel, the one with which the largest weights that write and that read the channel are equal;
+    chains of layers are swept until their factors change by less than one percent. The model computes the same
+    function, as long as everything between the layers keeps channels apart and scales with them: Relu, LeakyRelu,
+    PRelu, pooling, and movement of data.
+
+    Options:
+        everywhere: Equalise layers that the plan does not quantise, too, whatever the request says.
+    """
+
+    name = "equalise"
+    stage = "calibrate"
+    before = ("calibrate",)
+
+    everywhere: bool = False
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Scale weights and biases; they are computed when they are read.
+
+        Raises:
+            DovetailError: The request contradicts a replayed plan.
+        """
+        if not self.everywhere and not wanted(ctx, EQUALISE):
+            return False
+        from dovetail_quantize.refining.layers import Constants, layers_of, refined_layers
+        from dovetail_quantize.refining.record import Record
+
+        record = Record.of(ctx)
+        nodes = list(model.graph)
+        found = layers_of(nodes) if self.everywhere else refined_layers(nodes, EQUALISE, record.steps)
+        changed = equalise_layers(found, Constants(model, ctx), ctx)
+        if changed:
+            model.touch()
+            ctx.count("equalised", changed)
+            record.count(EQUALISE, changed)
+        return bool(changed)
+
+
+_KEPT = ("Relu", "LeakyRelu", "PRelu", "Identity", "Dropout")
+_POOLED = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "LpPool", "GlobalLpPool")
+_RESHAPED = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+_RESIZED = ("Pad", "Resize")
+
+
+class Channels(NamedTuple):
+    """Where channels are in a value.
+
+    Attributes:
+        axis: The axis, counted from the first.
+        repeat: How many elements along it belong to one channel, one after the other.
+    """
+
+    axis: int
+    repeat: int = 1
+
+    def behind(self, node: ir.Node) -> Channels | None:
+        """Where they are in what a node computes of its first input.
+
+        None if scaling a channel of the input with a positive factor does not scale it in the result.
+        """
+        before, after = input_of(node, 0).shape, node.outputs[0].shape
+        if node.domain not in ("", "ai.onnx") or before is None or after is None:
+            return None
+        if node.op_type in _KEPT or node.op_type in _POOLED and self.axis == 1 or _is_relu(node):
+            return self
+        if node.op_type == "Transpose":
+            order = node.attributes.get_ints("perm", list(range(len(before)))[::-1])
+            return Channels(list(order).index(self.axis), self.repeat)
+        if node.op_type in _RESHAPED:
+            return self._reshaped(before, after)
+        if node.op_type in _RESIZED and len(before) == len(after) and _pads_zeros(node):
+            known = isinstance(before[self.axis], int) and before[self.axis] == after[self.axis]
+            return self if known else None
+        return None
+
+    def _reshaped(self, before: ir.Shape, after: ir.Shape) -> Channels | None:
+        if self.axis != 1 or len(after) < 2 or before[0] != after[0] or not isinstance(after[1], int):
+            return None
+        if after[1] == before[1]:
+            return self
+        inner = [extent for extent in before[2:] if isinstance(extent, int)]
+        if len(after) == 2 and isinstance(before[1], int) and len(inner) == len(before) - 2:
+            return Channels(1, self.repeat * math.prod(inner))
+        return None
+
+
+class Pair(NamedTuple):
+    """Two layers of which the second alone reads what the first computes, channel by channel.
+
+    Attributes:
+        first: The first.
+        second: The second.
+        repeat: How many input channels of the second belong to each output channel of the first.
+    """
+
+    first: Layer
+    second: Layer
+    repeat: int
+
+
+def pair_from(layer: Layer, layers: dict[int, Layer]) -> Pair | None:
+    """The pair that a layer begins, if there is one.
+
+    Args:
+        layer: The first layer.
+        layers: All layers that may end a pair, by the `id` of their node.
+    """
+    value, rank = layer.output, layer.output.shape
+    if layer.added_to is not None:
+        value = layer.added_to.outputs[0]
+    elif layer.node.op_type == "MatMul" and _adds(layer.output):
+        return None
+    if rank is None:
+        return None
+    channels: Channels | None = Channels(1 if layer.is_convolution else len(rank) - 1)
+    while channels is not None:
+        reader = only_reader(value)
+        if reader is None:
+            return None
+        second = layers.get(id(reader))
+        if second is not None and reader.inputs[0] is value:
+            axis = 1 if second.is_convolution else len(shape_of(value)) - 1
+            groups, _, inputs = second.layout.extents
+            fits = channels.axis == axis and groups * inputs == layer.channels * channels.repeat
+            return Pair(layer, second, channels.repeat) if fits else None
+        if reader.inputs[0] is not value or any(output.uses() for output in reader.outputs[1:]):
+            return None
+        channels, value = channels.behind(reader), reader.outputs[0]
+    return None
+
+
+def only_reader(value: ir.Value) -> ir.Node | None:
+    """The one node that reads a value, once; None if there are others, or if the model gives the value away."""
+    uses = value.uses()
+    producer = value.producer()
+    if producer is None or len(uses) != 1 or value.is_graph_output():
+        return None
+    node = next(iter(uses)).node
+    return node if node.graph is producer.graph else None
+
+
+def _adds(value: ir.Value) -> bool:
+    reader = only_reader(value)
+    return reader is not None and reader.op_type == "Add"
+
+
+def _is_relu(node: ir.Node) -> bool:
+    """Whether a node is a Clip from zero to infinity."""
+    if node.op_type != "Clip" or len(node.inputs) < 2 or any(value is not None for value in node.inputs[2:]):
+        return False
+    return _is_zero(node.inputs[1])
+
+
+def _pads_zeros(node: ir.Node) -> bool:
+    """Whether what a node pads with, if it pads, may be scaled."""
+    if node.op_type != "Pad" or node.attributes.get_string("mode", "constant") != "constant":
+        return node.op_type != "Resize" or node.attributes.get_float("extrapolation_value", 0.0) == 0.0
+    value = node.inputs[2] if len(node.inputs) > 2 else None
+    return node.attributes.get_float("value", 0.0) == 0.0 and (value is None or _is_zero(value))
+
+
+def _is_zero(value: ir.Value | None) -> bool:
+    tensor = value.const_value if value is not None and value.is_initializer() else None
+    return tensor is not None and tensor.size == 1 and float(tensor.numpy().reshape(())) == 0.0
+
+
+_MOST_SWEEPS = 30
+_SETTLED = 0.01  # of the logarithm of a factor
+_LARGEST_FACTOR = 2.0**8
+_KEPT_BYTES = 64 << 20  # of magnitudes that are not read again in every sweep
+
+
+def equalise_layers(found: Sequence[Layer], constants: Constants, ctx: Context) -> int:
+    """Equalise all chains among layers; return how many pairs changed by more than a percent."""
+    layers = {id(layer.node): layer for layer in found}
+    pairs = [pair for layer in found if (pair := pair_from(layer, layers)) is not None]
+    return sum(_equalised(chain, constants, ctx) for chain in _chains(pairs))
+
+
+def _chains(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """Pairs in runs in which each begins where the one before ends: no layer begins or ends two."""
+    following = {id(pair.first.node): pair for pair in pairs}
+    ends = {id(pair.second.node) for pair in pairs}
+    for pair in pairs:
+        if id(pair.first.node) not in ends:
+            chain = [pair]
+            while (after := following.get(id(chain[-1].second.node))) is not None:
+                chain.append(after)
+            yield chain
+
+
+def _equalised(chain: list[Pair], constants: Constants, ctx: Context) -> int:
+    """Equalise one chain; return how many pairs changed by more than a percent."""
+    layers = [chain[0].first, *(pair.second for pair in chain)]
+    weights = _Magnitudes(layers)
+    factors = [np.ones(pair.first.channels) for pair in chain]
+    for _ in range(_MOST_SWEEPS):
+        largest = 0.0
+        for index, pair in enumerate(chain):
+            written = weights.of_outputs(index)
+            read = weights.of_inputs(index + 1).reshape(-1, pair.repeat).max(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                step = np.sqrt(written / read)
+            # A channel that nothing writes or reads, or one whose numbers are not finite, stays as it is.
+            step = np.where(np.isfinite(step) & (step > 0), step, 1.0)
+            step = np.clip(factors[index] * step, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR) / factors[index]
+            factors[index] *= step
+            weights.scale(index, 1 / step, None)
+            weights.scale(index + 1, None, np.repeat(step, pair.repeat))
+            largest = max(largest, float(np.abs(np.log(step)).max()))
+        if largest < _SETTLED:
+            break
+    changed = 0
+    for pair, by in zip(chain, factors):
+        if np.abs(np.log(by)).max() < _SETTLED:
+            continue
+        constants.scale(pair.first, 1 / by, None)
+        constants.scale(pair.second, None, np.repeat(by, pair.repeat))
+        changed += 1
+        why = (
+            f"its {by.size} input channels are scaled by {by.min():.3g} to {by.max():.3g}, and those that "
+            f"'{pair.first.node.name}' computes by the inverse: the weights of both have equal ranges then"
+        )
+        ctx.remark("passed", pair.second.node, "equalised", why, because=(pair.first.node,))
+    return changed
+
+
+class _Magnitudes:
+    """The largest magnitudes in the weights of a chain, by channel, while factors change.
+
+    Of each weight, the largest magnitude per output and input channel is kept, as long as there is room; what does not
+    fit is read again. No two weights are in memory at the same time.
+    """
+
+    def __init__(self, layers: Sequence[Layer]):
+        self._layers = layers
+        self._kept: dict[int, np.ndarray] = {}
+        self._room = _KEPT_BYTES
+        self._outputs = [np.ones(layer.channels) for layer in layers]
+        self._inputs = [np.ones(layer.layout.extents[0] * layer.layout.extents[2]) for layer in layers]
+
+    def scale(self, index: int, outputs: np.ndarray | None, inputs: np.ndarray | None) -> None:
+        """Scale the channels of one weight."""
+        if outputs is not None:
+            self._outputs[index] = self._outputs[index] * outputs
+        if inputs is not None:
+            self._inputs[index] = self._inputs[index] * inputs
+
+    def of_outputs(self, index: int) -> np.ndarray:
+        """The largest magnitude of every output channel."""
+        groups, _, columns = self._layers[index].layout.extents
+        scaled = self._magnitudes(index) * self._inputs[index].reshape(groups, 1, columns)
+        return scaled.max(axis=2).reshape(-1) * self._outputs[index]
+
+    def of_inputs(self, index: int) -> np.ndarray:
+        """The largest magnitude of every input channel, those of all groups in turn."""
+        groups, rows, _ = self._layers[index].layout.extents
+        scaled = self._magnitudes(index) * self._outputs[index].reshape(groups, rows, 1)
+        return scaled.max(axis=1).reshape(-1) * self._inputs[index]
+
+    def _magnitudes(self, index: int) -> np.ndarray:
+        found = self._kept.get(index)
+        if found is None:
+            layer = self._layers[index]
+            found = np.abs(layer.layout.matrices(constant_of(layer.weight).numpy())).max(axis=3)
+            if found.nbytes <= self._room:
+                self._room -= found.nbytes
+                self._kept[index] = found
+        return found
