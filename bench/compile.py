@@ -49,7 +49,7 @@ def ours(model: Path, backend: str) -> dict:
     import dovetail
     import onnx  # noqa: F401  (its import is the interpreter's, not ours)
     import onnx_ir  # noqa: F401
-    from dovetail.passes.instrumentation import Instrumentation
+    from dovetail.passes import Instrumentation
 
     passes: dict[str, float] = {}
 

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from dovetail.passes import BackendChoice, Context, Pipeline, Request
-from dovetail.planning.claim import Claims
-from dovetail.plugin.loader import load_plugins
+from dovetail.planning import Claims
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_proto
 from dovetail_placement.claiming import Claiming
 from dovetail_placement.edge_kinds import EdgeKinds

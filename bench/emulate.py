@@ -19,7 +19,7 @@ import dovetail
 import onnx
 import onnx_ir as ir
 import onnxruntime
-from dovetail.ir.editing import replace_uses_except
+from dovetail.ir import replace_uses_except
 from dovetail_verify.compare import verify
 
 FUSED = frozenset({"Add", "Div", "Erf", "Gelu", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub", "Tanh"})

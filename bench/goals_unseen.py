@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import dovetail
-from dovetail.compiler.driver import Driver
+from dovetail.compiler import Driver
 from dovetail.errors import GoalError
 from trained_nets.hearing import NETS as HEARING
 from trained_nets.language import NETS as LANGUAGE

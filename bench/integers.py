@@ -18,7 +18,7 @@ from pathlib import Path
 
 import dovetail
 import numpy as np
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from int8 import BY_NAME
 from measure import table
 from trained_nets import candidates, judging

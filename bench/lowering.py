@@ -12,8 +12,7 @@ import time
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.gc_pause import gc_paused
-from dovetail.ir.model import Model
+from dovetail.ir import Model, gc_paused
 from dovetail.passes import Context
 from dovetail_transforms.canonicalize.fold_batchnorm import FoldBatchNorm
 from dovetail_transforms.lowering import lower

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from measure import table
 from trained_nets import candidates, judging
 from trained_nets.hearing import NETS as HEARING

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import dovetail
 from dovetail.errors import DovetailError
-from dovetail.passes.instrumentation import Instrumentation
+from dovetail.passes import Instrumentation
 from measure import table
 
 

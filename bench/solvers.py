@@ -18,10 +18,9 @@ SOLVERS = ("forward", "fixpoint", "min-cut")
 
 def solved(path: Path, backend: str, name: str) -> dict:
     """One solver on a placed model."""
-    from dovetail.ir.gc_pause import gc_paused
-    from dovetail.passes import Context, Request
-    from dovetail.passes.composition import compose
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.ir import gc_paused
+    from dovetail.passes import Context, Request, compose
+    from dovetail.plugin import load_plugins
     from dovetail_onnx.opening import open_model
     from dovetail_precision.costs import cost_of
     from dovetail_precision.def_use import def_use_chains

@@ -6,7 +6,7 @@ import sys
 import zlib
 
 import pytest
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.planning.plan import Plan
+from dovetail.planning import Plan
 from onnx import numpy_helper
 
 ROOT = Path(__file__).parents[2]

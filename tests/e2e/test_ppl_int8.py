@@ -10,7 +10,7 @@ import onnx.parser
 import onnxruntime
 import pytest
 from dovetail.cli.main import main
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 from onnx import numpy_helper
 
 BODY = """

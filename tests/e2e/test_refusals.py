@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 BACKEND = """

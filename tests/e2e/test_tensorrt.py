@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 
 from .engine_nets import ENGINE_NETS, HEADS, SIZE, WIDTH, samples
 from .nets import images, net

@@ -19,8 +19,7 @@ from pathlib import Path
 import filecheck.main
 import pytest
 from dovetail.cli.main import main
-from dovetail.plugin import loader
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins, loader
 
 HERE = Path(__file__).parent
 RUN = "// RUN:"

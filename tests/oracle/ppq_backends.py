@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx
 from dovetail.passes import Context, Pipeline, Request
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 from dovetail_onnx.opening import open_proto
 from dovetail_onnx.signatures import find
 

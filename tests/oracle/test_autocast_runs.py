@@ -12,7 +12,7 @@ import dovetail
 import numpy as np
 import pytest
 import yaml
-from dovetail.ir.types import dtype_name
+from dovetail.ir import dtype_name
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "autocast" / "runs.json"

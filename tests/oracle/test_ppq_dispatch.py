@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 
 from .ppq_backends import GRAPHS, PLATFORMS, STRATEGIES, backend_of, backend_texts, decisions, prepared, recorded
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 from dovetail import api
 from dovetail.errors import DovetailError
-from dovetail.plugin import Claims
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import Claims, load_plugins
 from dovetail_placement.place import Place
 from dovetail_placement.strategies.every_node import Autocast
 from hypothesis import given, note, settings

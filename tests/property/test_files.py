@@ -4,8 +4,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.ir import promote
-from dovetail.ir.types import FLOATS
+from dovetail.ir import FLOATS, promote
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
 from hypothesis import given

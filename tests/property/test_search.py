@@ -1,8 +1,7 @@
 """Searching in any graph: matches are what brute force over all paths finds, in whatever order the nodes stand."""
 
 import onnx_ir as ir
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.model import Model
+from dovetail.ir import FlatGraph, Model
 from dovetail_placement.edge_kinds import operator_facts
 from dovetail_placement.search import DOWN, UP, Pattern, SearchGraph, connected, match, matches_of, paths
 from hypothesis import given

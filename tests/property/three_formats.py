@@ -3,7 +3,7 @@
 import random
 
 import numpy as np
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, plain, uniform
 from dovetail_precision.constraints import candidates
 from dovetail_precision.costs import UnitJoins, conversion_cost

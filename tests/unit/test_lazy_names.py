@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from dovetail.lazy_imports import stub_imports
 
-PACKAGES = ("dovetail", "dovetail.ir", "dovetail.passes", "dovetail.plugin")
+PACKAGES = ("dovetail", *(f"dovetail.{name}" for name in ("cli", "compiler", "ir", "passes", "planning", "plugin")))
 
 
 @pytest.mark.parametrize("name", PACKAGES)

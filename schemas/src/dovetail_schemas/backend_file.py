@@ -10,6 +10,8 @@ from dovetail.plugin import Border, FindFile, Source
 
 from dovetail_schemas.backend import Backend, RegionRule
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.file_search import find_file, is_file, require_file
 from dovetail_schemas.limits import Limit, parse_limits
 from dovetail_schemas.options import choose_options, parse_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
@@ -17,7 +19,7 @@ from dovetail_schemas.ranges import parse_range
 from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule, refuse_unread
 from dovetail_schemas.terms import parse_term
 from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
-from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree, near_miss
+from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
 _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
@@ -33,7 +35,6 @@ _PRECISION = ("low", "high", "accumulate", "typed", "widened")
 _REFINE = ("equalise", "smooth", "rounding", "bias", "none")
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
-_FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends")}
 
 
 def load_backend(
@@ -70,43 +71,6 @@ def load_backend(
     return _build(files[-1], layers, find, facts, declared, chosen, read)
 
 
-def find_beside(source: Source, kind: str, name: str) -> Source | None:
-    """The file of a name near the file that uses it: `../policies/fp16.yaml`, `bpu-int8.yaml`, `bpu_int8.yaml`."""
-    parent = getattr(source, "parent", None)
-    if parent is None:
-        return None
-    stems = dict.fromkeys((name, name.replace("-", "_")))
-    for folder in _FOLDERS[kind]:
-        for stem in stems:
-            for ending in (".yaml", ".backend.yaml"):
-                candidate = parent.joinpath(folder, stem + ending)
-                if _is_file(candidate):
-                    return candidate
-    return None
-
-
-def _is_file(source: Source) -> bool:
-    """Is it a file; a name that no file can have (one that is too long, say) is none."""
-    try:
-        return source.is_file()
-    except OSError:
-        return False
-
-
-def _find(find: FindFile | None, source: Source, kind: str, name: str) -> Source | None:
-    """The caller's `find` is asked first, then the neighbourhood of the file that uses the name."""
-    found = find(kind, name) if find else None
-    return found if found is not None and _is_file(found) else find_beside(source, kind, name)
-
-
-def _must_find(find: FindFile | None, source: Source, kind: str, node: Node, key: str) -> Source:
-    name = node.text(key)
-    found = _find(find, source, kind, name)
-    if found is None:
-        raise node.error(f"no {kind} file '{name}' is found")
-    return found
-
-
 def _chain(source: Source, find: FindFile | None, seen: tuple[Source, ...]) -> list[_Layer]:
     """The file and what it extends, the most basic one first."""
     tree = load_tree(source).only("backend file", FILE_KEYS)
@@ -114,7 +78,7 @@ def _chain(source: Source, find: FindFile | None, seen: tuple[Source, ...]) -> l
     extends = tree.get("extends")
     if extends is None:
         return [(source, tree)]
-    base = _must_find(find, source, "backend", extends, "extends")
+    base = require_file(find, source, "backend", extends, "extends")
     chain = (*seen, source)
     if str(base) in map(str, chain):
         raise extends.error(f"extends goes in a circle: {' -> '.join(file.name for file in (*chain, base))}")
@@ -143,7 +107,7 @@ def _variants(
             if parent is None:
                 raise file.error(f"'{file.text('file')}' cannot be found beside {source.name}")
             beside = parent.joinpath(file.text("file"))
-            if not _is_file(beside):
+            if not is_file(beside):
                 raise file.error(f"no file '{file.text('file')}' is found beside {source.name}")
             read.append(beside)
             found.append((source, load_tree(read[-1]).only("variant", VARIANT_KEYS)))
@@ -342,7 +306,7 @@ def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -
     """The policies that the last layer names; the file is looked for beside the one that names it."""
 
     def extended(beside: Source, name: str) -> Source | None:
-        found = _find(find, beside, "policy", name)
+        found = find_file(find, beside, "policy", name)
         read.extend([found] if found is not None else [])
         return found
 
@@ -350,7 +314,7 @@ def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -
     if not named:
         return Policies({}, {})
     source, node = named[-1]
-    file = _must_find(find, source, "policy", node, "policies")
+    file = require_file(find, source, "policy", node, "policies")
     read.append(file)
     return load_policies(file, extended)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.plugin import BackendFormat, BackendSummary, Source
 
-from dovetail_schemas.yaml_source import FileName, SchemaError, load_tree
+from dovetail_schemas.errors import FileName, SchemaError
+from dovetail_schemas.yaml_source import load_tree
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, FindFile

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api_extensions import api_extension
-from dovetail.cli.common import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
+from dovetail.cli import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
 from dovetail.errors import DovetailError
 from dovetail.plugin import Source
 from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
+from dovetail_schemas.errors import near_miss
 from dovetail_schemas.options import parse_options
 from dovetail_schemas.type_specs import resolve_observer
-from dovetail_schemas.yaml_source import Entries, Items, Node, load_document, load_tree, near_miss
+from dovetail_schemas.yaml_source import Entries, Items, Node, load_document, load_tree
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Request
-    from dovetail.plugin import Backend
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import Backend, PluginSet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +46,8 @@ def run(args: argparse.Namespace) -> int:
     existing(args.file)
     if _holds_operators(args.file):
         return _check_operators(args)
-    from dovetail.compiler.frontends import open_file
-    from dovetail.compiler.option_chain import OptionChain
-    from dovetail.passes.backends import load_backend_file
-    from dovetail.passes.request import Request
-    from dovetail.plugin.backend_files import format_of
+    from dovetail.compiler import OptionChain, format_of, open_file
+    from dovetail.passes import Request, load_backend_file
 
     chosen = OptionChain(registry, option_keywords(args), "check")
     asked = Request(data=existing(args.data))

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from dovetail_schemas.errors import near_miss, one_of
 from dovetail_schemas.policy_file import split_operator
-from dovetail_schemas.yaml_source import Entries, Node, Scalar, near_miss, one_of
+from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 ONE_KEY = frozenset({"shape", "limits", "rows"})
 _REPLACES = {

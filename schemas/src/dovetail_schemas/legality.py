@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Refusal, Verdict
 from dovetail_onnx.signatures import Opsets, port_names
 
+from dovetail_schemas.errors import SchemaError
 from dovetail_schemas.node_view import BROADCASTING, Fact, NodeView, content_names, extents_of, question
 from dovetail_schemas.port_types import assign_types, untyped
 from dovetail_schemas.rules import Row, Rule
 from dovetail_schemas.terms import ABSENT, Absent, Binding, Mismatch, Unknown
 from dovetail_schemas.type_specs import PortTypes
-from dovetail_schemas.yaml_source import SchemaError
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
+    from dovetail.ir import Format
     from dovetail.plugin import PortRule
 
     from dovetail_schemas.backend import Backend

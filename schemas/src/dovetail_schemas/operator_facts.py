@@ -8,9 +8,10 @@ from typing import Literal, cast
 
 from dovetail.plugin import Source
 
+from dovetail_schemas.errors import near_miss
 from dovetail_schemas.operators import known_names
 from dovetail_schemas.policy_file import split_operator
-from dovetail_schemas.yaml_source import Entries, Scalar, load_tree, near_miss
+from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
 EdgeKind = Literal["data", "shape", "index", "state"]
 _KEYS = ("groups", "kinds", "if-integer", "links")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir import types
+from dovetail.ir import dtype_name as plain_name
 from dovetail_onnx.signatures import find as signature
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Names:
 
 def dtype_name(value: ir.Value) -> str:
     """The element type of a value as we write it (`float32`, `int64`), or an empty text if it is not known."""
-    name = "undefined" if value.dtype is None else types.dtype_name(value.dtype)
+    name = "undefined" if value.dtype is None else plain_name(value.dtype)
     return "" if name == "undefined" else name
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail_schemas.yaml_source import Entries, Node, Scalar, near_miss
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 
 def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:

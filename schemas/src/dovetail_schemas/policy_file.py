@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from dovetail.plugin import Source
 
+from dovetail_schemas.errors import near_miss
 from dovetail_schemas.operators import known_names, operator_names
-from dovetail_schemas.yaml_source import Entries, Scalar, load_tree, near_miss
+from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
 POLICIES = (
     "lower", "fp32", "promote", "pass", "fp32-accumulate", "fp32-round-trip", "follow-consumer", "recurse", "none",

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail.plugin import ParameterRule, PortRule, Refusal
 from dovetail_onnx.signatures import Port, input_name, output_name
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from dovetail_schemas.entries import ONE_KEY, Entry
+from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Block, CheckNames, Guard, Limit, parse_blocks, parse_guards
 from dovetail_schemas.operators import Names, is_position, known_names
 from dovetail_schemas.policy_file import POLICIES, parse_ports, split_operator
 from dovetail_schemas.terms import Pattern, parse_pattern
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
-from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, near_miss
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 
 class Sharing(NamedTuple):

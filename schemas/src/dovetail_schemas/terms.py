@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-from dovetail_schemas.yaml_source import Node, near_miss
+from dovetail_schemas.errors import near_miss
+from dovetail_schemas.yaml_source import Node
 
 _LONGEST = 300
 _MOST_BITS = 4096

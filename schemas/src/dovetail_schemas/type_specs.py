@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import SCHEMES, Format
-from dovetail.ir.types import FLOATS
+from dovetail.ir import FLOATS, SCHEMES, Format
 from dovetail.plugin import DovetailError, ObserverChoice, ParameterRule
 
+from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Guard, parse_guards
-from dovetail_schemas.yaml_source import Entries, Node, Scalar, near_miss
+from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 if TYPE_CHECKING:
+    from dovetail.compiler import Table
     from dovetail.plugin import Observer
-    from dovetail.plugin.registry import Table
 
 
 def parse_observer(node: Node | None) -> ObserverChoice:

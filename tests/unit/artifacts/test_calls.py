@@ -9,9 +9,9 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from dovetail.ir.formats import format_of
+from dovetail.ir import format_of
 from dovetail.passes import Pass
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.planning import Placement, get_placement, set_placement
 from dovetail.plugin import Artifact, Availability, Call, Emitter, Engine, EngineError, Executed, Reads, Session
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 import yaml as pyyaml
-from dovetail.ir.formats import Format
-from dovetail.planning.quantized_value import Holding, Parameters
+from dovetail.ir import Format
+from dovetail.planning import Holding, Parameters
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.settled import threshold
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail.planning.remark import assumed
+from dovetail.planning import assumed
 from dovetail_bpu_int8.vendor.calibration import TYPES
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import MARCHES

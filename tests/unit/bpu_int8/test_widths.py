@@ -4,7 +4,7 @@ import dovetail
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail.compiler.driver import Driver
+from dovetail.compiler import Driver
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, wish_entry

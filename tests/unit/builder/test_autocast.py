@@ -7,7 +7,7 @@ import dovetail
 import numpy as np
 import onnxruntime
 import pytest
-from dovetail.ir.types import dtype_name
+from dovetail.ir import dtype_name
 
 
 @pytest.fixture

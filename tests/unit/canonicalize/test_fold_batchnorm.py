@@ -8,8 +8,8 @@ import onnx.parser
 import onnxruntime
 import pytest
 from dovetail.passes import Context, Pipeline
-from dovetail.planning.placement import origin_of
-from dovetail.plugin.loader import load_plugins
+from dovetail.planning import origin_of
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
 from onnx import numpy_helper

@@ -7,7 +7,7 @@ import onnx
 import onnx.parser
 import pytest
 from dovetail.passes import Context, Pipeline
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
 from onnxruntime import InferenceSession

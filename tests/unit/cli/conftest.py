@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.planning.remark import Remark
+from dovetail.planning import Remark
 
 
 class Plan:

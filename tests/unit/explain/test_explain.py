@@ -98,7 +98,7 @@ def test_a_node_that_was_removed(result, name, fate):
 
 
 def test_many_nodes_that_were_folded():
-    from dovetail.planning.plan import Plan, SourceNode
+    from dovetail.planning import Plan, SourceNode
 
     plan = Plan(sources=[SourceNode(f"bn_{i}", "BatchNormalization", f"folded into conv_{i}") for i in range(12)])
     assert dovetail.explain(plan, "type:BatchNormalization") == [

@@ -2,8 +2,7 @@
 
 import onnx_ir as ir
 import pytest
-from dovetail.ir import insert_on_edge, replace_uses_except
-from dovetail.ir.editing import insert_after_value
+from dovetail.ir import insert_after_value, insert_on_edge, replace_uses_except
 from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>

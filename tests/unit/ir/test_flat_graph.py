@@ -1,7 +1,7 @@
 """The flat graph of a model: one walk shared by all passes that keep the structure."""
 
 import onnx_ir as ir
-from dovetail.ir.bodies import FlatGraph
+from dovetail.ir import FlatGraph
 from dovetail.passes import Context
 from dovetail_onnx.opening import open_text
 

@@ -7,8 +7,7 @@ import pickle
 
 import pytest
 from dovetail.errors import UsageError
-from dovetail.ir.formats import SCHEMES, Format
-from dovetail.ir.types import FLOATS
+from dovetail.ir import FLOATS, SCHEMES, Format
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail import Builder
-from dovetail.ir.editing import FreshNames
+from dovetail.ir import FreshNames
 from dovetail.passes import Context, Pipeline
 from dovetail_onnx.opening import open_text
 

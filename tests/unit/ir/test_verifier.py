@@ -4,8 +4,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir import verify_model
-from dovetail.ir.model import Model
+from dovetail.ir import Model, verify_model
 from dovetail_onnx.dialect import OnnxDialect
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'

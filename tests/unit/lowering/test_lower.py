@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.planning import Placement, get_placement, set_placement
 from dovetail_onnx.opening import open_text
 from dovetail_onnx.skeleton import skeleton_of
 from dovetail_transforms.lowering import can_lower, lower

@@ -5,7 +5,7 @@ import onnx.parser
 import onnx_ir
 import pytest
 from dovetail import compile
-from dovetail.compiler.frontends import open_any
+from dovetail.compiler import open_any
 from dovetail.errors import DovetailError
 
 GOOD = """<ir_version: 10, opset_import: ["" : 22]> g (float[2] x) => (float[2] y) { [relu] y = Relu (x) }"""

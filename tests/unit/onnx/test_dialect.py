@@ -4,10 +4,9 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir import verify_model
-from dovetail.ir.model import Model
+from dovetail.ir import Model, verify_model
 from dovetail.passes import Context, Pipeline
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.type_check import body_flows
 

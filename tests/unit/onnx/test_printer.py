@@ -3,7 +3,7 @@
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail.planning.placement import Placement, set_kind, set_placement
+from dovetail.planning import Placement, set_kind, set_placement
 from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["" : 22, "com.acme" : 1]>

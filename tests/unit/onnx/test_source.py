@@ -5,7 +5,7 @@ import onnx.parser
 import onnx_ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.model import Model
+from dovetail.ir import Model
 from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.opening import open_model, open_proto, open_text
 from onnx import TensorProto, helper

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import dovetail.ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin import Frontend
-from dovetail.plugin.registry import Registry
+from dovetail.plugin import Frontend, Registry
 
 
 class Words:

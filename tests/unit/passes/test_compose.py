@@ -3,7 +3,7 @@ import itertools
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass, compose
-from dovetail.plugin.registry import Registry
+from dovetail.plugin import Registry
 
 
 def make_pass(name, stage="normalise", **constraints):

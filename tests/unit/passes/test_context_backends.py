@@ -1,7 +1,7 @@
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Request
-from dovetail.plugin.registry import Registry
+from dovetail.plugin import Registry
 
 FILE = """backend: {name}
 summary: made for a test

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import Fixpoint, Nested, Pass, Pipeline
-from dovetail.plugin.registry import Registry
+from dovetail.plugin import Registry
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,7 @@ from typing import ClassVar
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.passes import Context, Instrumentation, Pass, Pipeline, Request
-from dovetail.passes.reproducer import METADATA_KEY
+from dovetail.passes import METADATA_KEY, Context, Instrumentation, Pass, Pipeline, Request
 from dovetail_commands.opt import changed_versions, read_reproducer, run_reproducer
 
 

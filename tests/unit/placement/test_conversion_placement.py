@@ -5,7 +5,7 @@ import itertools
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 
 FILE = """
 backend: acme-npu
@@ -63,7 +63,7 @@ def casts(tmp_path, monkeypatch):
         x = np.ones((2, 2), np.float32)
         w = np.array([[1, 2], [3, 4]], np.float32)
         np.testing.assert_allclose(compiled.run({"x": x})["y"], x @ w @ w @ w, rtol=0.05)
-        from dovetail.planning.placement import get_placement
+        from dovetail.planning import get_placement
 
         return {
             (str(get_placement(node).ports["input"]), str(get_placement(node).precision)): get_placement(node).backend

@@ -7,8 +7,8 @@ import pytest
 from dovetail import Pass
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline, Request
-from dovetail.planning.placement import get_placement
-from dovetail.plugin.loader import load_plugins
+from dovetail.planning import get_placement
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_text
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>

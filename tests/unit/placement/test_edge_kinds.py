@@ -2,8 +2,8 @@
 
 import pytest
 from dovetail.passes import Context, Pipeline
-from dovetail.planning.placement import kind_of
-from dovetail.plugin.loader import load_plugins
+from dovetail.planning import kind_of
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_text
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'

@@ -5,7 +5,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import Placement, set_placement
+from dovetail.planning import Placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_onnx.opening import open_text
 from dovetail_placement.forming import formed_regions

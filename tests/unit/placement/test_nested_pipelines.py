@@ -10,11 +10,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.bodies import all_nodes
-from dovetail.ir.formats import FLOAT32
-from dovetail.ir.verifier import verify_model
+from dovetail.ir import FLOAT32, all_nodes, verify_model
 from dovetail.passes import Context, Instrumentation, Nested, Pass, Pipeline, Request
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.planning import Placement, get_placement, set_placement
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
 from dovetail_runtime.executor import Executor

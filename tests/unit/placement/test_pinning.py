@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from dovetail import api
-from dovetail.compiler.driver import Driver
+from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice, Context, PinOrigin, Request
-from dovetail.planning.remark import assumed
+from dovetail.planning import assumed
 from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_text
 

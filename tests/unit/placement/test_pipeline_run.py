@@ -2,8 +2,8 @@
 
 import pytest
 from dovetail.passes import Pipeline, Request
-from dovetail.planning.placement import get_placement
-from dovetail.plugin.loader import load_plugins
+from dovetail.planning import get_placement
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>

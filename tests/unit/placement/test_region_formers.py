@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.planning import Placement, get_placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.form_regions import form_regions

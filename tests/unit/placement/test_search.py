@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_text
 from dovetail_placement.search import UP, Pattern, SearchGraph, connected, match, matches_of, paths
 

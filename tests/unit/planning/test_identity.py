@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from dovetail.planning.identity import identity, structural_keys, walk
+from dovetail.planning import identity, structural_keys, walk
 from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from dovetail import api
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import Format
-from dovetail.planning.plan import Plan
+from dovetail.ir import Format
+from dovetail.planning import Plan
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,8] x) => (float[4,8] y) <float[8,8] w, float[8,8] v> {

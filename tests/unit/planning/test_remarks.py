@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from dovetail.planning.remark import Remark
+from dovetail.planning import Remark
 from dovetail.plugin import remedy
 from dovetail_commands.explain.trials import cause_among
 from dovetail_onnx.results.remark_file import grouped, ungrouped

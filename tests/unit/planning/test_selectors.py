@@ -2,8 +2,7 @@
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import Placement, set_origin, set_placement
-from dovetail.planning.selectors import NodeNames, parse_pin, select
+from dovetail.planning import NodeNames, Placement, parse_pin, select, set_origin, set_placement
 from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22, "com.acme": 1]>

@@ -7,8 +7,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.verifier import verify_model
-from dovetail.planning.placement import from_source, set_origin
+from dovetail.ir import verify_model
+from dovetail.planning import from_source, set_origin
 from dovetail.plugin import Availability, Backend, Engine, EngineError, Reads, RegionModel
 from dovetail_onnx.opening import open_proto
 from dovetail_runtime.engines import guarded

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.ir.model import Model
+from dovetail.ir import Model
 from dovetail.plugin import PluginWarning
 
 PROTO = """<ir_version: 8, opset_import: ["": 17]>

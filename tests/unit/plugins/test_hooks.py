@@ -5,7 +5,7 @@ import sys
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass, Pipeline, Request
-from dovetail.plugin.loader import PluginWarning, load_plugins
+from dovetail.plugin import PluginWarning, load_plugins
 
 
 class Other(Pass):

@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin.loader import PluginWarning, load_plugins
+from dovetail.plugin import PluginWarning, load_plugins
 
 GOOD = 'registry.pass_("brick-pass", "brick_plugin:Brick")'
 

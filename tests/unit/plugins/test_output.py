@@ -8,8 +8,8 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugin.isolation import PluginWarning, foreign_output
-from dovetail.plugin.output import own_output
+from dovetail.compiler import foreign_output, own_output
+from dovetail.plugin import PluginWarning
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

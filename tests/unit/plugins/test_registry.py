@@ -2,7 +2,8 @@ import sys
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin.registry import KINDS, Registry
+from dovetail.plugin import Registry
+from dovetail.plugin.registry import KINDS
 
 
 def test_kinds_are_complete():

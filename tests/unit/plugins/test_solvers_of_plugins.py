@@ -22,7 +22,7 @@ def forgetful(problem):
 
 
 def inventive(problem):
-    from dovetail.ir.formats import Format
+    from dovetail.ir import Format
 
     for variable in problem.variables:
         variable.chosen = uniform(Format.of("int8[symmetric]"))

@@ -6,7 +6,7 @@ import dovetail
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.planning.plan import Plan
+from dovetail.planning import Plan
 from dovetail.plugin import PluginWarning
 
 MODEL = str(Path(__file__).parents[3] / "examples/digits/digits.onnx")

@@ -6,7 +6,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from onnx import numpy_helper
 
 NET = """<ir_version: 8, opset_import: ["": 17]>

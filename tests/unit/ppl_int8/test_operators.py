@@ -7,9 +7,8 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from dovetail.passes import Context
-from dovetail.passes.request import BackendChoice, Request
-from dovetail.plugin.loader import load_plugins
+from dovetail.passes import BackendChoice, Context, Request
+from dovetail.plugin import load_plugins
 from onnx import numpy_helper
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_onnx.opening import open_text
 from dovetail_precision.assign_types import solve

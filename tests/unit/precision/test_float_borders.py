@@ -4,7 +4,7 @@ import dovetail
 import onnx
 import pytest
 from dovetail.passes import Context, Request, compose
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 
 STAGES = ("normalise", "analyse", "place", "type", "join")
 ENGINE = """

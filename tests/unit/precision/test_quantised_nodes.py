@@ -4,7 +4,7 @@ import dovetail
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline, Request
-from dovetail.planning.plan import Plan
+from dovetail.planning import Plan
 from dovetail_onnx.opening import open_text
 
 FILE = """

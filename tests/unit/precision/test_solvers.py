@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from dovetail.cli.main import main
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail_precision.choices import uniform
 from dovetail_precision.costs import MovedBytes, UnitJoins, cost_of
 from dovetail_precision.def_use import def_use_chains

@@ -1,8 +1,7 @@
 """What runs in a loop costs as often as it goes around."""
 
 import pytest
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.formats import Format
+from dovetail.ir import FlatGraph, Format
 from dovetail_onnx.opening import open_text
 from dovetail_precision.choices import uniform
 from dovetail_precision.costs import MovedBytes, cost_of

@@ -1,7 +1,7 @@
 """Typing problems are plain data: they are made by hand here, without a model."""
 
 import pytest
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, uniform
 from dovetail_precision.costs import UnitJoins, cost_of
 from dovetail_precision.problem import Reasons, TypingProblem, Value, Variable

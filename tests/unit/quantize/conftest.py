@@ -6,8 +6,7 @@ import sys
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugin import Observer
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import Observer, load_plugins
 
 from .integer_models import IMAGE, Both, file_for, model_of
 

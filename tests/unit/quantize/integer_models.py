@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 from onnx import numpy_helper
 
 from .integer_reference import run

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import Format
-from dovetail.planning.quantized_value import Parameters
+from dovetail.ir import Format
+from dovetail.planning import Parameters
 from dovetail_quantize.integers import bounds, parameters_of_range, quantised
 
 from .conftest import NET

@@ -5,7 +5,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.passes import Context, Pipeline, Request
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 
 from .conftest import with_weights
 

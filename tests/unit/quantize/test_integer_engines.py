@@ -3,7 +3,7 @@
 import dovetail
 import numpy as np
 import pytest
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 from dovetail.plugin import Reads
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from onnx import TensorProto, helper, numpy_helper

@@ -6,7 +6,7 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 
 from .integer_models import CONVERSIONS, FORMATS, IMAGE, executed, file_for, model_of, proto_of
 from .integer_reference import run
@@ -244,7 +244,7 @@ def test_random_graphs_compute_the_integers_of_the_reference(seed, both):
 
 @pytest.mark.parametrize("march", ["bernoulli2", "bayes"])
 def test_digits_on_the_bpu_are_those_of_the_reference(march, tmp_path):
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin import load_plugins
 
     samples = np.load("examples/digits/test.npz")
     data, feeds = {"image": samples["image"][:80]}, {"image": samples["image"][80:88]}

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from dovetail.ir.formats import Format
-from dovetail.planning.quantized_value import Parameters
+from dovetail.ir import Format
+from dovetail.planning import Parameters
 from dovetail_quantize.histogram import Histogram
 from dovetail_quantize.integers import bounds, quantised
 from dovetail_quantize.observers.clipping import Entropy, MeanSquaredError, Percentile

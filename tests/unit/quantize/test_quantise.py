@@ -14,7 +14,7 @@ def nodes_of(compiled, *operators):
 
 
 def placed(compiled, *operators):
-    from dovetail.planning.placement import get_placement
+    from dovetail.planning import get_placement
 
     return {node.name: get_placement(node).backend for node in nodes_of(compiled, *operators)}
 

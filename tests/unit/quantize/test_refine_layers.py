@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
+from dovetail_quantize.refining.descent import choose
 from dovetail_quantize.refining.layers import layer_of
 from dovetail_quantize.refining.layerwise import blocks_of
-from dovetail_quantize.refining.rounding import choose
 from dovetail_quantize.refining.samples import Sample, inputs_at, outputs_at, positions_of
 
 from .conftest import with_weights

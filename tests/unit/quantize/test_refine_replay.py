@@ -7,7 +7,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning.plan import Plan
+from dovetail.planning import Plan
 
 from .conftest import NET, with_weights
 

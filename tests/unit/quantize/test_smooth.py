@@ -94,7 +94,7 @@ def test_the_product_before_takes_it_up(data, plugins):
 
 def test_the_model_computes_the_same_in_floats(data, plugins):
     """What emitters are given has the same changes as what is carried out, before it is quantised."""
-    from dovetail.compiler.driver import Driver
+    from dovetail.compiler import Driver
     from dovetail.passes import Context, Request, compose
 
     for before in BEFORE.values():
@@ -167,7 +167,7 @@ def test_without_data(plugins):
 def test_alpha_lies_between_zero_and_one():
     from dovetail.errors import UsageError
     from dovetail.passes import Pipeline
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin import load_plugins
 
     with pytest.raises(UsageError, match="alpha is 1.5, and lies between 0 and 1"):
         Pipeline.parse("smooth{alpha=1.5}", load_plugins().registry)

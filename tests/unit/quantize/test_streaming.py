@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail.plugin import Observer
 from dovetail_quantize.extrema import ExtremaNodes
 from dovetail_quantize.observers.extremes import MinMax

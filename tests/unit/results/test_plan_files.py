@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import Format
-from dovetail.planning.conversion import Join
-from dovetail.planning.plan import Plan, PlannedNode, SourceNode
-from dovetail.planning.remark import Remark
+from dovetail.ir import Format
+from dovetail.planning import Join, Plan, PlannedNode, Remark, SourceNode
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 
 NASTY = ["a b", "naïve", "\x7f", "\x85", "\x9b31m", "\u2028", "\ufeff", "\x1b[2J", '"', "\\", "yes", "1e3", "#", "a: b"]

@@ -10,10 +10,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail import api
-from dovetail.passes.context import Context
-from dovetail.passes.request import Request
-from dovetail.planning.plan import Plan
-from dovetail.plugin.loader import load_plugins
+from dovetail.passes import Context, Request
+from dovetail.planning import Plan
+from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.results.cache_key import stamp_for
 from dovetail_onnx.saving import SEAL, read_seal, seal_holds

@@ -6,8 +6,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail.planning.placement import get_placement
-from dovetail.planning.plan import Plan
+from dovetail.planning import Plan, get_placement
 from dovetail_onnx.results.plan_file import SavedPlan
 from onnx import TensorProto, helper, numpy_helper
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.passes import Context
-from dovetail.planning.placement import Placement, get_placement, origin_of, set_placement
+from dovetail.planning import Placement, get_placement, origin_of, set_placement
 from dovetail_onnx.opening import open_text
 from dovetail_transforms.rewriting import Rewrite, rewrite_model
 

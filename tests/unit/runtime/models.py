@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
-from dovetail.ir.model import Model
+from dovetail.ir import Model
 
 HEADER = '<ir_version: 10, opset_import: ["" : 22]>\n'
 

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.model import Model
+from dovetail.ir import Model
 from dovetail.plugin import RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu

@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.ir.model import Model
+from dovetail.ir import Model
 from dovetail.plugin import RegionModel
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine

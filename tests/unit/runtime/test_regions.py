@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import Placement, set_placement
+from dovetail.planning import Placement, set_placement
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.form_regions import form_regions
 from dovetail_runtime.executor import Executor

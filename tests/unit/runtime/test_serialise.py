@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import onnx_ir as ir
-from dovetail.compiler.frontends import open_any
+from dovetail.compiler import open_any
 from dovetail.plugin import RegionModel, load_plugins
 from dovetail_runtime.serialize import source_of, source_without_weights
 

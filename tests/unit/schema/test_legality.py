@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 import pytest
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 from dovetail_schemas import Judge, SchemaError
 
 INT8, INT16 = Format.of("int8[symmetric]"), Format.of("int16[symmetric]")

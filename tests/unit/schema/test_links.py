@@ -5,8 +5,8 @@ from importlib.resources import files
 import pytest
 from dovetail_onnx.signatures import find
 from dovetail_schemas import load_operator_facts
+from dovetail_schemas.errors import SchemaError
 from dovetail_schemas.operators import FLOATS
-from dovetail_schemas.yaml_source import SchemaError
 from onnx import defs
 
 FACTS = load_operator_facts(files("dovetail_schemas") / "ops" / "onnx.yaml")

@@ -1,8 +1,7 @@
 """Models typed for engines, and the regions that would become engines."""
 
 import dovetail
-from dovetail.passes import Context, Request, compose
-from dovetail.passes.backends import load_backend_file
+from dovetail.passes import Context, Request, compose, load_backend_file
 from dovetail_transforms.regions.regions import annotated_regions, extract
 
 STAGES = ("normalise", "analyse", "place", "type", "calibrate", "quantise", "join", "outline")

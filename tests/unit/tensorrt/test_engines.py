@@ -45,9 +45,9 @@ def test_the_same_request_gives_the_same_engine(builder, convolution, monkeypatc
 
 
 def test_a_trial_builds_nothing(builder, convolution, own_cache):
-    from dovetail.compiler.driver import Driver
+    from dovetail.compiler import Driver
     from dovetail.passes import Context, Request
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin import load_plugins
 
     ctx = Context(Request.of("tensorrt"), plugins=load_plugins())
     ctx.files_wanted = False

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnx.reference
 import pytest
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement
 from dovetail_tensorrt.libraries import NoLibrary, library
 from dovetail_tensorrt.parser import parse
 

@@ -4,7 +4,7 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from dovetail_tensorrt.profiles.bounds import bounds_from
 from dovetail_tensorrt.profiles.of_region import KnownBounds
 

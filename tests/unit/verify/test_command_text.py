@@ -8,7 +8,7 @@ import onnx
 import pytest
 from dovetail.cli.main import main
 from dovetail.passes import Request
-from dovetail.plugin.loader import load_plugins
+from dovetail.plugin import load_plugins
 from dovetail_commands.request import command_text
 
 MODEL = """<ir_version: 10, opset_import: ["": 21]>

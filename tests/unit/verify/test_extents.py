@@ -4,7 +4,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from dovetail.compiler.frontends import open_any
+from dovetail.compiler import open_any
 from dovetail.errors import DovetailError
 from dovetail_verify.random_inputs import random_shapes
 from onnx import TensorProto, helper

@@ -33,7 +33,7 @@ _BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast",
 def register(registry):
     """Register the backend `bpu-int8`, its strategy, its option, its edit, and the facts that its limits use."""
     registry.strategy("bpu-roles", "dovetail_bpu_int8.bpu_roles:BpuRoles")
-    registry.observer("mix", "dovetail_bpu_int8.calibration_search:Mixture")
+    registry.observer("mix", "dovetail_bpu_int8.mixture:Mixture")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_bpu_int8:bpu_int8.yaml")
     registry.conformance("bpu-int8", "dovetail_bpu_int8:conformance.yaml")

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
-    from dovetail.planning.claim import Claims
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import View
+    from dovetail.planning import Claims
+    from dovetail.plugin import Backend, View
     from dovetail_placement.strategies.role_changes import Place
 
 

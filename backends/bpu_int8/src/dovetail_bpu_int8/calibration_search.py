@@ -7,18 +7,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-from dovetail.compiler.driver import Driver
-from dovetail.passes import Context
-from dovetail.passes.request import OBSERVER, BackendChoice
-from dovetail.planning.remark import Remark
-from dovetail_quantize.integers import bounds, parameters_of_range
-from dovetail_quantize.observers.clipping import Entropy
+from dovetail.compiler import Driver
+from dovetail.passes import OBSERVER, BackendChoice, Context
+from dovetail.planning import Remark
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
     from dovetail.passes import Request
-    from dovetail.planning.quantized_value import ObserverChoice, Parameters
+    from dovetail.planning import ObserverChoice
     from dovetail.plugin import CompileJob
     from dovetail_verify.compare import Run
 
@@ -129,31 +125,3 @@ def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
 
 def _calibrated(held: Sequence[dict[str, object]]) -> bool:
     return any("batch" in str(one.get("source", "")) for one in held)
-
-
-class Mixture(Entropy):
-    """Covers the range of `kl` or that of `minmax`, whichever has the smaller mean squared error.
-
-    Source: `calibration_type: mix` of hb_mapper, which chooses between the same two for every node; by what, its vendor
-    does not say.
-
-    Args:
-        format_: The format that parameters are wanted for.
-    """
-
-    def parameters(self) -> Parameters:
-        """The parameters for what was seen.
-
-        Raises:
-            ValueError: Nothing was seen.
-        """
-        candidates = super().parameters(), parameters_of_range(self._format, *self._seen.range())
-        return min(candidates, key=self._error)
-
-    def _error(self, parameters: Parameters) -> float:
-        """The sum of the squared errors, over all slices."""
-        smallest, largest = bounds(self._format)
-        scale, zero = (np.asarray(part, np.float64)[:, None] for part in parameters)
-        numbers, counts, _ = self._seen.points()
-        integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)
-        return float(np.sum(((integers - zero) * scale - numbers) ** 2 * counts))

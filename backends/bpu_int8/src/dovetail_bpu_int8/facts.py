@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.ir.required import input_of
+from dovetail.ir import input_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

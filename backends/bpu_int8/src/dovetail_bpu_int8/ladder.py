@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError, GoalError, UsageError
 from dovetail.passes import Context
-from dovetail.planning.remark import Remark
+from dovetail.planning import Remark
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
     from dovetail.plugin import CompileJob, Proceed
     from dovetail_verify.compare import Verification
     from dovetail_verify.layers import Layer

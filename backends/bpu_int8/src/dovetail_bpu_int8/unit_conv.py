@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import FreshNames, insert_beside
-from dovetail.ir.required import shape_of
+from dovetail.ir import FreshNames, insert_beside, shape_of
 from dovetail.plugin import DovetailError, Editor
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

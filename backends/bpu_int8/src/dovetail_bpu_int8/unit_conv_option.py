@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.plugin import Edit
-from dovetail.plugin.options import Option
+from dovetail.ir import FlatGraph
+from dovetail.plugin import Edit, Option
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context, Request
     from dovetail_placement.strategies.role_changes import Place
 

@@ -13,9 +13,9 @@ from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wish, Wishes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
-    from dovetail.planning.claim import Claim, PortRule
-    from dovetail.plugin.strategy import View
+    from dovetail.ir import Format
+    from dovetail.planning import Claim, PortRule
+    from dovetail.plugin import View
 
 
 NARROW, WIDE, HALF = "int8", "int16", "float16"

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import origin_of
-from dovetail.planning.selectors import select
+from dovetail.ir import name_of
+from dovetail.planning import origin_of, select
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail.planning.claim import Claim
-    from dovetail.planning.remark import Remark
-    from dovetail.plugin.strategy import View
+    from dovetail.planning import Claim, Remark
+    from dovetail.plugin import View
 
 
 OPTION = "bpu"

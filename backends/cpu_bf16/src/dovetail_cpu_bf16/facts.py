@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import bodies
-from dovetail.planning.placement import kind_of
+from dovetail.ir import bodies
+from dovetail.planning import kind_of
 from dovetail_transforms.regions.regions import used_values
 
 from dovetail_cpu_bf16.integer_bounds import fits_32_bits

@@ -14,7 +14,7 @@ from dovetail_runtime.serialize import needs_file
 if TYPE_CHECKING:
     import onnx_ir as ir
     import openvino as ov
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 # Types that the frontend misreads outside `raw_data`: it takes the bits of bfloat16 for integers, and each uint32

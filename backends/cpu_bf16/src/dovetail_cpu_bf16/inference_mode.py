@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail_cpu_bf16.bias_fusion import block_bias_fusion
 from dovetail_cpu_bf16.decompositions import decompose
 from dovetail_cpu_bf16.float32_marks import find_float32_operations, mark_float32, with_bodies
 from dovetail_cpu_bf16.widening import ExactConstants, widen
-from dovetail_cpu_bf16.workarounds import block_bias_fusion
 
 if TYPE_CHECKING:
     import openvino as ov

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import dtype_of, input_of
+from dovetail.ir import dtype_of, input_of
 from dovetail_precision.ranges.interval_arithmetic import integer_interval, is_integer
 from dovetail_precision.ranges.range import Range
 

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.types import float_name
+from dovetail.ir import float_name
 from dovetail.plugin import EngineError, Executed
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     import openvino as ov
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _NAMES = {

@@ -12,8 +12,7 @@ import ml_dtypes
 import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import bodies
-from dovetail.ir.required import input_of, name_of
+from dovetail.ir import bodies, input_of, name_of
 from dovetail.plugin import Executed, RegionModel, Session
 from dovetail_transforms.regions.regions import extract_body
 
@@ -21,7 +20,7 @@ from dovetail_cpu_bf16.report import executed_precisions, refusal
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _ALONE = {"reported": "reported-alone"}

@@ -14,7 +14,7 @@ from dovetail_cpu_bf16.frontend_input import exact_scalars, scalar_of
 if TYPE_CHECKING:
     import numpy as np
     import openvino as ov
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 def _kind(port: ov.Output) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import FreshNames, insert_after_value, replace_uses_except
-from dovetail.ir.required import graph_of, producer_of
+from dovetail.ir import FreshNames, graph_of, insert_after_value, producer_of, replace_uses_except
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 # By operator, the reductions that fail (1.31).

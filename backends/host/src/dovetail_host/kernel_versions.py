@@ -14,7 +14,7 @@ from dovetail_onnx.signatures import Signature, find
 from dovetail_onnx.type_check import node_problem
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _OPEN_END = 1 << 20  # ONNX Runtime writes the largest integer

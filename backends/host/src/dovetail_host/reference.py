@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.plugin import Availability, EngineError, Evaluator, Executed, Reads, RegionModel, Session
 from dovetail_runtime.region_runner import NOT_REPORTED, node_key
 from dovetail_runtime.serialize import TENSOR_TYPES, matches, source_of, value_type

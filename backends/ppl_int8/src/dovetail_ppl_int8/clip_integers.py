@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import FreshNames, insert_after_value
-from dovetail.ir.required import dtype_of, input_of, name_of, producer_of
+from dovetail.ir import FreshNames, dtype_of, input_of, insert_after_value, name_of, producer_of
 from dovetail.passes import Pass
-from dovetail.planning.identity import keep_key
-from dovetail.planning.placement import get_placement, origin_of, set_origin, set_placement
+from dovetail.planning import get_placement, keep_key, origin_of, set_origin, set_placement
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.required import input_of
+from dovetail.ir import input_of
 from dovetail.passes import Pass
 from dovetail_transforms.rewriting import Rewrite, rewrite_model
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_transforms.rewriting import Replacement
 

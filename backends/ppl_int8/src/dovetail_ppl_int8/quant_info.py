@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import get_placement
+from dovetail.ir import name_of
+from dovetail.planning import get_placement
 from dovetail.plugin import EngineError
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
-    from dovetail.planning.quantized_value import Parameters
+    from dovetail.ir import Model
+    from dovetail.planning import Parameters
     from dovetail.plugin import EmittedRegion, Holding
 
 

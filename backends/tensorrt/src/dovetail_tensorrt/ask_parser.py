@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.driver import Driver
+from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.ir.required import name_of
+from dovetail.ir import all_nodes, bodies, name_of
 from dovetail.passes import Context
 from dovetail.plugin import EngineError
 from dovetail_transforms.regions.regions import annotated_regions, extract, given_regions
@@ -21,7 +20,7 @@ from dovetail_tensorrt.table import refusals_as_typed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_schemas.backend import Backend
     from dovetail_transforms.regions.regions import Region
 

@@ -6,17 +6,17 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.planning.remark import Remark
-from dovetail.plugin.options import Option
+from dovetail.planning import Remark
+from dovetail.plugin import Option
 from dovetail.text import pluralize
 
 from dovetail_tensorrt.engine_backends import engine_backend
 from dovetail_tensorrt.libraries import library
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.plan import Plan
+    from dovetail.planning import Plan
     from dovetail_schemas.backend import Backend as FileBackend
 
 

@@ -14,7 +14,7 @@ from dovetail_onnx.saving import tensor_chunks
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _ABSENT = -1

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import HOST, Placement, set_placement
+from dovetail.ir import FreshNames, name_of
+from dovetail.planning import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
 from dovetail_onnx.saving import save_model
 from dovetail_placement.artifacts.outline_regions import current_region, replace_region
@@ -23,8 +22,8 @@ from dovetail_tensorrt.libraries import RTX
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler.artifacts import ArtifactFolder
-    from dovetail.ir.model import Model
+    from dovetail.compiler import ArtifactFolder
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
     from dovetail_transforms.regions.regions import Region

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.artifacts import FUNCTIONS
+from dovetail.compiler import FUNCTIONS
 from dovetail_transforms.regions.regions import inline_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 def call_in(model: Model) -> ir.Node | None:

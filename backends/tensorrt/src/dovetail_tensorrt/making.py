@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.plugin import EngineError
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import replacing
@@ -23,7 +23,7 @@ from dovetail_tensorrt.parser import LOCK, NetworkTensor, ParsedModel, ParserErr
 from dovetail_tensorrt.target import ANY, set_target
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_tensorrt.libraries import Library
     from dovetail_tensorrt.profiles.bounds import Bounds

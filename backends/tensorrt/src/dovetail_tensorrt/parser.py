@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.ir import all_nodes, bodies
 
 from dovetail_tensorrt.libraries import Library, make_logger, plain
 from dovetail_tensorrt.serialising import parse_source
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 LOCK = threading.RLock()

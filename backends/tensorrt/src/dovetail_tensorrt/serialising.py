@@ -9,7 +9,7 @@ from dovetail_onnx.saving import save_model
 from dovetail_onnx.type_gaps import to_proto
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _LARGEST_IN_MEMORY = 1 << 24  # bytes of weights

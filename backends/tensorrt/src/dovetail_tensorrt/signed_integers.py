@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import constant_of, dtype_of, input_of, name_of
+from dovetail.ir import FreshNames, constant_of, dtype_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail_precision.source_quantization import QdqNode, qdq_of
 
 from dovetail_tensorrt.engine_backends import makes_engines
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import all_nodes
-from dovetail.ir.required import name_of
+from dovetail.ir import all_nodes, name_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.plugin import Registry
     from dovetail_schemas.backend import Backend
 

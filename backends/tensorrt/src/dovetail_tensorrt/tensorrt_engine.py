@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
     from dovetail.errors import DovetailError
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
 

@@ -11,6 +11,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
     from dovetail.ir.model import Model
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.compiler.artifacts import nodes_of
 from dovetail.compiler.running import cannot_run, runner_class
-from dovetail.ir.bodies import body_nodes
+from dovetail.ir.graphs import body_nodes
 from dovetail.planning.placement import HOST, PART, get_placement
 from dovetail.planning.remark import assumed
 from dovetail.text import pluralize
@@ -21,6 +21,7 @@ from dovetail.text import pluralize
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+
     from dovetail.compiler.artifacts import ArtifactFolder
     from dovetail.compiler.running import Verification
     from dovetail.ir.model import Model

@@ -17,7 +17,7 @@ from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
 from dovetail.passes.result import Result
 from dovetail.passes.rounds import rounds
-from dovetail.planning.identity import keep_keys
+from dovetail.planning.node_keys import keep_keys
 from dovetail.planning.quantized_value import holdings_document
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import CompileJob

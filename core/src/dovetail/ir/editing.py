@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import all_nodes, bodies
+from dovetail.ir.graphs import all_nodes, bodies
 from dovetail.ir.required import graph_of, input_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import all_nodes, named_bodies
+from dovetail.ir.graphs import all_nodes, named_bodies
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -158,7 +158,7 @@ class Model:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write the model by the installed front end for files of that suffix; see `dovetail.compiler.writing.write_file`."""
+        """Write the model by the installed front end for files of that suffix; see `dovetail.compiler`."""
         from dovetail.compiler.writing import write_file
 
         write_file(self, Path(path), external=external, progress=progress)

@@ -9,3 +9,13 @@ from dovetail.passes.pipeline import Pipeline as Pipeline
 from dovetail.passes.request import BackendChoice as BackendChoice, PinOrigin as PinOrigin, Request as Request
 from dovetail.passes.result import PassResult as PassResult, Result as Result
 from dovetail.passes.steps import Fixpoint as Fixpoint, Nested as Nested
+
+from dovetail.passes.backends import (
+    asking as asking,
+    check_installed as check_installed,
+    load_backend_file as load_backend_file,
+    load_chosen as load_chosen,
+)
+from dovetail.passes.instrumentation import Progress as Progress
+from dovetail.passes.reproducer import METADATA_KEY as METADATA_KEY, versions as versions
+from dovetail.passes.request import OBSERVER as OBSERVER

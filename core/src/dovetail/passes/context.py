@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dovetail.ir.bodies import FlatGraph
+from dovetail.ir.graphs import FlatGraph
 from dovetail.passes.request import BackendChoice, Request
-from dovetail.planning.identity import key_of
+from dovetail.planning.node_keys import key_of
 from dovetail.planning.placement import HOST
 from dovetail.planning.refusals import Refusals, Refused
 from dovetail.planning.remark import NO_FACTS, Kind, Remark, Remedy

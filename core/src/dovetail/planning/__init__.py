@@ -1,1 +1,5 @@
-"""Plans: placements, remarks, selectors, and their form on disk."""
+"""Plans: placements, remarks and their form as data. Names are imported on first use, as `__init__.pyi` lists them."""
+
+from dovetail.lazy_imports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.planning.conversion import Join
-from dovetail.planning.identity import identity, operator_name, structural_keys, walk
+from dovetail.planning.node_keys import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import Placement, get_placement, kind_of, origin_of
 from dovetail.planning.remark import Remark
 from dovetail.text import pluralize

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
-from dovetail.planning.identity import identity, operator_name, walk
+from dovetail.planning.node_keys import identity, operator_name, walk
 from dovetail.planning.placement import get_placement, origin_of
 from dovetail.text import near_misses
 

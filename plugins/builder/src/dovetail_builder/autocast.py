@@ -13,12 +13,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import UsageError
-from dovetail.ir.types import float_name, from_name, promote
+from dovetail.ir import float_name, from_name, promote
 from dovetail_onnx.signatures import Signature, find, input_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import PluginSet
     from dovetail_schemas.policy_file import Policies
 
     from dovetail_builder.builder import Builder
@@ -123,7 +123,7 @@ def current_region() -> Region | None:
 
 
 def _load(precision: str, plugins: PluginSet | None) -> Policies:
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin import load_plugins
 
     table = (plugins or load_plugins()).registry.policy
     source = table[_POLICIES[precision]]

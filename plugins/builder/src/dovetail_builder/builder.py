@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import name_of
+from dovetail.ir import FreshNames, name_of
 
 from dovetail_builder.autocast import current_region
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     Attributes = dict[str, Any] | None
 
@@ -39,7 +38,7 @@ class Builder:
     def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> ir.Value:
         """A new input of the model; `dtype` as in `float32`, open extents by name."""
         import onnx_ir as ir
-        from dovetail.ir.types import from_name
+        from dovetail.ir import from_name
 
         value = ir.Value(name=self._names.fresh(name), type=ir.TensorType(from_name(dtype)), shape=ir.Shape(shape))
         self._graph.inputs.append(value)
@@ -114,7 +113,7 @@ class Builder:
         """The model as it is by now."""
         import onnx
         import onnx_ir as ir
-        from dovetail.ir.model import Model
+        from dovetail.ir import Model
 
         version = onnx.helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", self.opset), onnx.IR_VERSION)
         return Model(ir.Model(self._graph, ir_version=max(version, 8)))

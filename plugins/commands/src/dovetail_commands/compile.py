@@ -8,10 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
 from dovetail.errors import ResultError
-from dovetail.planning.placement import HOST
-from dovetail.planning.remark import assumed
+from dovetail.planning import HOST, assumed
 from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
@@ -19,7 +18,7 @@ from dovetail_commands.request import add_model, add_request, completed_model, r
 from dovetail_commands.terminal import Progress, say_note, table, warn
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
 
 
 _SHOWN = 6  # operators in a row of the table
@@ -50,7 +49,7 @@ def run_compile(args: argparse.Namespace) -> int:
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     request |= option_keywords(args)
     from dovetail import api
-    from dovetail.compiler.stores import check_store
+    from dovetail.compiler import check_store
 
     if args.output:
         check_store(args.output, plugins_of(args))

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import note
+from dovetail.cli import note
 
 if TYPE_CHECKING:
     from dovetail.passes import Instrumentation

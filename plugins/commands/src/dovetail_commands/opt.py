@@ -6,18 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, existing, note, output, plugins_of, print_json, say
-from dovetail.compiler.frontends import open_declared
+from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
+from dovetail.compiler import open_declared
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import Context, Pipeline, Request
-from dovetail.passes.reproducer import METADATA_KEY, versions
+from dovetail.passes import METADATA_KEY, Context, Pipeline, Request, versions
 from dovetail_onnx.files.parsing import parse_json
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
 from dovetail_commands.request import add_request, request_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Instrumentation, Result
     from dovetail.plugin import PluginSet, Registry
 
@@ -56,7 +55,7 @@ def _run(args: argparse.Namespace) -> Result:
     plugins = given.pop("plugins")
     request = Request.of(*given.pop("backends"), **given)
     pipeline = Pipeline.parse(args.pipeline, plugins.registry)
-    from dovetail.compiler.frontends import open_file
+    from dovetail.compiler import open_file
 
     if args.model != "-":
         existing(path)
@@ -76,7 +75,7 @@ def _replay(args: argparse.Namespace) -> Result:
 
 
 def _write(args: argparse.Namespace, result: Result) -> None:
-    from dovetail.compiler.writing import write_file
+    from dovetail.compiler import write_file
 
     text = result.model.text() if args.output is None else ""
     if args.output is not None:

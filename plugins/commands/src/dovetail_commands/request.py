@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import existing, plugins_of
+from dovetail.cli import existing, plugins_of
+from dovetail.compiler import blaming, installed_options
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes.request import BackendChoice, Request
-from dovetail.plugin.options import blaming, installed_options
+from dovetail.passes import BackendChoice, Request
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan
-    from dovetail.plugin.registry import Registry
+    from dovetail.planning import Plan
+    from dovetail.plugin import Registry
 
 
 __all__ = ["add_model", "add_request", "completed_model", "request_of"]

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import columns, note
+from dovetail.cli import columns, note
 from dovetail.text import printable
 
 if TYPE_CHECKING:

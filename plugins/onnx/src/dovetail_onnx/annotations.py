@@ -6,25 +6,16 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.artifacts import FUNCTIONS
+from dovetail.compiler import FUNCTIONS
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.bodies import all_nodes
-from dovetail.ir.formats import Format
-from dovetail.planning.placement import (
-    Placement,
-    get_placement,
-    kind_of,
-    origin_of,
-    set_kind,
-    set_origin,
-    set_placement,
-)
+from dovetail.ir import Format, all_nodes
+from dovetail.planning import Placement, get_placement, kind_of, origin_of, set_kind, set_origin, set_placement
 
 from dovetail_onnx.files.parsing import parse_json
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN = (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.plugin.frontend import SourceSnapshot
+    from dovetail.ir import Model
+    from dovetail.plugin import SourceSnapshot
 
 
 class OnnxDialect:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.plugin import Frontend
 
 from dovetail_onnx.dialect import OnnxDialect
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _TEXT = (".onnxtxt", ".txt")
@@ -68,7 +68,7 @@ class OnnxFrontend(Frontend):
         """
         import onnx
         import onnx_ir as ir
-        from dovetail.ir.model import Model
+        from dovetail.ir import Model
 
         from dovetail_onnx.opening import open_proto, parse_proto
         from dovetail_onnx.skeleton import split_weights

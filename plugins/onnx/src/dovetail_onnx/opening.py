@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dovetail.compiler.frontends import check_regular
+from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
-from dovetail.ir.gc_pause import gc_paused
-from dovetail.ir.model import Model
+from dovetail.ir import Model, gc_paused
 
 from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.external import TensorLoader

@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.types import dtype_name, type_text
-from dovetail.planning.placement import get_placement, kind_of
+from dovetail.ir import dtype_name, type_text
+from dovetail.planning import get_placement, kind_of
 from dovetail.text import printable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _DATA_UP_TO = 8  # elements

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.ir.gc_pause import gc_paused
+from dovetail.ir import gc_paused
 
 from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.files.reading import file_sha256
@@ -22,7 +22,7 @@ from dovetail_onnx.wire import join, tag, varint
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 SEAL = "dovetail.content"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import our_name
+from dovetail.ir import our_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -17,7 +17,7 @@ from dovetail_onnx.type_gaps import from_proto, to_proto
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 INTEGERS_UP_TO = 64 * 1024

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import all_nodes, named_bodies
+from dovetail.ir import all_nodes, named_bodies
 
 if TYPE_CHECKING:
     import onnx

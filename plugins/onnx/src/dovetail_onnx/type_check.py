@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir.types import type_text
-from dovetail.planning.placement import from_source
+from dovetail.ir import type_text
+from dovetail.planning import from_source
 
 from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name, signature
 

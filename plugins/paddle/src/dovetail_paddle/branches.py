@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.required import producer_of
+from dovetail.ir import producer_of
 
 from dovetail_paddle.pd_graph import operands
 

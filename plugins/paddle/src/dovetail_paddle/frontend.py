@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.plugin import Frontend
-from dovetail.plugin.options import Option
+from dovetail.plugin import Frontend, Option
 from dovetail_onnx.dialect import OnnxDialect
 
 from dovetail_paddle.lowering.lower_paddle import OPTION
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Request
 
 
@@ -30,8 +29,7 @@ class PaddleFrontend(Frontend):
         Raises:
             DovetailError: The program or its parameters are malformed.
         """
-        from dovetail.ir.gc_pause import gc_paused
-        from dovetail.ir.model import Model
+        from dovetail.ir import Model, gc_paused
 
         parameters = path.with_suffix(".pdiparams")
         with gc_paused():

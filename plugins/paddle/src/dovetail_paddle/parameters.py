@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler.frontends import check_regular
+from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
 
 from dovetail_paddle.element_types import BY_NUMBER, element_type

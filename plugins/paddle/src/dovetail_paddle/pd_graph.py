@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.editing import FreshNames
+from dovetail.ir import FreshNames
 
 from dovetail_paddle.element_types import onnx_type
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import described, foreign_output
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import Format
-from dovetail.planning.claim import Claim, Claims
-from dovetail.plugin.isolation import described, foreign_output
+from dovetail.ir import Format
+from dovetail.planning import Claim, Claims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.bodies import FlatGraph
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import Strategy, View
+    from dovetail.ir import FlatGraph
+    from dovetail.plugin import Backend, Strategy, View
 
     from dovetail_placement.view import View as OwnView
 

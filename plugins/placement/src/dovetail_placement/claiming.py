@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, PinError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.planning.claim import claim_of
-from dovetail.planning.identity import key_of
-from dovetail.planning.placement import from_source
+from dovetail.ir import FlatGraph
+from dovetail.planning import claim_of, from_source, key_of
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.pins import pinned_claim
@@ -18,12 +16,10 @@ from dovetail_placement.view import View, made_strategy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.claim import Claim
-    from dovetail.planning.edits import Edit
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import Strategy
+    from dovetail.planning import Claim, Edit
+    from dovetail.plugin import Backend, Strategy
 
     from dovetail_placement.legality import Judges
     from dovetail_placement.pins import Pin, Pins

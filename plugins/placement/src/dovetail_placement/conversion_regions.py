@@ -19,17 +19,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import name_of, producer_of
-from dovetail.planning.identity import decided_key, keep_key
-from dovetail.planning.placement import PART, get_placement, origin_of, set_origin, set_placement
+from dovetail.ir import FlatGraph, FreshNames, name_of, producer_of
+from dovetail.planning import PART, decided_key, get_placement, keep_key, origin_of, set_origin, set_placement
 from dovetail_transforms.regions.regions import Region, reads_of, regions_from
 
 from dovetail_placement.edge_kinds import operator_facts
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_transforms.regions.regions import Reads
 

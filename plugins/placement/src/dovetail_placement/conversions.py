@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.compiler import calling, make_engine
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.formats import Format, format_of
-from dovetail.planning.placement import HOST, Placement, get_placement, set_placement
-from dovetail.plugin.engine import make_engine
-from dovetail.plugin.isolation import calling
+from dovetail.ir import FlatGraph, Format, FreshNames, format_of
+from dovetail.planning import HOST, Placement, get_placement, set_placement
 from dovetail_transforms.rewriting import Replacement
 
 from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.conversion import Step
-    from dovetail.plugin.backend import Backend
+    from dovetail.planning import Step
+    from dovetail.plugin import Backend
 
 
 class ConversionPlacement:

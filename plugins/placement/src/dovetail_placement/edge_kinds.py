@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import FlatGraph
+from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
-from dovetail.planning.placement import set_kind
+from dovetail.planning import set_kind
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin import Registry
     from dovetail_schemas import OperatorFacts
 
 

@@ -6,21 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import calling, made
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import FreshNames
+from dovetail.ir import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning.identity import identity, operator_name, structural_keys, walk
-from dovetail.planning.placement import origin_of
-from dovetail.planning.remark import Remark
+from dovetail.planning import Remark, identity, operator_name, origin_of, structural_keys, walk
 from dovetail.plugin import Edit, Editor
-from dovetail.plugin.contracts import made
-from dovetail.plugin.isolation import calling
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
+    from dovetail.ir import Model
+    from dovetail.passes import Context
     from dovetail.plugin import Registry
 
 
@@ -160,7 +157,7 @@ def _apply(model: Model, edit: Edit, node: ir.Node, who: str, editor: Editor, ct
 
 
 def _verify(model: Model, makers: Iterable[str]) -> None:
-    from dovetail.ir.verifier import verify_model
+    from dovetail.ir import verify_model
 
     try:
         verify_model(model)

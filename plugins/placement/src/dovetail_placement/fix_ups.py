@@ -6,17 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import calling, described, foreign_output
 from dovetail.errors import DovetailError
-from dovetail.planning.claim import Claim, Claims
-from dovetail.plugin.isolation import calling, described, foreign_output
+from dovetail.planning import Claim, Claims
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
-    from dovetail.plugin import Remedy
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import Strategy
+    from dovetail.plugin import Backend, Remedy, Strategy
 
     from dovetail_placement.claiming import Claiming
     from dovetail_placement.pins import Pin

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
+from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.planning import Placement, get_placement, set_placement
 from dovetail_transforms.regions.regions import (
     Groups,
     Reads,
@@ -27,9 +27,9 @@ from dovetail_placement.conversions import place_later_nodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin.services import RegionView
+    from dovetail.plugin import RegionView
 
 
 _AHEAD = 64

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.artifacts import stands_for_region
+from dovetail.compiler import calling, stands_for_region
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import calling
 from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.passes.request import Request
-    from dovetail.plugin import Backend
-    from dovetail.plugin.registry import Registry
+    from dovetail.passes import Request
+    from dovetail.plugin import Backend, Registry
 
 
 _SHOWN = 8  # regions of a cycle

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.running import input_data
+from dovetail.compiler import input_data
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.remark import Remark
+    from dovetail.planning import Remark
     from dovetail.plugin import Backend
 
     from dovetail_placement.claiming import Claiming

@@ -7,25 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import body_nodes
-from dovetail.ir.formats import Format, format_of
-from dovetail.ir.types import FLOATS
-from dovetail.passes.backends import asking
-from dovetail.planning.identity import identity, operator_name, structural_keys, walk
-from dovetail.planning.placement import HOST
-from dovetail.planning.selectors import NodeNames, parse_pin
+from dovetail.ir import FLOATS, Format, body_nodes, format_of
+from dovetail.passes import asking
+from dovetail.planning import HOST, NodeNames, identity, operator_name, parse_pin, structural_keys, walk
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context, PinOrigin
-    from dovetail.planning.claim import Claim
-    from dovetail.planning.plan import Plan, PlannedNode
-    from dovetail.plugin import Backend
-    from dovetail.plugin.registry import Registry
+    from dovetail.planning import Claim, Plan, PlannedNode
+    from dovetail.plugin import Backend, Registry
 
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
+from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
-from dovetail.planning.identity import key_of
-from dovetail.planning.placement import HOST, Placement, from_source, set_placement
+from dovetail.planning import HOST, Placement, from_source, key_of, set_placement
 from dovetail.plugin import Remedy, remedy
 from dovetail.text import near_misses, pluralize
 
@@ -27,11 +26,9 @@ from dovetail_placement.view import made_strategy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.claim import Claim
-    from dovetail.planning.edits import Edit
-    from dovetail.planning.remark import Remark
+    from dovetail.planning import Claim, Edit, Remark
     from dovetail.plugin import Backend
 
 

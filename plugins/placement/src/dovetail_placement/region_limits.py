@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import FlatGraph
-from dovetail.planning.claim import facts_of
-from dovetail.planning.identity import operator_name
+from dovetail.ir import FlatGraph
+from dovetail.planning import facts_of, operator_name
 from dovetail_transforms.regions.regions import Region, used_values
 
 from dovetail_placement.claiming import pin_refused
@@ -16,11 +15,10 @@ from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
+    from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail.planning.claim import Claim, Refusal, Verdict
-    from dovetail.plugin.backend import Backend
+    from dovetail.planning import Claim, Refusal, Verdict
+    from dovetail.plugin import Backend
 
     from dovetail_placement.claiming import Claiming
     from dovetail_placement.pins import Pin

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dovetail.compiler import calling
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.planning.placement import kind_of
-from dovetail.plugin.isolation import calling
-from dovetail.plugin.strategy import Neighbour, Strategy
+from dovetail.ir import FlatGraph
+from dovetail.planning import kind_of
+from dovetail.plugin import Neighbour, Strategy
 from dovetail.text import did_you_mean
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
@@ -18,11 +18,10 @@ from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.passes import Context
-    from dovetail.passes.context import Analysis
-    from dovetail.planning.claim import Claim, Verdict
-    from dovetail.plugin.backend import Backend, Judge
+    from dovetail.ir import Model
+    from dovetail.passes import Analysis, Context
+    from dovetail.planning import Claim, Verdict
+    from dovetail.plugin import Backend, Judge
 
 
 T = TypeVar("T")

@@ -8,15 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import calling
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.formats import FLOAT32, Format, float_format, format_of
-from dovetail.ir.required import name_of
+from dovetail.ir import FLOAT32, FlatGraph, Format, float_format, format_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning.conversion import Join as PlannedJoin
-from dovetail.planning.conversion import conversion_kind
-from dovetail.planning.placement import HOST, Placement, from_source, placement_of, set_placement
-from dovetail.plugin.isolation import calling
+from dovetail.planning import HOST, Placement, conversion_kind, from_source, placement_of, set_placement
+from dovetail.planning import Join as PlannedJoin
 from dovetail.text import did_you_mean, pluralize
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
@@ -35,7 +32,7 @@ from dovetail_precision.source_quantization import place_qdq
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Registry
 

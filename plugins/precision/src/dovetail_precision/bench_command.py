@@ -8,17 +8,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.cli.common import PlainCommand, note, output, plugins_of, print_json
+from dovetail.cli import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of, shape_of
+from dovetail.ir import name_of, shape_of
 from dovetail_commands.terminal import Progress
 from dovetail_onnx.files.writing import write_text
 
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.passes import Context
-    from dovetail.plugin import Engine, Session
-    from dovetail.plugin.backend import Backend
+    from dovetail.plugin import Backend, Engine, Session
     from dovetail_runtime.engines import GuardedEngine, GuardedSession
 
     AnyEngine: TypeAlias = Engine | GuardedEngine
@@ -34,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import yaml
-    from dovetail.passes.backends import load_chosen
-    from dovetail.passes.context import Context
-    from dovetail.passes.request import BackendChoice
+    from dovetail.passes import BackendChoice, Context, load_chosen
 
     ctx = Context(plugins=plugins_of(args))
     backend = load_chosen(ctx.registry, BackendChoice.parse(args.backend))
@@ -175,8 +172,7 @@ def _timing(engine: AnyEngine, text: str, kind: str) -> Callable[[], float]:
 def _session(engine: AnyEngine, text: str, kind: str) -> tuple[Session | GuardedSession, Mapping[str, np.ndarray]]:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.ir.types import from_name
+    from dovetail.ir import Model, from_name
     from dovetail.plugin import RegionModel
 
     model = Model(ir.from_onnx_text(_HEAD + text))
@@ -191,13 +187,13 @@ def _session(engine: AnyEngine, text: str, kind: str) -> tuple[Session | Guarded
 
 
 def _width(kind: str) -> int:
-    from dovetail.ir.types import from_name
+    from dovetail.ir import from_name
 
     return from_name(kind).bitwidth // 8
 
 
 def _number(kind: str) -> int:
-    from dovetail.ir.types import from_name
+    from dovetail.ir import from_name
 
     return int(from_name(kind).value)
 

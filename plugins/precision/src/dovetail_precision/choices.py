@@ -7,13 +7,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir.formats import FLOAT_FORMATS, Format
-from dovetail.planning.claim import PortRule
+from dovetail.ir import FLOAT_FORMATS, Format
+from dovetail.planning import PortRule
 
 from dovetail_precision.port_groups import PortGroup, merged
 
 if TYPE_CHECKING:
-    from dovetail.planning.claim import Claim
+    from dovetail.planning import Claim
 
 
 class SharedFormat:

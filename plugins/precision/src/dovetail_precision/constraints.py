@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import bodies
-from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format
-from dovetail.ir.types import float_name
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, bodies, float_name
 
 from dovetail_precision.choices import Choice, uniform
 

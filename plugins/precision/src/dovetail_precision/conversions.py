@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import Format, float_format
-from dovetail.ir.required import input_of
-from dovetail.planning.placement import HOST, get_placement, placement_of
+from dovetail.ir import Format, float_format, input_of
+from dovetail.planning import HOST, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_precision.constraints import type_equalities
@@ -17,8 +16,7 @@ from dovetail_precision.source_quantization import is_atom, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.bodies import FlatGraph
-    from dovetail.ir.model import Model
+    from dovetail.ir import FlatGraph, Model
 
     from dovetail_precision.sharing_groups import Held
 

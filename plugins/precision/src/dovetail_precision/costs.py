@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format
 from dovetail.text import did_you_mean
 
 from dovetail_precision.choices import plain
@@ -19,7 +19,7 @@ from dovetail_precision.def_use import def_use_chains
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
-    from dovetail.plugin.backend import Source
+    from dovetail.plugin import Source
     from dovetail_schemas.yaml_source import Node, Scalar
 
     from dovetail_precision.choices import Choice, SharedFormat

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import FLOAT32
-from dovetail.ir.required import graph_of, input_of
+from dovetail.ir import FLOAT32, graph_of, input_of
 
 from dovetail_precision.choices import uniform
 from dovetail_precision.constraints import candidates, follows_readers, reads_any_type
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.bodies import FlatGraph
-    from dovetail.ir.formats import Format
+    from dovetail.ir import FlatGraph, Format
 
     from dovetail_precision.choices import SharedFormat
     from dovetail_precision.conversions import Conversion

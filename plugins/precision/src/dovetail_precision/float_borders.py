@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.editing import insert_after_value
-from dovetail.ir.formats import Format, float_format
-from dovetail.ir.required import input_of
+from dovetail.ir import FlatGraph, Format, float_format, input_of, insert_after_value
 from dovetail.passes import Pass
-from dovetail.planning.conversion import Step
-from dovetail.planning.placement import HOST, placement_of
+from dovetail.planning import HOST, Step, placement_of
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_placement.form_regions import number_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Backend
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import input_of, name_of
-from dovetail.ir.types import float_name
+from dovetail.ir import float_name, input_of, name_of
 
 from dovetail_precision.choices import uniform
 from dovetail_precision.conditioning.findings import is_standard

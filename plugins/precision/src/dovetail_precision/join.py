@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.editing import FreshNames, insert_after_value
-from dovetail.ir.formats import float_format, format_of
-from dovetail.ir.required import graph_of, input_of
-from dovetail.ir.types import dtype_name
+from dovetail.ir import (
+    FlatGraph,
+    FreshNames,
+    dtype_name,
+    float_format,
+    format_of,
+    graph_of,
+    input_of,
+    insert_after_value,
+)
 from dovetail.passes import Pass
-from dovetail.planning.conversion import Step
-from dovetail.planning.placement import get_placement, placement_of
+from dovetail.planning import Step, get_placement, placement_of
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 
 from dovetail_precision.assign_types import set_backend_attributes
@@ -28,9 +32,9 @@ from dovetail_precision.weights import convert_weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.conversion import NodeMaker
+    from dovetail.planning import NodeMaker
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.formats import Format
+from dovetail.ir import FlatGraph, Format
 from dovetail_placement.place import claim_on
 
 from dovetail_precision.conditioning.amplification import (
@@ -26,7 +25,7 @@ from dovetail_precision.rounding import magnitude_fits, misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_precision.problem import Value, Variable

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import body_nodes
-from dovetail.ir.formats import FLOAT32
-from dovetail.planning.placement import HOST, from_source
-from dovetail.planning.selectors import select
+from dovetail.ir import FLOAT32, body_nodes
+from dovetail.planning import HOST, from_source, select
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
+    from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail.planning.claim import Claim
+    from dovetail.planning import Claim
 
     from dovetail_precision.problem import TypingProblem, Variable
 

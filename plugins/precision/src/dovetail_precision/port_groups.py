@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.ir.formats import FLOAT_FORMATS, Format
+from dovetail.ir import FLOAT_FORMATS, Format
 from dovetail_onnx.signatures import Port, Signature, input_name, output_name
 
 # The schema binds Y to the type of scale, but onnx's inference and checker require the type of X.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dovetail.ir.formats import FLOAT32, Format
+from dovetail.ir import FLOAT32, Format
 
 from dovetail_precision.costs import CostModel, UnitJoins
 

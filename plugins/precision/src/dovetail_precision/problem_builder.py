@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.formats import FLOAT32, FLOAT_FORMATS, Format, float_format
-from dovetail.passes.backends import asking
-from dovetail.planning.placement import HOST, placement_of
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, FlatGraph, Format, float_format
+from dovetail.passes import asking
+from dovetail.planning import HOST, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
@@ -29,10 +28,10 @@ from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.claim import Claim
-    from dovetail.plugin.backend import Backend
+    from dovetail.planning import Claim
+    from dovetail.plugin import Backend
 
 
 class ProblemValues:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir.formats import Format, float_format
-from dovetail.ir.required import name_of
-from dovetail.planning.claim import ParameterRule, PortRule
-from dovetail.planning.placement import get_placement, placement_of
+from dovetail.ir import Format, float_format, name_of
+from dovetail.planning import ParameterRule, PortRule, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
@@ -17,8 +15,8 @@ from dovetail_precision.source_quantization import dequantising, is_atom, quanti
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.bodies import FlatGraph
-    from dovetail.planning.quantized_value import Parameters
+    from dovetail.ir import FlatGraph
+    from dovetail.planning import Parameters
     from dovetail_onnx.signatures import Opsets
 
 

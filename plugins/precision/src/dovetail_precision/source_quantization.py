@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.formats import Format
-from dovetail.ir.required import dtype_of, input_of
-from dovetail.ir.types import dtype_name
-from dovetail.planning.placement import HOST, placement_of, set_placement
-from dovetail.planning.quantized_value import Parameters
+from dovetail.ir import Format, dtype_name, dtype_of, input_of
+from dovetail.planning import HOST, Parameters, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin.backend import Border
+    from dovetail.plugin import Border
 
     from dovetail_precision.sharing_groups import Held
 

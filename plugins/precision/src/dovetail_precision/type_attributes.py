@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from dovetail.ir.required import input_of
-from dovetail.ir.types import FLOATS, dtype_name
+from dovetail.ir import FLOATS, dtype_name, input_of
 
 from dovetail_precision.rounding import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
+    from dovetail.ir import Format
     from dovetail.passes import Context
 
 

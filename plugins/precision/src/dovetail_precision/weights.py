@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.formats import Format, float_format
-from dovetail.ir.required import constant_of, name_of
-from dovetail.planning.placement import placement_of
+from dovetail.ir import Format, FreshNames, constant_of, float_format, name_of
+from dovetail.planning import placement_of
 
 from dovetail_precision.ranges.range import ordered_map
 from dovetail_precision.rounding import Losses, converter
 
 if TYPE_CHECKING:
-    from dovetail.ir.bodies import FlatGraph
-    from dovetail.ir.model import Model
+    from dovetail.ir import FlatGraph, Model
     from dovetail.passes import Context
 
     from dovetail_precision.conversions import PlannedTypes

@@ -6,16 +6,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import FreshNames, replace_uses_except
-from dovetail.ir.required import name_of
-from dovetail.ir.types import dtype_name
+from dovetail.ir import FreshNames, dtype_name, name_of, replace_uses_except
 from dovetail.passes import Pass
 
 from dovetail_precision.weights import CastTensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -30,5 +30,5 @@ def register(registry: Registry) -> None:
     registry.observer("mse", "dovetail_quantize.observers.clipping:MeanSquaredError")
     registry.observer("kl", "dovetail_quantize.observers.clipping:Entropy")
     registry.observer("isotone", "dovetail_quantize.observers.extremes:Isotone")
-    registry.conversion("quantize", "dovetail_quantize.quantize:Quantize")
-    registry.conversion("dequantize", "dovetail_quantize.quantize:Dequantize")
+    registry.conversion("quantize", "dovetail_quantize.conversions:Quantize")
+    registry.conversion("dequantize", "dovetail_quantize.conversions:Dequantize")

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.required import name_of
+from dovetail.ir import FlatGraph, name_of
 from dovetail.passes import Pass
-from dovetail.planning.placement import placement_of
-from dovetail.planning.quantized_value import Holding, Parameters
+from dovetail.planning import Holding, Parameters, placement_of
 from dovetail.text import pluralize
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import dequantising, weight_of
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.quantized_value import ObserverChoice
+    from dovetail.planning import ObserverChoice
 
 
 _OPERATORS = ("GlobalMaxPool", "MaxPool", "ReduceMax")

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import name_of
+from dovetail.ir import FreshNames, name_of
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
+    from dovetail.ir import Format, Model
 
 
 class Extrema:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
-from dovetail.ir.formats import Format
-from dovetail.planning.quantized_value import Holding, Parameters
+from dovetail.ir import Format
+from dovetail.planning import Holding, Parameters
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:

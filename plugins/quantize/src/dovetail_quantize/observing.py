@@ -11,11 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from dovetail.compiler import derived, described, foreign_output, overrides
 from dovetail.errors import DovetailError
-from dovetail.planning.quantized_value import ObserverChoice, Parameters
+from dovetail.planning import ObserverChoice, Parameters
 from dovetail.plugin import Observer
-from dovetail.plugin.contracts import derived, overrides
-from dovetail.plugin.isolation import described, foreign_output
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, samples_at_once
 from dovetail_runtime.engines import engines_of
@@ -28,10 +27,9 @@ from dovetail_quantize.integers import number_of_scales
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
+    from dovetail.compiler import Table
+    from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail.plugin.registry import Table
     from dovetail_precision.sharing_groups import Held
 
 

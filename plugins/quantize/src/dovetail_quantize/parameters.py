@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.ir.required import dtype_of, name_of
-from dovetail.planning.quantized_value import ObserverChoice, Parameters, parse_holdings
+from dovetail.ir import dtype_of, name_of
+from dovetail.planning import ObserverChoice, Parameters, parse_holdings
 from dovetail_precision.source_quantization import QdqNode, dequantising, quantising
 
 from dovetail_quantize.integers import bounds, number_of_scales, parameters_of_range, product_of_scales, slices
@@ -18,9 +18,9 @@ from dovetail_quantize.refining.steps import SCALING, steps_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
+    from dovetail.ir import Format
     from dovetail.passes import Context
-    from dovetail.planning.plan import Plan
+    from dovetail.planning import Plan
     from dovetail_precision.sharing_groups import Held
 
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler.artifacts import nodes_of
-from dovetail.ir.bodies import all_nodes
+from dovetail.compiler import nodes_of
+from dovetail.ir import all_nodes
 from dovetail_transforms.regions.regions import Region, extract, used_values
 
 from dovetail_runtime.region_runner import Refusal, RegionModel
@@ -15,7 +15,7 @@ from dovetail_runtime.serialize import needs_file
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import EngineError
 

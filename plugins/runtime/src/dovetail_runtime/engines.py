@@ -7,13 +7,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from dovetail.compiler.artifacts import artifact_of
+from dovetail.compiler import artifact_of, derived, described, foreign_output, make_engine
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import from_source
+from dovetail.planning import from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
-from dovetail.plugin.contracts import derived
-from dovetail.plugin.engine import make_engine
-from dovetail.plugin.isolation import described, foreign_output
 from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.feeds import Declared, declared
@@ -22,8 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     from dovetail.passes import Context
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin import Backend, Registry
 
 
 _LONGEST = 500  # characters of what an engine says

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dovetail.plugin
-from dovetail.compiler.artifacts import ArtifactFolder, artifact_of
+from dovetail.compiler import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
-from dovetail.ir.required import constant_of, name_of
+from dovetail.ir import constant_of, name_of
 from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail.text import did_you_mean
 from dovetail_transforms.regions.regions import Region, annotated_regions, calls, extract, inline_regions, ready_regions
@@ -28,7 +28,7 @@ from dovetail_runtime.serialize import needs_file
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_runtime.timeline import Run, Timeline
 

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import calling, made
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.plugin import Executor
-from dovetail.plugin.contracts import made
-from dovetail.plugin.isolation import calling
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.plugin import Executed
-    from dovetail.plugin.registry import Registry
+    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import Executed, Registry
 
     from dovetail_runtime.region_runner import Refusal, RegionRunner
     from dovetail_runtime.timeline import Timeline

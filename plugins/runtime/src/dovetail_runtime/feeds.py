@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import dtype_of, name_of
+from dovetail.ir import dtype_of, name_of
 from dovetail.text import near_misses
 
 from dovetail_runtime.serialize import matches, value_type

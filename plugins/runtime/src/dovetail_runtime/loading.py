@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning import HOST, get_placement
 from dovetail.text import pluralize
 
 from dovetail_runtime.engine_refusals import further_refusals, refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_runtime.executor import Executor

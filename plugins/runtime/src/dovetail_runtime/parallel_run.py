@@ -10,7 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail_transforms.regions.regions import Region
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import HOST
+from dovetail.ir import name_of
+from dovetail.planning import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel
 from dovetail.text import pluralize
 

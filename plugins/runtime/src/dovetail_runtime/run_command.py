@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, existing, output, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
 from dovetail_commands.terminal import say_note, table
 from dovetail_onnx.files.writing import replacing
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail.plugin
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import HOST
-from dovetail.plugin.loader import load_plugins
+from dovetail.planning import HOST
+from dovetail.plugin import load_plugins
 from dovetail.text import pluralize
 
 from dovetail_runtime.engines import Engines, engines_of
@@ -19,7 +19,7 @@ from dovetail_runtime.loading import Trial, tried_engines
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
     from dovetail.passes import Context
     from dovetail.plugin import Executed
 

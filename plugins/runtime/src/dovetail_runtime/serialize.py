@@ -10,7 +10,7 @@ from dovetail_onnx.type_gaps import to_proto
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.plugin import RegionModel
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import PluginSet
 
 
 SUITES = ("nodes", "operators", "models")

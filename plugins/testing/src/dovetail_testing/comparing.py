@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.compiler.artifacts import nodes_of
-from dovetail.ir.required import dtype_of, input_of, name_of
-from dovetail.ir.types import float_name
+from dovetail.compiler import nodes_of
+from dovetail.ir import dtype_of, float_name, input_of, name_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 @dataclass(frozen=True, slots=True)

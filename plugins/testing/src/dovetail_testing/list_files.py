@@ -27,15 +27,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from dovetail_schemas.errors import near_miss
 from dovetail_schemas.operator_files.library import library_of
 from dovetail_schemas.operators import operator_names
-from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_tree, near_miss
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_tree
 
 from dovetail_testing.case import SUITES
 
 if TYPE_CHECKING:
-    from dovetail.plugin import Source
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin import Registry, Source
 
     from dovetail_testing.case import Case
 

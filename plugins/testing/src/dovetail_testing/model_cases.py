@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 from dovetail_testing.case import Case, Work
 from dovetail_testing.running import host_reference, references_of
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import PluginSet
 
 
 _OPSET, _IR = 18, 9

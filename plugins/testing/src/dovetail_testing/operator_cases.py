@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dovetail.compiler import described
 from dovetail.errors import DovetailError
-from dovetail.ir.types import from_name
-from dovetail.plugin.isolation import described
+from dovetail.ir import from_name
 from dovetail_runtime.kernels.library import kernels_of
 from dovetail_schemas.operator_files.library import Definition, library_of
 from dovetail_schemas.operator_files.schemas import attribute_of
@@ -23,8 +23,7 @@ from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.plugin import Kernel
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import Kernel, PluginSet
     from dovetail_schemas.operator_files.entries import Argument
 
 

@@ -14,8 +14,8 @@ from dovetail_onnx.files.reading import UnreadableInput, read_input
 from dovetail_testing.case import Measurement
 
 if TYPE_CHECKING:
-    from dovetail.passes.request import BackendChoice
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.passes import BackendChoice
+    from dovetail.plugin import PluginSet
 
 
 _BEGINNINGS = ('{"made_with": "', '{"begun": "')
@@ -134,7 +134,7 @@ def fingerprint(choice: BackendChoice, plugins: PluginSet, options: Mapping[str,
     """A hash of what a result depends on besides its case: versions, the files of the backend, and options."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from dovetail.passes.backends import load_chosen
+    from dovetail.passes import load_chosen
 
     backend = load_chosen(plugins.registry, choice)
     files = [source.read_bytes() for source in backend.files or ()]

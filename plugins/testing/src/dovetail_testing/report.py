@@ -19,8 +19,8 @@ from dovetail_testing.case import Case, Measurement, Work
 from dovetail_testing.running import measure
 
 if TYPE_CHECKING:
-    from dovetail.passes.request import BackendChoice
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.passes import BackendChoice
+    from dovetail.plugin import PluginSet
 
 
 _OPERATOR = re.compile(r"([\w.]+::)?\w+")

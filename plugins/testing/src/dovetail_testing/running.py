@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 import numpy as np
+from dovetail.compiler import described
 from dovetail.errors import DovetailError
-from dovetail.passes.backends import load_chosen
-from dovetail.passes.request import BackendChoice
-from dovetail.planning.placement import HOST
-from dovetail.plugin.isolation import described
+from dovetail.passes import BackendChoice, load_chosen
+from dovetail.planning import HOST
 from dovetail_runtime.data.batches import fitted
 
 from dovetail_testing.case import Case, Measurement, Reference, Work
@@ -22,9 +21,9 @@ from dovetail_testing.comparing import Difference, compared, held_outputs, round
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
+    from dovetail.plugin import PluginSet
 
 
 RECORDED = "the recorded results"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.errors import UsageError
-from dovetail.passes.backends import load_chosen
-from dovetail.passes.request import BackendChoice
+from dovetail.passes import BackendChoice, load_chosen
 
 from dovetail_testing.case import SUITES, Case, Measurement
 from dovetail_testing.list_files import Lists, check_backends, lists
@@ -22,7 +21,7 @@ from dovetail_testing.table import BackendTable, page
 from dovetail_testing.verdicts import Verdict, rotten, text_to_add, verdict
 
 if TYPE_CHECKING:
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import PluginSet
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import PluginSet
 
 
 def cases(

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import UsageError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | str | Path | None"

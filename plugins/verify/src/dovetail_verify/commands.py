@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.cli.common import PlainCommand, existing, note, option_keywords, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, note, option_keywords, plugins_of, print_json, say
 from dovetail.errors import UsageError
 from dovetail_commands.request import add_request, command_text, request_of, request_of_plan
 from dovetail_commands.terminal import Progress, say_note, table, warn
@@ -101,7 +101,7 @@ def run_verify(args: argparse.Namespace) -> int:
     if args.top < 0:
         raise UsageError(f"--top {args.top}: a number from 0 is expected")
     import dovetail
-    from dovetail.passes.request import Request
+    from dovetail.passes import Request
 
     from dovetail_verify.functions import verify
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of
@@ -18,7 +18,7 @@ from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shape
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_verify.accuracy.goals import Miss
     from dovetail_verify.layers import LayerErrors

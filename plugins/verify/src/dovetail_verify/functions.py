@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
 from dovetail.api import AnyModel, requested
-from dovetail.compiler.compiled import CompiledModel
-from dovetail.compiler.driver import Driver
-from dovetail.compiler.option_chain import OptionChain
+from dovetail.compiler import CompiledModel, Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes.context import Context
-from dovetail.passes.instrumentation import Instrumentation
-from dovetail.passes.request import BackendChoice, Request
-from dovetail.plugin.loader import load_plugins
+from dovetail.passes import BackendChoice, Context, Instrumentation, Request
+from dovetail.plugin import load_plugins
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 
@@ -27,11 +23,10 @@ from dovetail_verify.layers import check_order
 from dovetail_verify.runners import compared, trials_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Pass
-    from dovetail.planning.edits import Edit
-    from dovetail.planning.plan import Plan
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.planning import Edit, Plan
+    from dovetail.plugin import PluginSet
 
     from dovetail_verify.accuracy.ranking import Ranking
     from dovetail_verify.arguments import InputShapes

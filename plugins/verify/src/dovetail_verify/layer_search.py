@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
-from dovetail.planning.identity import operator_name
-from dovetail.planning.placement import get_placement
+from dovetail.ir import name_of
+from dovetail.planning import get_placement, operator_name
 from dovetail_transforms.regions.regions import inline_regions
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
@@ -18,8 +17,8 @@ from dovetail_verify.layers import ORDERS, Layer, LayerErrors, check_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
     from dovetail_runtime.engines import GuardedEngine
 
 

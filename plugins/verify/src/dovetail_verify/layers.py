@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
-from dovetail.planning.remark import Remark
+from dovetail.planning import Remark
 from dovetail.text import did_you_mean, pluralize
 
 from dovetail_verify.accuracy.per_node_errors import ErrorSums
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
 
 
 _RECORDED = 10

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
-from dovetail.planning.remark import Remark
-from dovetail.plugin.options import Option
+from dovetail.planning import Remark
+from dovetail.plugin import Option
 from dovetail_commands.request import command_text
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
 from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
     from dovetail.plugin import CompileJob, Proceed
 
     from dovetail_verify.accuracy.goals import Goals
@@ -137,7 +137,7 @@ class VerifyResult(Option):
         by = _order(job.keywords)
         if not by or job.recognised is compiled:
             return None
-        from dovetail.passes.context import Context
+        from dovetail.passes import Context
 
         from dovetail_verify.functions import layers_of_request
 

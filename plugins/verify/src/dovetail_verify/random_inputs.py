@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 CANDIDATES = (16, 64, 224, 640, 8, 1)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
-    from dovetail.passes import Context, Request
-    from dovetail.passes.instrumentation import Progress
-    from dovetail.plugin.options import Asked
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
+    from dovetail.passes import Context, Progress, Request
+    from dovetail.plugin import Asked
 
     from dovetail_verify.accuracy.trials import Trials
     from dovetail_verify.compare import Verification
@@ -61,7 +60,7 @@ def compared(
     ctx: Context,
 ) -> Verification:
     """The comparison of a result with its original on data, or on random inputs of `shapes`."""
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
 
     from dovetail_verify.compare import verify
 

@@ -15,7 +15,7 @@ from dovetail_schemas.operator_files.library import OperatorLibrary, defined, li
 from dovetail_schemas.operator_files.reading import read_operators
 
 if TYPE_CHECKING:
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin import PluginSet
 
 
 class OperatorFunctions:
@@ -53,7 +53,7 @@ def operators(domain: str, plugins: PluginSet | None = None) -> OperatorFunction
     Raises:
         DovetailError: No file defines operators of this domain, or one is at fault.
     """
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin import load_plugins
 
     plugins = plugins or load_plugins()
     plugins.prepare()

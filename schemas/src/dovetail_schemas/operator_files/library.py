@@ -17,7 +17,7 @@ from dovetail_schemas.operator_files.schemas import schema_of
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin import Registry
 
     from dovetail_schemas import OperatorFacts
 

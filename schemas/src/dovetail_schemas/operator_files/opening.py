@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.plugin.registry import Registry
+    from dovetail.ir import Model
+    from dovetail.plugin import Registry
 
 
 def register_schemas(registry: Registry) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
 
+from dovetail_schemas.errors import SchemaError, near_miss
 from dovetail_schemas.operator_facts import parse_operator_facts
 from dovetail_schemas.operator_files.checks import entry_problems, gradient_problems
 from dovetail_schemas.operator_files.entries import Call, Candidates, Entry, InferMeta, Kernel, OperatorFile
@@ -22,7 +23,7 @@ from dovetail_schemas.operator_files.signatures import (
     parse_outputs,
     parse_pairs,
 )
-from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, SchemaError, load_document, near_miss
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_document
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source

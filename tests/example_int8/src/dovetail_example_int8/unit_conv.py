@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.editing import FreshNames, insert_beside
+from dovetail.ir import FreshNames, insert_beside
 from dovetail.plugin import DovetailError, Editor
 
 

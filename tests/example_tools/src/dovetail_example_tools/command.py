@@ -1,6 +1,6 @@
 """`dovetail hello`: greet the backends that are installed."""
 
-from dovetail.cli.common import PlainCommand, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, plugins_of, print_json, say
 
 
 def add_arguments(parser):

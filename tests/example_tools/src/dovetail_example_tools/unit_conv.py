@@ -11,7 +11,7 @@ class UnitConv(Editor):
     def apply(self, model, node, side, ctx):
         import numpy as np
         import onnx_ir as ir
-        from dovetail.ir.editing import FreshNames, insert_beside
+        from dovetail.ir import FreshNames, insert_beside
 
         value = node.outputs[0] if side == "after" else node.inputs[0]
         if value is None or value.shape is None or len(value.shape) != 4 or not isinstance(value.shape[1], int):

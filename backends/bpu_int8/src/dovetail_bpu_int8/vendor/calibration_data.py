@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 
@@ -18,7 +18,7 @@ from dovetail_bpu_int8.vendor.inputs import Change, normalisation, words_of
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_bpu_int8.vendor.asked import Asked
 

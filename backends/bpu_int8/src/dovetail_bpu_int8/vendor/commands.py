@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cli.common import PlainCommand, columns, existing, note, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, columns, existing, note, plugins_of, print_json, say
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 from dovetail_bpu_int8.facts import extents_of
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
@@ -15,7 +15,7 @@ from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, HB_MAPPER, MARCHES, March
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.plugin import Backend, EmittedRegion
 
     from dovetail_bpu_int8.vendor.settled import Difference

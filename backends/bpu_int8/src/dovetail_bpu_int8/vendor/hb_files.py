@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.compiler.driver import Driver
+from dovetail.compiler import Driver
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError, Emitter
 from dovetail_transforms.lowering import lower
@@ -21,8 +21,8 @@ from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, OPTION, wish_entry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dovetail.ir.model import Model
-    from dovetail.planning.plan import Plan
+    from dovetail.ir import Model
+    from dovetail.planning import Plan
     from dovetail.plugin import EmittedRegion
 
     from dovetail_bpu_int8.vendor.settled import Difference, Settled

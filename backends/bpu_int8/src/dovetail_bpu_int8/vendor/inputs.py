@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.facts import extents_of
@@ -17,7 +17,7 @@ from dovetail_bpu_int8.vendor.marches import HB_MAPPER
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_bpu_int8.vendor.asked import Asked
 

@@ -9,15 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.planning.plan import Plan
-from dovetail.planning.quantized_value import parse_holdings
+from dovetail.planning import Plan, parse_holdings
 from dovetail.plugin import DovetailError
 from dovetail_onnx.files.reading import read_input
 
 from dovetail_bpu_int8.vendor.report import Row, rows_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
 
 
 CUT = "..."  # in front of names that the tool has cut

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import name_of
-from dovetail.planning.identity import operator_name, walk
-from dovetail.planning.selectors import select
+from dovetail.ir import name_of
+from dovetail.planning import operator_name, select, walk
 from dovetail.plugin import DovetailError
 from dovetail.text import near_misses
 
@@ -15,7 +14,7 @@ from dovetail_bpu_int8.vendor.tree import FileError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_bpu_int8.vendor.asked import Asked, Named, Subgraph
 

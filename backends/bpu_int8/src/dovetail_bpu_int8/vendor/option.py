@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.plugin.options import Option
+from dovetail.plugin import Option
 
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
 from dovetail_bpu_int8.ladder import checked_goal, climb
 from dovetail_bpu_int8.wishes import OPTION, check_used
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
     from dovetail.passes import Context, Request
     from dovetail.plugin import Asked, CompileJob, Proceed
 

@@ -13,7 +13,7 @@ from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _CHANNELS = {"nv12": 3, "yuv444": 3, "yuv444_128": 3, "rgb": 3, "bgr": 3, "gray": 1}

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import HOST
-from dovetail.planning.quantized_value import parse_holdings
+from dovetail.ir import name_of
+from dovetail.planning import HOST, parse_holdings
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 from dovetail_onnx.signatures import find, input_name
@@ -19,10 +18,9 @@ from dovetail_bpu_int8.vendor.settled import InputScale, input_scales
 from dovetail_bpu_int8.vendor.traffic import has_whole_operators, traffic_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.formats import Format
-    from dovetail.planning.plan import Plan, PlannedNode
-    from dovetail.planning.remark import Remark
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Format
+    from dovetail.planning import Plan, PlannedNode, Remark
     from dovetail_verify.compare import Verification
 
 

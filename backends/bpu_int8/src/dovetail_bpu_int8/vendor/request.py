@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.compiler.running import input_data
+from dovetail.compiler import input_data
 from dovetail.errors import UsageError
-from dovetail.passes.request import OBSERVER, BackendChoice, PinOrigin
+from dovetail.passes import OBSERVER, BackendChoice, PinOrigin
 from dovetail.plugin import DovetailError
 
 from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named
@@ -22,7 +22,7 @@ from dovetail_bpu_int8.vendor.tree import FileError
 from dovetail_bpu_int8.wishes import OPTION, wish_entry
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Request
 
     from dovetail_bpu_int8.vendor.inputs import Inputs
@@ -166,7 +166,7 @@ def _spread(asked: Asked, names: ModelNames) -> list[dict[str, str]]:
 
 
 def _int16(selectors: Iterable[str], march: March, model: Model) -> list[dict[str, str]]:
-    from dovetail.planning.selectors import select
+    from dovetail.planning import select
 
     wishes = []
     for selector in selectors:

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import get_placement
+from dovetail.ir import name_of
+from dovetail.planning import get_placement
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
-    from dovetail.planning.plan import Plan
-    from dovetail.planning.quantized_value import Holding
+    from dovetail.ir import Format, Model
+    from dovetail.planning import Holding, Plan
 
 
 _INTEGERS = ("int8", "int16")

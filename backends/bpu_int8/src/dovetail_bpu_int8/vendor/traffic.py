@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
 
 
 _BACKEND = "bpu-int8"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 Three: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]"

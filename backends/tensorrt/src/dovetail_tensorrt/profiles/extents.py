@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import input_of, name_of
+from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError
 from dovetail_onnx.skeleton import skeleton_of
 from dovetail_transforms.canonicalize.inference import infer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.plugin import Evaluator
 
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.compiler.running import input_data
+from dovetail.compiler import input_data
 
 from dovetail_tensorrt.profiles.bounds import Bounds, Profile, bounds_from
 from dovetail_tensorrt.profiles.option import OPTION, PROFILES
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_runtime.data.input_data import InputData
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import name_of
-from dovetail.plugin.engine import Evaluator, evaluator_of
+from dovetail.compiler import evaluator_of
+from dovetail.ir import name_of
+from dovetail.plugin import Evaluator
 
 from dovetail_tensorrt.profiles.bounds import Bounds, Profile, named_extents, read_attribute
 from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at
@@ -16,7 +17,7 @@ from dovetail_tensorrt.profiles.given import given_profile
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.required import name_of
-from dovetail.plugin.options import Option
+from dovetail.ir import name_of
+from dovetail.plugin import Option
 from dovetail.text import did_you_mean
 
 from dovetail_tensorrt.engine_backends import engine_backend
 from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, named_extents, parse_profile
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail.planning.plan import Plan
+    from dovetail.planning import Plan
     from dovetail.plugin import CompileJob, Proceed
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import constant_of, name_of
+from dovetail.ir import constant_of, name_of
 from dovetail.plugin import Availability, Engine, EngineError, Reads, RegionModel
 
 from dovetail_tensorrt.libraries import RTX, NoLibrary, library, make_logger, state
@@ -18,7 +18,7 @@ from dovetail_tensorrt.runtime.session import READ_TYPES, Binding, TensorRTSessi
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_tensorrt.libraries import Library
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.plugin import EngineError
 
 from dovetail_tensorrt.cache import ENGINE, EngineFile, read_engine
@@ -23,7 +23,7 @@ from dovetail_tensorrt.tensorrt_engine import recorded_workspace
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.plugin import RegionModel
 
     from dovetail_tensorrt.libraries import Library

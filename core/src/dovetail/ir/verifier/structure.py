@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import bodies
+from dovetail.ir.graphs import bodies
 from dovetail.planning.placement import from_source
 
 if TYPE_CHECKING:

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dovetail.planning.placement import HOST
-from dovetail.planning.remark import SLOT, template
+from dovetail.planning import HOST, SLOT, template
 from dovetail.text import pluralize
 
 from dovetail_commands.explain.trials import Cause, cause_among, none_after, suggestions_among, trials_for
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan, PlannedNode
-    from dovetail.planning.remark import Remark
+    from dovetail.planning import Plan, PlannedNode, Remark
     from dovetail.plugin import PluginSet
 
     from dovetail_commands.explain.remedies import Trials

@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cli.common import PlainCommand, existing, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, plugins_of, print_json, say
 from dovetail.errors import UsageError
-from dovetail.planning.plan import Plan
+from dovetail.planning import Plan
 
 from dovetail_commands.explain.explanation import explain_plan, only_node
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
     from dovetail.plugin import PluginSet
 
     from dovetail_commands.explain.all_nodes import Elsewhere

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning.placement import source_text
+from dovetail.planning import source_text
 from dovetail.text import near_misses
 
 from dovetail_commands.explain.summary import coverage_line, reasons, suggestions, summary_lines
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan, PlannedNode, SourceNode
-    from dovetail.planning.remark import Remark
+    from dovetail.planning import Plan, PlannedNode, Remark, SourceNode
 
 
 _DEPTH = 4

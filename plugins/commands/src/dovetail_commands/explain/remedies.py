@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler.driver import Driver
+from dovetail.compiler import Driver
 from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
-from dovetail.planning.selectors import parse_pin
+from dovetail.planning import parse_pin
 from dovetail.plugin import Remedy
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
-    from dovetail.planning.plan import Plan, PlannedNode
+    from dovetail.ir import Model
+    from dovetail.planning import Plan, PlannedNode
     from dovetail.plugin import Backend, PluginSet
 
 

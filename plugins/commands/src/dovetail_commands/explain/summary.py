@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.planning.placement import HOST
-from dovetail.planning.remark import SLOT, template
+from dovetail.planning import HOST, SLOT, template
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.planning.plan import Plan, PlannedNode
-    from dovetail.planning.remark import Remark
+    from dovetail.planning import Plan, PlannedNode, Remark
 
 
 _KINDS = ("failed", "missed", "passed", "analysis")

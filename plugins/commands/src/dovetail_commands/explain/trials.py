@@ -7,19 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler.frontends import open_any, open_file
+from dovetail.compiler import open_any, open_file
 from dovetail.errors import DovetailError
 from dovetail.passes import Request
-from dovetail.planning.placement import HOST
+from dovetail.planning import HOST
 from dovetail.plugin import load_plugins
 from dovetail_onnx.files.reading import file_sha256
 
 from dovetail_commands.explain.remedies import Trials
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
-    from dovetail.planning.plan import Plan, PlannedNode
-    from dovetail.planning.remark import Remark, Remedy
+    from dovetail.ir import Model
+    from dovetail.planning import Plan, PlannedNode, Remark, Remedy
     from dovetail.plugin import PluginSet
 
     from dovetail_commands.explain.remedies import Tried

@@ -10,16 +10,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler.running import input_data
+from dovetail.compiler import DATA_KINDS, input_data
 from dovetail.errors import DovetailError
-from dovetail.plugin.registry import DATA_KINDS
 
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.compiler import Table
+    from dovetail.ir import Model
     from dovetail.passes import Context, Pass, Request
-    from dovetail.plugin.registry import Table
 
 
 STAMP = "dovetail.request"

@@ -14,9 +14,8 @@ from dataclasses import fields
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import Format
-from dovetail.planning.conversion import Join
-from dovetail.planning.plan import PlannedNode, SourceNode
+from dovetail.ir import Format
+from dovetail.planning import Join, PlannedNode, SourceNode
 
 from dovetail_onnx.files.parsing import Malformed, parse_json, yaml_events
 

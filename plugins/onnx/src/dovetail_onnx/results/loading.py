@@ -6,14 +6,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler.artifacts import ArtifactFolder
-from dovetail.compiler.compiled import CompiledModel
+from dovetail.compiler import ArtifactFolder, CompiledModel
 from dovetail.errors import DovetailError
-from dovetail.ir.gc_pause import gc_paused
-from dovetail.ir.model import Model
-from dovetail.planning.placement import HOST, get_placement
-from dovetail.planning.plan import Plan
-from dovetail.planning.remark import Remark
+from dovetail.ir import Model, gc_paused
+from dovetail.planning import HOST, Plan, Remark, get_placement
 from dovetail.plugin import Recognition
 
 from dovetail_onnx.annotations import read_annotations
@@ -28,11 +24,7 @@ from dovetail_onnx.skeleton import skeleton_of
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
-    from dovetail.plugin import CompileJob
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.frontend import Unbuilt
-    from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.results import SavedResult
+    from dovetail.plugin import Backend, CompileJob, PluginSet, SavedResult, Unbuilt
 
 
 class _Annotated(Model):
@@ -77,9 +69,8 @@ def annotated(model: Model) -> Model:
 
 def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     """The result in a folder, or in a model file; see `dovetail.load`."""
-    from dovetail.compiler.frontends import open_file
-    from dovetail.passes.context import Context
-    from dovetail.passes.request import Request
+    from dovetail.compiler import open_file
+    from dovetail.passes import Context, Request
 
     opened = open_result(path, plugins) if path.is_dir() else None
     if opened is not None:
@@ -154,8 +145,7 @@ def _backends(model: Model) -> set[str]:
 
 
 def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ...]:
-    from dovetail.passes.backends import check_installed, load_chosen
-    from dovetail.passes.request import BackendChoice
+    from dovetail.passes import BackendChoice, check_installed, load_chosen
 
     check_installed(ctx.registry, [entry for entry in plan.backends if entry["name"] in names - {HOST}])
     options = {entry["name"]: BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends}

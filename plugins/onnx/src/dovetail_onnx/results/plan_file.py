@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.gc_pause import gc_paused
-from dovetail.planning.edits import Edit
-from dovetail.planning.plan import VERSION, Plan
-from dovetail.planning.remark import Remark
+from dovetail.ir import gc_paused
+from dovetail.planning import VERSION, Edit, Plan, Remark
 
 from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import file_sha256, read_input

@@ -18,8 +18,8 @@ from dovetail_onnx.saving import SEAL, read_seal
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.ir import Model
+    from dovetail.plugin import PluginSet
 
 
 _TRIES, _PAUSE = 50, 0.02  # seconds; a commit takes a few milliseconds
@@ -122,7 +122,7 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
 
 def _open(found: FoundResult, plugins: PluginSet) -> Model:
     """The model; one that still lies in staging may have its data in the folder already."""
-    from dovetail.compiler.frontends import open_file, open_object
+    from dovetail.compiler import open_file, open_object
 
     data = [name for name in found.manifest.files if name.endswith(".data")]
     if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dovetail.planning.remark import SLOT, Remark, template
+from dovetail.planning import SLOT, Remark, template
 
 _PER_LINE = 40
 _QUOTED = re.compile(r"'([^']*)'")

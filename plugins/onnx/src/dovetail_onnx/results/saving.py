@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning.remark import Remark
+from dovetail.planning import Remark
 
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.results.cache_key import STAMP
@@ -21,7 +21,7 @@ from dovetail_onnx.saving import SavedFile, read_seal, save_model
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.compiler import CompiledModel
 
 
 def save_result(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import ResultStore
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.planning.plan import Plan
+    from dovetail.compiler import CompiledModel
+    from dovetail.planning import Plan
     from dovetail.plugin import CompileJob, PluginSet, Recognition
 
 
@@ -58,7 +58,7 @@ class FolderStore(ResultStore):
 
     def load_plan(self, path: Path) -> Plan:
         """Read a plan from a file, or that of the result in a folder."""
-        from dovetail.planning.plan import Plan
+        from dovetail.planning import Plan
 
         from dovetail_onnx.results.plan_file import read_plan
 

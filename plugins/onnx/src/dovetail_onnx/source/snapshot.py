@@ -16,7 +16,7 @@ from dovetail_onnx.source.tensors import size_in_bytes
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_onnx.skeleton import Skeleton
 
@@ -113,7 +113,7 @@ class Source:
             weights: Include all data; otherwise tensors above a kilobyte have only dims and type, and
                 `open_model(..., declared=True)` reads them as zeros.
         """
-        from dovetail.ir.model import Model
+        from dovetail.ir import Model
 
         from dovetail_onnx.source.tensors import drop_data
 
@@ -154,7 +154,7 @@ def _sort(proto: onnx.ModelProto) -> None:
 
 
 def _type_problem(proto: onnx.ModelProto) -> str:
-    from dovetail.ir.bodies import all_nodes
+    from dovetail.ir import all_nodes
 
     from dovetail_onnx.type_check import type_problems
     from dovetail_onnx.type_gaps import from_proto

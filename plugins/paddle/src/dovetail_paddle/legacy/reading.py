@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dovetail.compiler.frontends import check_regular
+from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import name_of
-from dovetail.planning.placement import set_origin
+from dovetail.ir import FreshNames, name_of
+from dovetail.planning import set_origin
 
 from dovetail_paddle.lowering.op import constant_of
 from dovetail_paddle.pd_graph import BUILTIN, attribute, operands

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.bodies import all_nodes
-from dovetail.ir.required import name_of, producer_of
+from dovetail.ir import all_nodes, name_of, producer_of
 
 from dovetail_paddle.lowering.emitter import OPSET, OPSET_BFLOAT16, Emitter
 from dovetail_paddle.lowering.op import CONSTANTS, NotLowered, PdOp

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.gc_pause import gc_paused
+from dovetail.ir import gc_paused
 from dovetail.passes import Pass
 from dovetail.text import pluralize, printable
 
@@ -17,7 +17,7 @@ from dovetail_paddle.pd_graph import PD_OP
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -6,7 +6,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir.required import dtype_of
+from dovetail.ir import dtype_of
 
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.pd_graph import BUILTIN, PD_OP, SOURCE, STRUCT, operands

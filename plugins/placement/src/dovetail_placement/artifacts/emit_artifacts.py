@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.artifacts import ArtifactFolder, artifact_of
+from dovetail.compiler import ArtifactFolder, artifact_of, class_of, described, foreign_output
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import FreshNames
+from dovetail.ir import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning.identity import key_of
-from dovetail.planning.placement import get_placement
+from dovetail.planning import get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
-from dovetail.plugin.contracts import class_of
-from dovetail.plugin.isolation import described, foreign_output
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 from dovetail_transforms.regions.regions import Region, annotated_regions, extract
@@ -33,9 +30,9 @@ from dovetail_placement.form_regions import number_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.quantized_value import Holding
+    from dovetail.planning import Holding
     from dovetail.plugin import Backend
 
 

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.bodies import all_nodes
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.formats import format_of
-from dovetail.ir.required import input_of, name_of
+from dovetail.ir import FreshNames, all_nodes, format_of, input_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning.conversion import Step
-from dovetail.planning.placement import (
+from dovetail.planning import (
     HOST,
     Placement,
+    Step,
     get_placement,
     origin_of,
     placed_backends,
@@ -30,7 +27,7 @@ from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_transforms.regions.regions import Region
 

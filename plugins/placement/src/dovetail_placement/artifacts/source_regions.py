@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.planning.identity import decided_key
-from dovetail.planning.placement import PART, get_placement
+from dovetail.planning import PART, decided_key, get_placement
 from dovetail_transforms.regions.regions import Region, extract, reads_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_transforms.regions.regions import Reads
 
 

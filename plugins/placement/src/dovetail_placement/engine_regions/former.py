@@ -9,8 +9,7 @@ from dovetail_placement.engine_regions.graph_problem import atoms_of, graph_prob
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.services import RegionView
-    from dovetail.plugin.strategy import View
+    from dovetail.plugin import RegionView, View
     from dovetail_transforms.regions.regions import Reads
 
 

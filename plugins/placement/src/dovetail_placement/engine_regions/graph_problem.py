@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.planning.placement import kind_of
+from dovetail.planning import kind_of
 
 from dovetail_placement.edge_kinds import operator_facts
 from dovetail_placement.engine_regions.local_search import cut

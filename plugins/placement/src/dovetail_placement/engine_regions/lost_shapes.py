@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
-from dovetail.ir.bodies import bodies
-from dovetail.ir.required import shape_of
+from dovetail.ir import bodies, shape_of
 from dovetail_transforms.rewriting.node_inference import infer_outputs
 
 from dovetail_placement.engine_regions.shape_cones import shape_cone

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import graph_of, producer_of
+from dovetail.ir import FlatGraph, FreshNames, graph_of, producer_of
 from dovetail.passes import Pass
-from dovetail.planning.identity import keep_key
-from dovetail.planning.placement import (
+from dovetail.planning import (
     PART,
     Placement,
     get_placement,
+    keep_key,
     kind_of,
     origin_of,
     placement_of,
@@ -30,8 +28,7 @@ from dovetail_placement.form_regions import regions_of
 from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
+    from dovetail.ir import Format, Model
     from dovetail.passes import Context
     from dovetail_transforms.regions.regions import Region
 

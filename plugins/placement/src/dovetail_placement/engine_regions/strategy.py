@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail.planning.claim import Claims
-from dovetail.planning.remark import Remedy, remedy
+from dovetail.planning import Claims, Remedy, remedy
 from dovetail_transforms.regions.regions import reads_of
 
 from dovetail_placement.engine_regions.former import cuts, why_outside
@@ -21,7 +20,7 @@ from dovetail_placement.strategies.every_node import Autocast
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.strategy import View
+    from dovetail.plugin import View
 
     from dovetail_placement.view import View as OwnView
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.types import float_name
+from dovetail.ir import FlatGraph, float_name
 from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name
 
 from dovetail_placement.edge_kinds import facts_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_onnx.signatures import Opsets
     from dovetail_schemas import OperatorFacts

@@ -10,7 +10,7 @@ from dovetail_placement.search.graph import SearchGraph, carries_numbers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_schemas import OperatorFacts
 

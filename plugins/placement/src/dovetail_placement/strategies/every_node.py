@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.planning.claim import Claim, Claims, claim_of
-from dovetail.plugin.strategy import Strategy
+from dovetail.planning import Claim, Claims, claim_of
+from dovetail.plugin import Strategy
 
 from dovetail_placement.strategies.integers import remark_refusal
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import View
+    from dovetail.plugin import Backend, View
 
 
 class Autocast(Strategy):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.planning.claim import Claim, Claims, claim_of, facts_of
-from dovetail.plugin.strategy import Strategy
+from dovetail.planning import Claim, Claims, claim_of, facts_of
+from dovetail.plugin import Strategy
 
 from dovetail_placement.edge_kinds import Facts
 from dovetail_placement.search import DOWN, SearchGraph, ShapeArithmetic
@@ -16,8 +16,7 @@ from dovetail_placement.search.graph import carries_numbers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import View
+    from dovetail.plugin import Backend, View
 
     from dovetail_placement.search.graph import Direction
 

@@ -11,8 +11,8 @@ from dovetail_placement.search.graph import carries_numbers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.planning.claim import Claim
-    from dovetail.plugin.strategy import View
+    from dovetail.planning import Claim
+    from dovetail.plugin import View
 
     from dovetail_placement.search import Edge, SearchGraph
 

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.planning.claim import Claims, claim_of
-from dovetail.planning.edits import Edit
-from dovetail.planning.remark import remedy
-from dovetail.plugin.strategy import Strategy
+from dovetail.planning import Claims, Edit, claim_of, remedy
+from dovetail.plugin import Strategy
 
 from dovetail_placement.strategies.integers import Candidates, remark_refusal
 from dovetail_placement.strategies.role_changes import (
@@ -28,10 +26,8 @@ from dovetail_placement.strategies.role_changes import (
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.planning.claim import Claim
-    from dovetail.plugin import Remedy
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.strategy import View
+    from dovetail.planning import Claim
+    from dovetail.plugin import Backend, Remedy, View
 
     from dovetail_placement.search import SearchGraph
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import float_name
+from dovetail.ir import float_name
 
 from dovetail_precision.conditioning.findings import Finding, Magnitudes, is_standard, moves_data
 from dovetail_precision.ranges.instrument import ADDITIONS, MEANS

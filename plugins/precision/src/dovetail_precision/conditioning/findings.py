@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import float_name
+from dovetail.ir import float_name
 
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.range import LOW_TYPES, MASK, Range

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.types import float_name
+from dovetail.ir import float_name
 
 from dovetail_precision.conditioning.findings import is_standard, moves_data
 from dovetail_precision.ranges.range import Range

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.ir.required import input_of
+from dovetail.ir import input_of
 
 from dovetail_precision.conditioning.findings import Finding, is_standard, moves_data
 from dovetail_precision.conditioning.moments import FOLLOWED, Moments

@@ -10,17 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import bodies
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import name_of
-from dovetail.ir.types import float_name
+from dovetail.ir import FreshNames, bodies, float_name, name_of
 from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_precision.ranges.range import MASK
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_transforms.regions.regions import Region
 
 

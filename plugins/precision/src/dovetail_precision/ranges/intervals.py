@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.required import constant_of
-from dovetail.ir.types import float_name
+from dovetail.ir import FlatGraph, constant_of, float_name
 
 from dovetail_precision.ranges.interval_arithmetic import (
     ARITHMETIC,
@@ -29,7 +27,7 @@ from dovetail_precision.rounding import LARGEST_FINITE, largest_magnitude
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

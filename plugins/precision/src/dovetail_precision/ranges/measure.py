@@ -11,8 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.required import input_of, name_of
+from dovetail.ir import FlatGraph, input_of, name_of
 from dovetail.passes import Pass
 
 from dovetail_precision.ranges.instrument import (
@@ -30,7 +29,7 @@ from dovetail_precision.rounding import LARGEST_FINITE
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_runtime.engines import GuardedEngine
     from dovetail_runtime.executor import Executor
@@ -58,7 +57,7 @@ class PartialSums:
 
     def _executor(self, node: ir.Node) -> Executor:
         import onnx_ir as ir
-        from dovetail.ir.model import Model
+        from dovetail.ir import Model
         from dovetail_runtime.executor import Executor
 
         copies: dict[str, ir.Value] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import FlatGraph
+from dovetail.ir import FlatGraph
 
 from dovetail_precision.ranges.intervals import Intervals, propagate_large_constants
 from dovetail_precision.ranges.measure import measured_ranges
@@ -14,7 +14,7 @@ from dovetail_precision.rounding import LARGEST_FINITE
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_precision.problem import Variable

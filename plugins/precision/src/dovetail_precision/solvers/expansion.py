@@ -18,7 +18,7 @@ from dovetail_precision.choices import Choice, SharedFormat, uniform
 from dovetail_precision.solvers.energy import INF, Energy
 
 if TYPE_CHECKING:
-    from dovetail.ir.formats import Format
+    from dovetail.ir import Format
 
     from dovetail_precision.costs import Prices
     from dovetail_precision.def_use import DefUseChain

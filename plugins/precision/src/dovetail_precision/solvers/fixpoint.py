@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 
 from dovetail_precision.choices import Choice
 from dovetail_precision.constraints import candidates, required_format

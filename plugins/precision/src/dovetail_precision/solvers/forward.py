@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail.ir.formats import Format
+from dovetail.ir import Format
 
 from dovetail_precision.choices import Choice, uniform
 from dovetail_precision.constraints import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.formats import FLOAT32, Format
+from dovetail.ir import FLOAT32, Format
 
 from dovetail_precision.choices import Choice, uniform
 from dovetail_precision.constraints import candidates

@@ -7,15 +7,17 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from dovetail.ir.required import shape_of
+from dovetail.ir import shape_of
 
-from dovetail_quantize.arithmetic.lowering import NotIntegerError, known_extents
+from dovetail_quantize.arithmetic.lowering import NotIntegerError
+from dovetail_quantize.arithmetic.ports import known_extents
 from dovetail_quantize.arithmetic.sums import bounds_of, centred, rounded, scaled
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_quantize.arithmetic.lowering import Integers, Lowering
+    from dovetail_quantize.arithmetic.lowering import Lowering
+    from dovetail_quantize.arithmetic.ports import Integers
 
 
 class Windows(NamedTuple):

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.formats import Format, float_format
-from dovetail.ir.required import name_of, producer_of
+from dovetail.ir import Format, FreshNames, float_format, name_of, producer_of
 from dovetail.passes import Pass
-from dovetail.planning.identity import keep_key
-from dovetail.planning.placement import (
+from dovetail.planning import (
     PART,
     Placement,
     get_placement,
+    keep_key,
     origin_of,
     placement_of,
     set_origin,
@@ -25,16 +23,17 @@ from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_precision.source_quantization import qdq_of
 
 from dovetail_quantize.arithmetic.averages import lower_average_pool, lower_global_average, lower_reduced_sum
-from dovetail_quantize.arithmetic.lowering import Constants, Integers, Lowering, Nodes, NotIntegerError, integers_of
+from dovetail_quantize.arithmetic.lowering import Constants, Lowering, Nodes, NotIntegerError
 from dovetail_quantize.arithmetic.moving import lower_arg, lower_comparison, lower_movement, lower_pad, lower_resize
 from dovetail_quantize.arithmetic.parts import Parts
+from dovetail_quantize.arithmetic.ports import Integers, integers_of
 from dovetail_quantize.arithmetic.products import lower_conv, lower_conv_transpose, lower_gemm, lower_matmul
 from dovetail_quantize.arithmetic.sums import lower_batch_norm, lower_mul, lower_sum, requantised
 from dovetail_quantize.arithmetic.tables import FUNCTIONS, lower_function
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.ir.required import dtype_of
+from dovetail.ir import dtype_of
 
 from dovetail_quantize.arithmetic.lowering import NotIntegerError
 from dovetail_quantize.arithmetic.sums import centred, requantised, round_to, scaled
@@ -13,7 +13,8 @@ from dovetail_quantize.arithmetic.sums import centred, requantised, round_to, sc
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_quantize.arithmetic.lowering import Integers, Lowering
+    from dovetail_quantize.arithmetic.lowering import Lowering
+    from dovetail_quantize.arithmetic.ports import Integers
 
 
 # Without a kernel in ONNX Runtime (1.32), by operator; these compute float32, which holds all integers of 16 bits.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.required import constant_of
-from dovetail.ir.types import dtype_name
+from dovetail.ir import constant_of, dtype_name
 
 from dovetail_quantize.arithmetic.lowering import NotIntegerError
 
 if TYPE_CHECKING:
-    from dovetail_quantize.arithmetic.lowering import Integers, Nodes
+    from dovetail_quantize.arithmetic.lowering import Nodes
+    from dovetail_quantize.arithmetic.ports import Integers
 
 
 class UnsignedTensor(ir.LazyTensor):

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.required import dtype_of, shape_of
+from dovetail.ir import dtype_of, shape_of
 
-from dovetail_quantize.arithmetic.lowering import NotIntegerError, known_extents
+from dovetail_quantize.arithmetic.lowering import NotIntegerError
 from dovetail_quantize.arithmetic.parts import Part, stored_part
+from dovetail_quantize.arithmetic.ports import known_extents
 from dovetail_quantize.arithmetic.sums import bounds_of, rounded, scaled
 
 if TYPE_CHECKING:
-    from dovetail_quantize.arithmetic.lowering import Integers, Lowering
+    from dovetail_quantize.arithmetic.lowering import Lowering
+    from dovetail_quantize.arithmetic.ports import Integers
 
 
 _INT32 = 1 << 31

@@ -11,7 +11,8 @@ from dovetail_quantize.arithmetic.lowering import NotIntegerError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_quantize.arithmetic.lowering import Integers, Lowering, Nodes
+    from dovetail_quantize.arithmetic.lowering import Lowering, Nodes
+    from dovetail_quantize.arithmetic.ports import Integers
 
 
 class Bounds(NamedTuple):

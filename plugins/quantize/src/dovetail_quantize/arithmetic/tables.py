@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.ir.required import input_of
+from dovetail.ir import input_of
 
 from dovetail_quantize.arithmetic.lowering import NotIntegerError
 from dovetail_quantize.arithmetic.sums import bounds_of, lower_prelu, round_to

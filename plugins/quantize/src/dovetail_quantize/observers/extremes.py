@@ -11,8 +11,8 @@ from dovetail_quantize.extrema import Extrema
 from dovetail_quantize.integers import bounds, parameters_of_range, slices
 
 if TYPE_CHECKING:
-    from dovetail.ir.formats import Format
-    from dovetail.planning.quantized_value import Parameters
+    from dovetail.ir import Format
+    from dovetail.planning import Parameters
 
 
 class MinMax(Observer):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import constant_of, input_of, name_of
+from dovetail.ir import FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.samples import decibels
@@ -17,7 +16,7 @@ from dovetail_quantize.refining.steps import BIAS, needs_data, wanted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Constants, Layer

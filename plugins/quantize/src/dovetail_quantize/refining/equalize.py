@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from dovetail.ir.required import constant_of, input_of, shape_of
+from dovetail.ir import constant_of, input_of, shape_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.layers import Constants
@@ -16,7 +16,7 @@ from dovetail_quantize.refining.steps import EQUALISE, wanted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Layer

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir.required import constant_of, input_of, name_of
-from dovetail.planning.placement import get_placement, placement_of
+from dovetail.ir import constant_of, input_of, name_of
+from dovetail.planning import get_placement, placement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

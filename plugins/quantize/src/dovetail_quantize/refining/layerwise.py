@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import input_of, name_of
+from dovetail.ir import input_of, name_of
 from dovetail_runtime.data.batches import batches
 from dovetail_transforms.regions.regions import used_values
 
@@ -20,7 +20,7 @@ from dovetail_quantize.refining.quantized_model import ActivationCache, Quantise
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Layer

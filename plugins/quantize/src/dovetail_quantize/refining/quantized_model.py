@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import FlatGraph
-from dovetail.ir.required import input_of, name_of
+from dovetail.ir import FlatGraph, input_of, name_of
 from dovetail.plugin import RegionModel
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_runtime.engines import engines_of
@@ -25,9 +24,9 @@ from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.quantize import Quantise, QuantisedTensor
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning.quantized_value import Holding
+    from dovetail.planning import Holding
     from dovetail_runtime.engines import GuardedEngine
     from dovetail_transforms.regions.regions import Region
 

@@ -21,7 +21,7 @@ from dovetail_onnx.files.reading import file_sha256
 from dovetail_quantize.refining.steps import RECORD, steps_of
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

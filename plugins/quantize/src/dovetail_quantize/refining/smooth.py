@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.ir.required import constant_of, input_of, name_of
+from dovetail.ir import constant_of, input_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning.placement import placement_of
+from dovetail.planning import placement_of
 
 from dovetail_quantize.integers import parameters_of_range, quantised, shaped
 from dovetail_quantize.observers.extremes import MinMax
@@ -22,10 +22,9 @@ from dovetail_quantize.refining.steps import SMOOTH, needs_data, wanted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.formats import Format
-    from dovetail.ir.model import Model
+    from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail.planning.quantized_value import Parameters
+    from dovetail.planning import Parameters
 
     from dovetail_quantize.refining.layers import Constants
 

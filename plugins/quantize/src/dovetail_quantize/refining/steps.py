@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin.options import Option
+from dovetail.plugin import Option
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 from dovetail.text import near_misses, pluralize
 
 from dovetail_runtime.data.independent_rows import fitted, inputs_of_samples, why_rows_stay_together
@@ -17,7 +17,7 @@ from dovetail_runtime.serialize import value_type
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_runtime.data.independent_rows import Run
 

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 from dovetail_runtime.data.independent_rows import inputs_of_samples
 from dovetail_runtime.data.sources import read_data
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:

@@ -9,15 +9,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import dtype_of, name_of
-from dovetail.ir.types import float_name
-from dovetail.planning.placement import HOST
-from dovetail.plugin.loader import load_plugins
+from dovetail.ir import dtype_of, float_name, name_of
+from dovetail.planning import HOST
+from dovetail.plugin import load_plugins
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 Feeds = Mapping[str, "np.ndarray"]
@@ -61,8 +60,7 @@ def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], row
 
 
 def _host(model: Model) -> Run:
-    from dovetail.passes import BackendChoice
-    from dovetail.passes.backends import load_chosen
+    from dovetail.passes import BackendChoice, load_chosen
     from dovetail_transforms.regions.regions import slices
 
     from dovetail_runtime.engines import engines_of

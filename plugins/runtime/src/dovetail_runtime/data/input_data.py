@@ -10,7 +10,7 @@ from dovetail_runtime.data.extents import data_extents
 from dovetail_runtime.data.sources import as_data, data_digest
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     from dovetail_runtime.data.batches import Batch
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from dovetail.compiler import described, own_output
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import described
-from dovetail.plugin.output import own_output
 from dovetail.text import printable
 from dovetail_onnx.files.reading import check_input, open_input, read_input
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import make_engine
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
-from dovetail.plugin.engine import make_engine
 
 from dovetail_runtime.kernels.keys import ENGINE, is_copy, is_lowered
 from dovetail_runtime.kernels.select_kernels import lower_to_kernels
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.plugin.registry import Registry
+    from dovetail.ir import Model
+    from dovetail.plugin import Registry
 
     from dovetail_runtime.kernels.kernel_call import KernelSession
     from dovetail_runtime.kernels.library import KernelLibrary

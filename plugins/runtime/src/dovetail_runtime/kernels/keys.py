@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir.types import FLOATS, dtype_name, promote
+from dovetail.ir import FLOATS, dtype_name, promote
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
-from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.ir.required import name_of
+from dovetail.ir import all_nodes, bodies, name_of
 from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
 from dovetail.text import pluralize
 from dovetail_transforms.regions.regions import extract, extract_body, ready_regions, used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.plugin import Session
     from dovetail_transforms.regions.regions import Region
 

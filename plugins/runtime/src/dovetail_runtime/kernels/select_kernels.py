@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import FreshNames
+from dovetail.ir import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.planning import HOST, get_placement
 
 from dovetail_runtime.kernels.keys import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_runtime.kernels.library import Choice, KernelLibrary

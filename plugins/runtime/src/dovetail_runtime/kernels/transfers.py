@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.editing import insert_after_value, replace_uses_except
-from dovetail.ir.required import dtype_of, graph_of, input_of, producer_of, shape_of
-from dovetail.ir.types import FLOATS, dtype_name, from_name
-from dovetail.planning.placement import get_placement, set_placement
+from dovetail.ir import (
+    FLOATS,
+    dtype_name,
+    dtype_of,
+    from_name,
+    graph_of,
+    input_of,
+    insert_after_value,
+    producer_of,
+    replace_uses_except,
+    shape_of,
+)
+from dovetail.planning import get_placement, set_placement
 
 from dovetail_runtime.kernels.keys import ANY, DEVICE, DOMAIN, TO_DEVICE, TO_HOST
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.editing import FreshNames
+    from dovetail.ir import FreshNames
     from dovetail_schemas.operator_files.entries import Entry
 
     from dovetail_runtime.kernels.library import Choice

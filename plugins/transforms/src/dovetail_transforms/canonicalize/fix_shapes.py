@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.required import name_of
-from dovetail.plugin.options import Option
+from dovetail.ir import name_of
+from dovetail.plugin import Option
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context, Request
 
 
@@ -79,7 +79,7 @@ class _FixShapesOption(Option):
             return request
         if request.data is None:
             raise UsageError("--fix-shape data: there is no data to take extents of", "add --data FILE")
-        from dovetail.compiler.running import input_data
+        from dovetail.compiler import input_data
 
         found = {**request.options.get(OPTION, {}), **shapes}
         named = _named_extents(model, found)

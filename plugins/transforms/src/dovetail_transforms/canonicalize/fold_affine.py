@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import constant_of, input_of, shape_of
+from dovetail.ir import FreshNames, constant_of, input_of, shape_of
 from dovetail.passes import Pass
-from dovetail.planning.placement import origin_of, set_origin
+from dovetail.planning import origin_of, set_origin
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import constant_of, input_of, shape_of
+from dovetail.ir import constant_of, input_of, shape_of
 from dovetail.passes import Pass
 
 from dovetail_transforms.rewriting import Rewrite, rewrite_model
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_transforms.rewriting import Replacement

@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import input_of
+from dovetail.compiler import evaluator_of
+from dovetail.ir import FreshNames, input_of
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError
-from dovetail.plugin.engine import evaluator_of
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.rewriting.node_inference import refine_shapes
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Evaluator, Registry
 

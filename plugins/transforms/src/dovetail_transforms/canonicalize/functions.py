@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.passes.backends import asking
+from dovetail.passes import asking
 from dovetail_onnx.external import TensorLoader
 from dovetail_onnx.source import check_source
 from dovetail_onnx.topological_order import sort_function

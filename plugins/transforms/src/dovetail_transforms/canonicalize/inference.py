@@ -12,7 +12,7 @@ from dovetail_transforms.canonicalize.names import all_nodes
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
 
 

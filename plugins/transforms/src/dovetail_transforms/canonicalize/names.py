@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.ir.editing import FreshNames
+from dovetail.ir import FreshNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning.placement import origin_of, set_origin
+from dovetail.planning import origin_of, set_origin
 from dovetail.text import pluralize
 from dovetail_onnx.skeleton import skeleton_of, was_sorted
 from dovetail_onnx.topological_order import sort_nodes
@@ -28,7 +28,7 @@ from dovetail_transforms.canonicalize.runtime_inference import infer_with_runtim
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Backend
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import body_nodes
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.gc_pause import gc_paused
+from dovetail.ir import FreshNames, body_nodes, gc_paused
 from dovetail.passes import Context, Pass
-from dovetail.planning.claim import Refusal
+from dovetail.planning import Refusal
 
 from dovetail_transforms.canonicalize.clean_up import DeadCode
 from dovetail_transforms.canonicalize.normalize import Normalise
@@ -22,8 +20,8 @@ from dovetail_transforms.lowering.steps import NodeRefused, load_table, lower_no
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.planning.remark import Remark
+    from dovetail.ir import Model
+    from dovetail.planning import Remark
     from dovetail_onnx.signatures import Opsets
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.ir.bodies import body_nodes
+from dovetail.ir import body_nodes
 
 from dovetail_transforms.lowering.node_facts import CONDITIONS, UNRELATED, attribute
 from dovetail_transforms.lowering.rules.all_rules import RULES
@@ -23,7 +23,7 @@ from dovetail_transforms.rewriting import rewrite_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.editing import FreshNames
+    from dovetail.ir import FreshNames
 
 
 ANY = "any"  # an attribute that may be dropped whatever its value is

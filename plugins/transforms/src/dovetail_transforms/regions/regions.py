@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.compiler.artifacts import FUNCTIONS
+from dovetail.compiler import FUNCTIONS
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.ir.required import input_of
-from dovetail.planning.placement import HOST, get_placement
+from dovetail.ir import all_nodes, bodies, input_of
+from dovetail.planning import HOST, get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 SLICE = 4096
@@ -187,7 +186,7 @@ def extract(model: Model, region: Region) -> Model:
 
 def _model(model: Model, region: Region, constants: Iterable[ir.Value], name: str) -> Model:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
     for value in region.inputs:
         if value.type is None:

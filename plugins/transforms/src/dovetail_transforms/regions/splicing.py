@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.bodies import all_nodes, bodies
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.formats import format_of
-from dovetail.ir.required import name_of
-from dovetail.ir.types import dtype_name
-from dovetail.planning.placement import Placement, get_placement, set_placement
+from dovetail.ir import FreshNames, all_nodes, bodies, dtype_name, format_of, name_of
+from dovetail.planning import Placement, get_placement, set_placement
 
 from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
 
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _COMPARED = 1 << 16  # bytes; larger weights are the same only if they are the same object

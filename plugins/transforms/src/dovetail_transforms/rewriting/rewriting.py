@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.gc_pause import gc_paused
-from dovetail.ir.required import graph_of, producer_of
-from dovetail.planning.placement import origin_of, set_origin
+from dovetail.ir import FreshNames, gc_paused, graph_of, producer_of
+from dovetail.planning import origin_of, set_origin
 
 from dovetail_transforms.rewriting.node_inference import infer_outputs
 from dovetail_transforms.rewriting.patterns import Match, Operator, match, pattern_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
+    from dovetail.ir import Model
+    from dovetail.passes import Context
 
 
 class Replacement:

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import dtype_of, name_of
-from dovetail.ir.types import float_name
-from dovetail.planning.identity import operator_name
+from dovetail.ir import FreshNames, dtype_of, float_name, name_of
+from dovetail.planning import operator_name
 from dovetail_runtime.data.batches import batches, fitted
 from dovetail_transforms.regions.regions import slices
 
@@ -21,8 +19,8 @@ from dovetail_verify.accuracy.streamed import Streamed, stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dovetail.ir.model import Model
-    from dovetail.passes.request import Request
+    from dovetail.ir import Model
+    from dovetail.passes import Request
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.streamed import SideBySide

@@ -8,15 +8,15 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir.types import float_name
-from dovetail.planning.remark import Remark
+from dovetail.ir import float_name
+from dovetail.planning import Remark
 from dovetail.text import pluralize
 
 from dovetail_verify.accuracy.trials import decibels
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
 
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.accuracy.trials import Trial

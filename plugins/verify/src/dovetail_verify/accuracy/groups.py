@@ -13,19 +13,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir.bodies import all_nodes, body_nodes
-from dovetail.ir.required import name_of
-from dovetail.planning.identity import operator_name
-from dovetail.planning.placement import get_placement
-from dovetail.planning.selectors import parse_pin, select
+from dovetail.ir import all_nodes, body_nodes, name_of
+from dovetail.planning import get_placement, operator_name, parse_pin, select
 
 from dovetail_verify.accuracy.trials import BROKEN, Noise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.ir.model import Model
-    from dovetail.passes.request import Request
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
+    from dovetail.passes import Request
 
     from dovetail_verify.accuracy.streamed import Streamed
     from dovetail_verify.accuracy.trials import Trials

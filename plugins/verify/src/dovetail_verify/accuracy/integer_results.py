@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import dtype_of, name_of
-from dovetail.planning.placement import get_placement, set_placement
+from dovetail.ir import FreshNames, dtype_of, name_of
+from dovetail.planning import get_placement, set_placement
 from dovetail_onnx.files.parsing import parse_json
 
 from dovetail_verify.accuracy.watched import first_float, float_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
 
 
 _SCALES = "dovetail.scales"

@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir.bodies import bodies
-from dovetail.ir.editing import FreshNames
-from dovetail.ir.required import dtype_of, name_of
-from dovetail.ir.types import float_name
+from dovetail.ir import FreshNames, bodies, dtype_of, float_name, name_of
 from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_quantised, seen_by_readers
@@ -18,7 +15,7 @@ from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_runtime.engines import GuardedEngine
     from dovetail_runtime.executor import Executor
 
@@ -228,7 +225,7 @@ def _executor(
     engines: Mapping[str, Sequence[GuardedEngine]],
 ) -> Executor:
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_runtime.executor import Executor
 
     weights = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)

@@ -18,7 +18,7 @@ from dovetail_verify.accuracy.search import allowed_noise, cheapest, loudest_spl
 from dovetail_verify.accuracy.trials import decibels
 
 if TYPE_CHECKING:
-    from dovetail.passes.request import Request
+    from dovetail.passes import Request
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.baseline import Baseline

@@ -13,8 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir.required import name_of
-from dovetail.ir.types import float_name
+from dovetail.ir import float_name, name_of
 from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.accuracy.integer_results import with_floats
@@ -24,7 +23,7 @@ from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised,
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_runtime.engines import GuardedEngine
 
 

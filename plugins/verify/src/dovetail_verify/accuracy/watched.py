@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir.required import name_of
-from dovetail.ir.types import float_name
-from dovetail.planning.placement import get_placement
+from dovetail.ir import float_name, name_of
+from dovetail.planning import get_placement
 from dovetail_runtime.data.batches import fitted
 from dovetail_transforms.regions.regions import given_regions
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from dovetail.ir.model import Model
+    from dovetail.ir import Model
     from dovetail_runtime.engines import GuardedEngine
 
 

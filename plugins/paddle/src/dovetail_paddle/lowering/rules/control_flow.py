@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import name_of
+from dovetail.ir import name_of
 
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.lowering.op import NotLowered, PdOp, constant_of, extents

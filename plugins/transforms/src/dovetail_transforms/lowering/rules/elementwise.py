@@ -6,7 +6,7 @@ import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import dtype_of, input_of
+from dovetail.ir import dtype_of, input_of
 
 from dovetail_transforms.lowering.node_facts import UNRELATED, attribute, constant, is_float
 from dovetail_transforms.rewriting import Rewrite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import dtype_of, input_of, shape_of
+from dovetail.ir import dtype_of, input_of, shape_of
 
 from dovetail_transforms.lowering.node_facts import attribute, extents, rank
 from dovetail_transforms.lowering.rules.elementwise import scalar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import dtype_of, shape_of
+from dovetail.ir import dtype_of, shape_of
 
 from dovetail_transforms.lowering.node_facts import UNRELATED, attribute, constant, extents, required_constant
 from dovetail_transforms.rewriting import Rewrite

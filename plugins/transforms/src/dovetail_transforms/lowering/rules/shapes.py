@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dovetail.ir.required import shape_of
+from dovetail.ir import shape_of
 
 from dovetail_transforms.lowering.node_facts import attribute, closed, constant, extents, rank, required_constant
 from dovetail_transforms.lowering.rules.elementwise import scalar

@@ -1,0 +1,40 @@
+"""The observer `mix`: kl or max, whichever loses less of a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dovetail_quantize.integers import bounds, parameters_of_range
+from dovetail_quantize.observers.clipping import Entropy
+
+if TYPE_CHECKING:
+    from dovetail.planning import Parameters
+
+
+class Mixture(Entropy):
+    """Covers the range of `kl` or that of `minmax`, whichever has the smaller mean squared error.
+
+    Source: `calibration_type: mix` of hb_mapper, which chooses between the same two for every node; by what, its vendor
+    does not say.
+
+    Args:
+        format_: The format that parameters are wanted for.
+    """
+
+    def parameters(self) -> Parameters:
+        """The parameters for what was seen.
+
+        Raises:
+            ValueError: Nothing was seen.
+        """
+        candidates = super().parameters(), parameters_of_range(self._format, *self._seen.range())
+        return min(candidates, key=self._error)
+
+    def _error(self, parameters: Parameters) -> float:
+        """The sum of the squared errors, over all slices."""
+        smallest, largest = bounds(self._format)
+        scale, zero = (np.asarray(part, np.float64)[:, None] for part in parameters)
+        numbers, counts, _ = self._seen.points()
+        integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)
+        return float(np.sum(((integers - zero) * scale - numbers) ** 2 * counts))

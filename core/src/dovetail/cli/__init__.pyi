@@ -1,0 +1,13 @@
+# What `dovetail.cli` exports, each name with its module: type checkers and `lazy_imports` read this.
+
+from dovetail.cli.common import (
+    PlainCommand as PlainCommand,
+    columns as columns,
+    existing as existing,
+    note as note,
+    option_keywords as option_keywords,
+    output as output,
+    plugins_of as plugins_of,
+    print_json as print_json,
+    say as say,
+)

@@ -1,0 +1,64 @@
+# What `dovetail.planning` exports, each name with its module: type checkers and `lazy_imports` read this.
+
+from dovetail.planning.claim import (
+    Claim as Claim,
+    Claims as Claims,
+    ParameterRule as ParameterRule,
+    PortRule as PortRule,
+    Refusal as Refusal,
+    Verdict as Verdict,
+    claim_of as claim_of,
+    facts_of as facts_of,
+)
+from dovetail.planning.conversion import (
+    Join as Join,
+    NodeMaker as NodeMaker,
+    Step as Step,
+    conversion_kind as conversion_kind,
+)
+from dovetail.planning.edits import Edit as Edit
+from dovetail.planning.node_keys import (
+    decided_key as decided_key,
+    identity as identity,
+    keep_key as keep_key,
+    key_of as key_of,
+    operator_name as operator_name,
+    structural_keys as structural_keys,
+    walk as walk,
+)
+from dovetail.planning.placement import (
+    HOST as HOST,
+    PART as PART,
+    Placement as Placement,
+    from_source as from_source,
+    get_placement as get_placement,
+    kind_of as kind_of,
+    origin_of as origin_of,
+    placed_backends as placed_backends,
+    placement_of as placement_of,
+    set_kind as set_kind,
+    set_origin as set_origin,
+    set_placement as set_placement,
+    source_text as source_text,
+)
+from dovetail.planning.plan import (
+    Plan as Plan,
+    PlannedNode as PlannedNode,
+    SourceNode as SourceNode,
+    VERSION as VERSION,
+)
+from dovetail.planning.quantized_value import (
+    Holding as Holding,
+    ObserverChoice as ObserverChoice,
+    Parameters as Parameters,
+    parse_holdings as parse_holdings,
+)
+from dovetail.planning.remark import (
+    Remark as Remark,
+    Remedy as Remedy,
+    SLOT as SLOT,
+    assumed as assumed,
+    remedy as remedy,
+    template as template,
+)
+from dovetail.planning.selectors import NodeNames as NodeNames, parse_pin as parse_pin, select as select
