@@ -18,13 +18,13 @@ from pathlib import Path
 
 import dovetail
 import int8
-import quantisers
+import quantizers
 from measure import table
 from trained_nets import candidates, judging
 from trained_nets.wheels import Wheels
 
 NETS = (
-    "digits", "PP-OCRv2 direction", "PP-OCRv4 recogniser", "PP-OCRv4 detector", "page orientation", "NudeNet 320n",
+    "digits", "PP-OCRv2 direction", "PP-OCRv4 recognizer", "PP-OCRv4 detector", "page orientation", "NudeNet 320n",
     "malware as pictures", "speech embedding",
 )  # fmt: skip
 OURS, METHODS = "tensorrt", ("MinMax", "Entropy")
@@ -54,7 +54,7 @@ def measured(net, wheels: Wheels) -> list[dict[str, str]]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         files = {OURS: compiled(model, data, folder / "ours")}
-        prepared = quantisers.prepared(model, folder)
+        prepared = quantizers.prepared(model, folder)
         found = {}
         for method in METHODS:
             try:

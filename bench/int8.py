@@ -36,7 +36,7 @@ import traceback
 from pathlib import Path
 
 import numpy as np
-import quantisers
+import quantizers
 from measure import table
 from trained_nets import candidates, judging
 from trained_nets.hearing import NETS as HEARING
@@ -58,10 +58,10 @@ def _digits(_: Wheels):
 DIGITS = Net("digits", "", str(ROOT / "examples/digits/digits.onnx"), "", _digits, classes=("probabilities",))
 BY_NAME = {net.name: net for net in (DIGITS, *VISION, *HEARING, *LANGUAGE)}
 NETS = (
-    "digits", "PP-OCRv4 recogniser", "PP-OCRv4 detector", "PP-OCRv2 direction", "PP-OCRv6 recogniser",
+    "digits", "PP-OCRv4 recognizer", "PP-OCRv4 detector", "PP-OCRv2 direction", "PP-OCRv6 recognizer",
     "PP-OCRv6 detector", "ddddocr", "ddddocr detector", "captcha CRNN", "NudeNet 320n", "document layout",
     "page orientation", "OriNet", "open NSFW", "malware as pictures", "speech embedding", "basic-pitch", "DeepCut",
-    "PP-OCRv5 recogniser", "PP-OCRv5 detector", "AECMOS", "AECMOS scenarioless", "AECMOS 48 kHz",
+    "PP-OCRv5 recognizer", "PP-OCRv5 detector", "AECMOS", "AECMOS scenarioless", "AECMOS 48 kHz",
 )  # fmt: skip
 
 
@@ -121,21 +121,21 @@ def _padded(streams: list[list[dict]]) -> list[list[dict]]:
 
 def _makers(model: Path, data: list, folder: Path, options: argparse.Namespace):
     shapes = "data" if options.one_shape else None
-    yield OURS, lambda: quantisers.ours(model, data, folder / "ours", options.backend, shapes)
+    yield OURS, lambda: quantizers.ours(model, data, folder / "ours", options.backend, shapes)
     if options.backend == "ppl-int8":
-        yield WIDE, lambda: quantisers.ours(model, data, folder / "wide", "ppl-int8:strategy=conservative", shapes)
+        yield WIDE, lambda: quantizers.ours(model, data, folder / "wide", "ppl-int8:strategy=conservative", shapes)
     try:
-        prepared = quantisers.prepared(model, folder)
+        prepared = quantizers.prepared(model, folder)
     except Exception as error:
         print(f"{model.name} cannot be prepared: {str(error)[:200]}", file=sys.stderr)
         prepared = model
     for method in options.methods:
         yield (
             f"{STATIC} {method}",
-            lambda method=method: quantisers.quantize_static(prepared, data, folder, method, not options.per_tensor),
+            lambda method=method: quantizers.quantize_static(prepared, data, folder, method, not options.per_tensor),
         )
-    for preset in quantisers.NNCF if options.nncf else ():
-        yield f"{NNCF} {preset}", lambda preset=preset: quantisers.nncf(prepared, data, folder, preset, options.nncf)
+    for preset in quantizers.NNCF if options.nncf else ():
+        yield f"{NNCF} {preset}", lambda preset=preset: quantizers.nncf(prepared, data, folder, preset, options.nncf)
 
 
 def _figures(quality: judging.Quality) -> dict:
@@ -143,9 +143,9 @@ def _figures(quality: judging.Quality) -> dict:
 
 
 def _facts(path: Path, folder: Path) -> dict:
-    ran = quantisers.kernels(path, folder)
+    ran = quantizers.kernels(path, folder)
     convolutions = sum(ran[operator] for operator in ("Conv", "FusedConv", "QLinearConv", "NhwcFusedConv"))
-    return {"conversions": quantisers.conversions(path), "integer": ran["QLinearConv"], "convolutions": convolutions}
+    return {"conversions": quantizers.conversions(path), "integer": ran["QLinearConv"], "convolutions": convolutions}
 
 
 def _speed(files: dict, float32, feeds: dict, options: argparse.Namespace) -> dict:
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path, default=Path("wheels"), help="where the wheels are or shall be")
     parser.add_argument("--nets", nargs="*", default=list(NETS), metavar="NAME", choices=BY_NAME)
     parser.add_argument("--models", nargs="*", default=[], metavar="FILE")
-    parser.add_argument("--methods", nargs="+", default=list(quantisers.STATIC), choices=quantisers.STATIC)
+    parser.add_argument("--methods", nargs="+", default=list(quantizers.STATIC), choices=quantizers.STATIC)
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
     parser.add_argument("--backend", default="ppl-int8")
     parser.add_argument("--per-tensor", action="store_true", help="one scale for each weight in quantize_static")

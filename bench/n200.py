@@ -42,7 +42,7 @@ class Writer:
         self.nodes.append(helper.make_node(operator, inputs, [f"{name}_out"], name, **attributes))
         return f"{name}_out"
 
-    def normalised_convolution(self, value: str) -> str:
+    def normalized_convolution(self, value: str) -> str:
         """Conv and BatchNormalization."""
         value = self.node("Conv", value, self.weight(CHANNELS, CHANNELS, 3, 3), pads=[1, 1, 1, 1])
         scale, bias, mean = (self.weight(CHANNELS, offset=offset) for offset in (1.0, 0.0, 0.0))
@@ -60,8 +60,8 @@ class Writer:
 
     def block(self, image: str) -> str:
         """Twenty nodes: seven of convolution, four around the positions, nine of attention."""
-        wide = self.node("Relu", self.normalised_convolution(image))
-        image = self.node("Relu", self.node("Add", self.normalised_convolution(wide), image))
+        wide = self.node("Relu", self.normalized_convolution(image))
+        image = self.node("Relu", self.node("Add", self.normalized_convolution(wide), image))
         positions = self.constant(np.array([1, CHANNELS, SIDE * SIDE], np.int64))
         rows = self.node("Transpose", self.node("Reshape", image, positions), perm=[0, 2, 1])
         columns = self.node("Transpose", self.attention(rows), perm=[0, 2, 1])

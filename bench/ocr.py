@@ -2,9 +2,9 @@
 
     python bench/ocr.py --wheels FOLDER [--pages 12] [--style mixed clean] [--min-snr 30] [--float16] [--repeat 3]
 
-The application is rapidocr-onnxruntime: a detector finds lines, a classifier turns them, a recogniser reads them. Its
+The application is rapidocr-onnxruntime: a detector finds lines, a classifier turns them, a recognizer reads them. Its
 own code runs; only the three sessions are exchanged. Pages of ten lines are rendered with seeds: `mixed` in six fonts,
-small and large, grey on grey; `clean` in two fonts of 24 pixels or more, black on white. A line is right if the line at
+small and large, gray on gray; `clean` in two fonts of 24 pixels or more, black on white. A line is right if the line at
 its place has the same text as with ONNX Runtime in float32; boxes are compared by intersection over union. Times are
 those of all pages: of the three nets, and of the whole application; candidates take turns on every page, and the least
 of the repetitions counts. With `--min-snr`, results are compiled to that goal with the inputs that the nets get on
@@ -35,7 +35,7 @@ from trained_nets.wheels import Wheels
 MODELS = {
     "detector": "ch_PP-OCRv4_det_infer.onnx",
     "classifier": "ch_ppocr_mobile_v2.0_cls_infer.onnx",
-    "recogniser": "ch_PP-OCRv4_rec_infer.onnx",
+    "recognizer": "ch_PP-OCRv4_rec_infer.onnx",
 }
 STYLES = {"mixed": MIXED, "clean": CLEAN}
 FLOAT32 = "ONNX Runtime float32"
@@ -60,7 +60,7 @@ class Application:
         self._parts = {
             "detector": (self._read.text_det, "infer"),
             "classifier": (self._read.text_cls, "infer"),
-            "recogniser": (self._read.text_rec, "session"),
+            "recognizer": (self._read.text_rec, "session"),
         }
         self.own: dict[str, Session] = {net: getattr(*place) for net, place in self._parts.items()}
         self.seconds = 0.0

@@ -35,7 +35,7 @@ from trained_nets.wheels import Wheels
 NETS = {
     "detector": "ch_PP-OCRv4_det_infer",
     "classifier": "ch_ppocr_mobile_v2_cls_infer",
-    "recogniser": "ch_PP-OCRv4_rec_infer",
+    "recognizer": "ch_PP-OCRv4_rec_infer",
 }
 SERVER = r"""
 import io, os, sys

@@ -1,6 +1,6 @@
-"""Refinements of quantised weights on trained nets: SNR against float32, and CPU seconds.
+"""Refinements of quantized weights on trained nets: SNR against float32, and CPU seconds.
 
-    python bench/refining.py --wheels FOLDER [--nets NAME ...] [--strategy conv-to-conv] [--steps none equalise ...]
+    python bench/refining.py --wheels FOLDER [--nets NAME ...] [--strategy conv-to-conv] [--steps none equalize ...]
                              [--json FILE]
 
 The nets and their inputs are those of `trained.py`, and one more that finds pitches; every other input is for
@@ -60,8 +60,8 @@ ops:
 place: {strategy: conv-to-conv}
 emit: {engines: [onnxruntime-cpu]}
 """  # noqa: E501
-STEPS = ("none", "equalise", "smooth", "bias", "rounding", "equalise,bias", "rounding,bias",
-         "equalise,smooth,rounding,bias")  # fmt: skip
+STEPS = ("none", "equalize", "smooth", "bias", "rounding", "equalize,bias", "rounding,bias",
+         "equalize,smooth,rounding,bias")  # fmt: skip
 CALIBRATED_ON = 16
 """Inputs that are given as data."""
 _SMALLEST = 1e-6
@@ -76,7 +76,7 @@ def _pitches(wheels: Wheels):
 
 PITCH = Net("swift-f0", "swift-f0==0.3.0", "swift_f0/model.onnx", "pitch, convolutions; music and speech", _pitches)
 NETS = {net.name: net for net in (PITCH, *HEARING, *VISION, *LANGUAGE)}
-USUAL = ("swift-f0", "hey Jarvis", "speech embedding", "basic-pitch", "PP-OCRv2 direction", "PP-OCRv4 recogniser",
+USUAL = ("swift-f0", "hey Jarvis", "speech embedding", "basic-pitch", "PP-OCRv2 direction", "PP-OCRv4 recognizer",
          "ddddocr", "captcha CRNN", "khmersm")  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def measured(name: str, options: argparse.Namespace, plugins) -> dict:
 
 
 def unsquashed(outputs: dict) -> dict:
-    """Outputs, with probabilities as centred logarithms: a few undecided samples make up all of the error of others."""
+    """Outputs, probabilities as centered logarithms: a few undecided samples make up all of the error of others."""
     found = {}
     for name, array in outputs.items():
         array = np.asarray(array)

@@ -109,7 +109,7 @@ def main() -> None:
             rows.append({
                 "model": path.stem,
                 "tried": sum("tried" in line for line in lines),
-                "preparations": counting.runs["normalise"],
+                "preparations": counting.runs["normalize"],
                 "explain s": f"{seconds:.3g}",
                 "plan s": f"{planned:.3g}",
                 "explain/plan": f"{seconds / planned:.3g}",

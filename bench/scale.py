@@ -1,4 +1,4 @@
-"""What comes out of large models: sizes of plan and remarks, and the time of `explain` and of recognising a result.
+"""What comes out of large models: sizes of plan and remarks, and the time of `explain` and of recognizing a result.
 
     python bench/scale.py [--nodes 100000] [--backend cpu-bf16]
 
@@ -78,8 +78,8 @@ def main() -> None:
                 "plan and remarks / source": f"{texts / size[source.name]:.3g}",
                 "/ result": f"{texts / size['out/model.onnx']:.3g}",
                 "compile s": str(fresh),
-                "recognised s": str(again),
-                "recognised/compile": f"{again.seconds / fresh.seconds:.3g}",
+                "recognized s": str(again),
+                "recognized/compile": f"{again.seconds / fresh.seconds:.3g}",
                 "explain s": str(whole),
                 "one node": str(one),
                 "a type": str(kind),

@@ -27,7 +27,7 @@ def solved(path: Path, backend: str, name: str) -> dict:
     from dovetail_precision.problem_builder import build_problem
 
     model, ctx = open_model(path), Context(Request.of(backend, solver=name), plugins=load_plugins())
-    compose(ctx.registry, ("normalise", "analyse", "place"), ctx.request, ctx.plugins).run(model, ctx)
+    compose(ctx.registry, ("normalize", "analyze", "place"), ctx.request, ctx.plugins).run(model, ctx)
     solve = ctx.registry.solver[name]
     with gc_paused():
         problem, setting_up = timed(build_problem, model, ctx)

@@ -33,8 +33,8 @@ def _files_as_pictures(wheels: Wheels) -> list[Stream]:
     for content in some_files(16):
         width = 2 ** int(np.clip(np.log2(max(len(content), 4096)) / 2, 5, 10))
         rows = max(1, len(content) // width)
-        grey = np.frombuffer(content[: rows * width].ljust(rows * width, b"\0"), np.uint8).reshape(rows, width)
-        found.append(planes(Image.fromarray(grey).convert("RGB").resize((224, 224), Image.BICUBIC), IMAGENET))
+        gray = np.frombuffer(content[: rows * width].ljust(rows * width, b"\0"), np.uint8).reshape(rows, width)
+        found.append(planes(Image.fromarray(gray).convert("RGB").resize((224, 224), Image.BICUBIC), IMAGENET))
     return single("input", found)
 
 
@@ -182,7 +182,7 @@ NETS = (
         classes=("fetch_name_0",)),
     Net("khmersm", KHMERSM, "khmersm/model.onnx", "Khmer words, Transformer, external data; sentences",
         _khmer_characters, classes=("emissions",)),
-    Net("rawi int8", TASHKEEL, "text2tashkeel/models/rawi.int8.onnx", "Arabic marks, quantised LSTM; sentences",
+    Net("rawi int8", TASHKEEL, "text2tashkeel/models/rawi.int8.onnx", "Arabic marks, quantized LSTM; sentences",
         _bare_arabic("rawi.vocab.json"), classes=("output",)),
     Net("rawi v3 int8", TASHKEEL, "text2tashkeel/models/rawi_v3.int8.onnx", "the same, two heads; sentences",
         _bare_arabic("rawi_v2.vocab.json")),
@@ -191,7 +191,7 @@ NETS = (
     Net("libtashkeel", PIPER, "piper/tashkeel/model.onnx", "Arabic marks, LSTM and convolutions; sentences",
         _arabic_without_hints, classes=("logits",)),
     Net("FLAN-T5 encoder int8", TRACEFORGE, "traceforge_title_model/data/span/encoder.onnx",
-        "Transformer, quantised while it runs; passages of documentation", _tokens),
+        "Transformer, quantized while it runs; passages of documentation", _tokens),
     Net("romaniser encoder", ROMANIZER, "arabic_name_romanizer/resources/encoder.onnx",
         "GRU; Arabic words", _names),
     Net("romaniser decoder", ROMANIZER, "arabic_name_romanizer/resources/decoder.onnx",

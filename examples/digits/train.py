@@ -25,7 +25,7 @@ EPSILON = 1e-5
 
 
 class Conv:
-    """A 3x3 convolution of stride 1 with padding 1, without bias (a normalisation follows)."""
+    """A 3x3 convolution of stride 1 with padding 1, without bias (a normalization follows)."""
 
     def __init__(self, rng, channels, filters):
         self.params = {"w": (rng.standard_normal((filters, channels, 3, 3)) * np.sqrt(2 / (9 * channels)))}
@@ -43,7 +43,7 @@ class Conv:
 
 
 class BatchNorm:
-    """Normalisation over batch and space, with running statistics for inference."""
+    """Normalization over batch and space, with running statistics for inference."""
 
     def __init__(self, channels):
         self.params = {"scale": np.ones(channels), "bias": np.zeros(channels)}
@@ -164,7 +164,7 @@ def main():
 
 
 def to_onnx(layers):
-    """The network with an explicit batch normalisation, for inference."""
+    """The network with an explicit batch normalization, for inference."""
     nodes, weights, counts, value = [], [], {}, "image"
 
     def add(op, *arrays, label=None, **attributes):

@@ -16,7 +16,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
 from dovetail_onnx.opening import open_proto
-from dovetail_transforms.canonicalize.normalize import Normalise
+from dovetail_transforms.canonicalize.normalize import Normalize
 from dovetail_transforms.lowering import can_lower, lower
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -84,9 +84,9 @@ def saved(model, path):
     return onnx.load(str(path))
 
 
-def normalised(proto):
+def normalized(proto):
     model = open_proto(proto)
-    Normalise().run(model, Context(model=model))
+    Normalize().run(model, Context(model=model))
     return model
 
 
@@ -125,9 +125,9 @@ def assert_lowers(case, frozen, target, folder):
     except DovetailError as refused:
         assert re.search(rf"cannot be lowered to opset {target}: '.*': \w+ of opset \d+ .*has no form", str(refused))
         assert refused.hint
-        assert any(can_lower(node, target) for node in normalised(source_of(case, frozen)[0]).graph)
+        assert any(can_lower(node, target) for node in normalized(source_of(case, frozen)[0]).graph)
         return
-    assert not [why for node in normalised(source_of(case, frozen)[0]).graph if (why := can_lower(node, target))]
+    assert not [why for node in normalized(source_of(case, frozen)[0]).graph if (why := can_lower(node, target))]
     result = saved(lowered, folder / "lowered.onnx")
     assert before == target or [entry.version for entry in result.opset_import if not entry.domain] == [target]
     onnx.checker.check_model(result, full_check=True)

@@ -26,7 +26,7 @@ ROUNDING = (
 
 @dataclass(frozen=True)
 class Integers:
-    """A quantised form: real = (integer - zero point) * scale."""
+    """A quantized form: real = (integer - zero point) * scale."""
 
     element: str
     scale: tuple

@@ -52,11 +52,11 @@ class Net:
     def norm(self, x, width):
         """A layer norm as PyTorch exports it for old opsets."""
         mean = self.add("ReduceMean", x, self.constant([-1], np.int64))
-        centred = self.add("Sub", x, mean)
-        squares = self.add("Pow", centred, self.constant(2))
+        centered = self.add("Sub", x, mean)
+        squares = self.add("Pow", centered, self.constant(2))
         variance = self.add("ReduceMean", squares, self.constant([-1], np.int64))
         deviation = self.add("Sqrt", self.add("Add", variance, self.constant(1e-5)))
-        scaled = self.add("Mul", self.add("Div", centred, deviation), self.constant(np.ones(width)))
+        scaled = self.add("Mul", self.add("Div", centered, deviation), self.constant(np.ones(width)))
         return self.add("Add", scaled, self.constant(np.zeros(width)))
 
     def gelu(self, x):

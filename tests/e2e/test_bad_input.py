@@ -78,7 +78,7 @@ def unknown_domain():
     write(graph_of([helper.make_node("FusedMlp", ["x"], ["y"], "mlp", domain="com.acme")], domains=["com.acme"]))
 
 
-def misspelt():
+def misspelled():
     write(graph_of([helper.make_node("Rellu", ["x"], ["y"], "act")]))
 
 
@@ -104,12 +104,12 @@ MODELS = [
     (lambda: external("../w.bin"), "models/m.onnx", ["initializer 'w'", "outside the model's folder", "copy"]),
     (lambda: external("w.bin", size=100), "models/m.onnx", ["initializer 'w'", "cut short", "100 bytes", "256"]),
     (unknown_domain, "m.onnx", ["'mlp'", "com.acme::FusedMlp", "install a backend"]),
-    (misspelt, "m.onnx", ["'act'", "Rellu", "Relu"]),
+    (misspelled, "m.onnx", ["'act'", "Rellu", "Relu"]),
     (two_types, "m.onnx", ["'sum'", "tensor(float16)", "tensor(float)"]),
 ]
 NAMES = [
     "missing", "text", "png", "folder", "empty", "truncated", "cycle", "external missing", "external outside",
-    "external short", "unknown domain", "misspelt", "two types",
+    "external short", "unknown domain", "misspelled", "two types",
 ]  # fmt: skip
 
 
@@ -257,15 +257,15 @@ def test_a_plugin_that_does_not_import(dovetail):
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[dovetail]\nbroken = broken_plugin\n")
-    Path("site/broken_plugin.py").write_text("raise RuntimeError('no licence')\n")
+    Path("site/broken_plugin.py").write_text("raise RuntimeError('no license')\n")
     write(small())
     listed = dovetail("backends", PYTHONPATH="site")
     assert listed.returncode == 0
-    assert "RuntimeError: no licence" in listed.stdout + listed.stderr
+    assert "RuntimeError: no license" in listed.stdout + listed.stderr
     assert "cpu-bf16" in listed.stdout
     done = dovetail("compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", PYTHONPATH="site")
     assert done.returncode == 0, done.stderr
-    assert "no licence" in done.stderr
+    assert "no license" in done.stderr
     assert Path("out/model.onnx").is_file()
 
 

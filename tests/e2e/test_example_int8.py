@@ -119,12 +119,12 @@ def test_the_plan_holds_every_value_with_its_scale(compiled):
     )
 
 
-def test_each_holding_is_converted_once_with_a_requantisation_between_two_scales(compiled):
+def test_each_holding_is_converted_once_with_a_requantization_between_two_scales(compiled):
     graph = onnx.load("out/model.onnx").graph
     made = {node.output[0]: node for node in graph.node}
-    quantised = [node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"]
-    assert len(quantised) == len(set(quantised)) == 10
-    again = [made[name] for name in quantised if name in made and made[name].op_type == "DequantizeLinear"]
+    quantized = [node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"]
+    assert len(quantized) == len(set(quantized)) == 10
+    again = [made[name] for name in quantized if name in made and made[name].op_type == "DequantizeLinear"]
     assert [node.output[0] for node in again] == ["p_float32", "d_float32"], "the sum reads both with other scales"
 
 

@@ -111,7 +111,7 @@ def test_a_toy_network_by_frontend_edit_backend_former_pipeline_and_executor(dov
     assert "backend:toy-npu" in opt.stderr
     operators = [node.op_type for node in onnx.load("clips.onnx").graph.node]
     assert operators == ["Clip", "Conv", "Tanh", "Add"]
-    bound = dovetail("opt", "m.toy", "-p", "normalise,relu-to-clip{bound=6}", **environment)
+    bound = dovetail("opt", "m.toy", "-p", "normalize,relu-to-clip{bound=6}", **environment)
     assert "Clip (x, " in bound.stdout
     assert "unit-conv added" in dovetail("explain", "out", "line_4", **environment).stdout
     again = dovetail("compile", "m.toy", "--plan", "out/plan.yaml", "-o", "again", **environment)

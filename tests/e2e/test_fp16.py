@@ -32,9 +32,9 @@ GRAPHS = [
     ("mask", 17, 4),
     ("epsilon", 17, 3),
     ("resize", 17, 2),
-    ("quantised", 17, 4),
-    ("quantised", 19, 4),
-    ("quantised", 23, 4),
+    ("quantized", 17, 4),
+    ("quantized", 19, 4),
+    ("quantized", 23, 4),
     ("lstm", 17, 3),
     ("gru", 17, 2),
     ("branch", 17, 3),
@@ -305,7 +305,7 @@ def test_names_that_are_there_twice_and_nodes_out_of_order(tmp_path):
     assert session(tmp_path / "out" / "model.onnx").run(None, inputs(model))[0].shape == (2, 8)
 
 
-def test_group_normalisation_does_not_end_the_region(tmp_path):
+def test_group_normalization_does_not_end_the_region(tmp_path):
     """onnx infers no type behind it."""
     text = """g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,1,1] w, float[4] s, float[4] b> {
       a = Conv (x, w)

@@ -77,7 +77,7 @@ def test_what_was_raised_says_why(accurate):
     assert re.search(r"% of the noise; SNR 5\d\.\d dB before, SNR [67]\d\.\d dB with all that was raised", lines)
 
 
-def test_the_same_request_is_recognised(dense, capsys):
+def test_the_same_request_is_recognized(dense, capsys):
     goals = ("--min-snr", "70")
     assert compile_(*goals) == 0
     first = Path("out/model.onnx").read_bytes()

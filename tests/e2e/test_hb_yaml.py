@@ -61,7 +61,7 @@ def test_a_file_alone_is_enough(project, capsys):
     shown = capsys.readouterr().out
     assert "verified on 120 batches" in shown
     assert "bpu-int8" in shown.splitlines()[-1]
-    assert "note: config.yaml:15: samples are normalised accordingly" in shown
+    assert "note: config.yaml:15: samples are normalized accordingly" in shown
     assert "compile_mode, debug, core_num, optimize_level mean something to the vendor's compiler alone" in shown
     compiled = dovetail.load("out")
     data = np.load(DIGITS / "test.npz")

@@ -71,7 +71,7 @@ DECOMPOSED = (
     + ATTENTION_WEIGHTS
     + """, float two = {2}, float tiny = {0.00001}> {
   [mean] m = ReduceMean <axes = [-1]> (x)
-  [centre] c = Sub (x, m)
+  [center] c = Sub (x, m)
   [square] c2 = Pow (c, two)
   [variance] v0 = ReduceMean <axes = [-1]> (c2)
   [safe] v1 = Add (v0, tiny)
@@ -190,7 +190,7 @@ FLAGS = [{"c": np.array(flag), "n": np.array(3)} for flag in (True, False)]
 KINDS = {
     "convolutions": (CONVOLUTIONS, 13, inputs(image=(3, 3, 16, 16))),
     "transformer": (TRANSFORMER, 17, inputs(x=(2, 6, 16))),
-    "decomposed normalisation": (DECOMPOSED, 13, inputs(x=(2, 6, 16))),
+    "decomposed normalization": (DECOMPOSED, 13, inputs(x=(2, 6, 16))),
     "decoder": (DECODER, 17, TOKENS),
     "detector": (DETECTOR, 17, inputs(image=(1, 3, 16, 12))),
     "control flow, taken": (CONTROL_FLOW, 13, inputs(x=(4, 8)) | FLAGS[0]),

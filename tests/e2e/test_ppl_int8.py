@@ -156,7 +156,7 @@ def test_conversions_stand_at_the_border_and_nowhere_around_floats(compiled):
         elif node.op_type == "DequantizeLinear" and value.const_value is None:
             readers = [reader for reader, _ in node.outputs[0].uses()]
             leaving += not readers or any(backend[reader.name] == "host" for reader in readers)
-            assert not any(reader.op_type in conversions for reader in readers), "nothing is quantised twice"
+            assert not any(reader.op_type in conversions for reader in readers), "nothing is quantized twice"
     assert (entering, leaving) == (1, 1)
 
 

@@ -171,7 +171,7 @@ def test_what_an_interactive_session_shows():
 def test_instrumentation_watches_a_compilation():
     seen = []
     dovetail.compile(proto(), "cpu-bf16", instrumentation=dovetail.Instrumentation(finished=seen.append))
-    assert "normalise" in [step.name for result in seen for step in result.passes]
+    assert "normalize" in [step.name for result in seen for step in result.passes]
     assert any("join" in line for result in seen for line in result.timing_lines())
 
 

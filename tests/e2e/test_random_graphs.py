@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "backends" / "cpu_bf16" / "tools"))
 
 from random_graphs import OPERATORS, random_model  # noqa: E402
 from random_graphs.checking import CONFIGURATIONS, check, truth  # noqa: E402
-from random_graphs.minimiser import minimised  # noqa: E402
+from random_graphs.minimizer import minimized  # noqa: E402
 from random_graphs.tolerance import judge  # noqa: E402
 
 SEEDS = range(2000) if os.environ.get("DOVETAIL_SLOW") else range(7, 2000, 200)
@@ -73,7 +73,7 @@ def test_the_tolerance_tells_rounding_from_wrong_results():
     assert "has shape" in judge({**known.expected, name: right[None]}, known.expected, known.noisy).why
 
 
-def test_minimising_leaves_what_shows_the_defect():
+def test_minimizing_leaves_what_shows_the_defect():
     """Here the presence of an operator stands for a defect."""
     known = truth(*random_model(11))
     wanted = known.model.graph.node[len(known.model.graph.node) // 2].op_type
@@ -81,5 +81,5 @@ def test_minimising_leaves_what_shows_the_defect():
     def fails(candidate):
         return wanted in {node.op_type for node in candidate.model.graph.node}
 
-    small = minimised(known, fails)
+    small = minimized(known, fails)
     assert fails(small) and len(small.model.graph.node) <= 3

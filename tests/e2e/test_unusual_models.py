@@ -105,7 +105,7 @@ Q, DQ = "QuantizeLinear", "DequantizeLinear"
     [(QDQ, {"q": Q, "dq": DQ, "wdq": DQ, "q_out": Q, "dq_out": DQ}), (QLINEAR, {"mul": "QLinearMatMul"})],
     ids=["qdq", "qlinear"],
 )
-def test_what_is_quantised_already_stays_so(compiled, text, atoms):
+def test_what_is_quantized_already_stays_so(compiled, text, atoms):
     compiled(text)
     before, after = fill(text), onnx.load("out/model.onnx")
     found = {node.name: node.op_type for node in after.graph.node if node.name in atoms}

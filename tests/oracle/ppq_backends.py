@@ -1,4 +1,4 @@
-"""Two backends that accept in int8 what two of PPQ's platforms quantise, and our decisions for them."""
+"""Two backends that accept in int8 what two of PPQ's platforms quantize, and our decisions for them."""
 
 import json
 import zipfile
@@ -50,7 +50,7 @@ def prepared(graph, plugins):
     proto, changed = recorded(graph), GRAPHS[graph].get("changed", {})
     _retype(proto, changed.get("retyped", {}))
     model = open_proto(proto, graph)
-    steps = f"normalise,{FOLDING if changed else ''}edge-kinds"
+    steps = f"normalize,{FOLDING if changed else ''}edge-kinds"
     Pipeline.parse(steps, plugins.registry).run(model, Context(plugins=plugins))
     return model
 

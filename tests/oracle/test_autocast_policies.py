@@ -19,7 +19,7 @@ CODES = {
 DIFFERENCES = {}
 # Ports that stay float32 in the table: (file, operator) -> why ours are others.
 PORTS = {
-    "QLinearConv": "`*` in the table; by name here, the quantised ports are no floats",
+    "QLinearConv": "`*` in the table; by name here, the quantized ports are no floats",
     "DynamicQuantizeLinear": "`*` in the table; its only float input by name here",
     "TfIdfVectorizer": "`*` in the table; its schema takes float32 alone",
 }

@@ -96,7 +96,7 @@ INT8 = {"INT8"}
         ("aggressive", "det_nms", ["slice_score"], INT8),
         ("aggressive", "attention_where", ["div"], INT8),
         ("conservative", "rand_1003", ["n00_hardsigmoid", "n03_add"], {"FP32"}),
-        # Integers are not quantised.
+        # Integers are not quantized.
         ("all-in", "dyn_upsample", ["cat_sizes", "slice_hw", "slice_nc"], {"SOI"}),
         ("all-in", "shape_cone_int", ["plus", "cat1"], {"SOI"}),
         ("aggressive", "segmentation", ["palette", "flat", "head8", "cat_ids"], {"FP32"}),

@@ -53,7 +53,7 @@ def swish(g):
     g.add("Mul", value, g.add("Sigmoid", value))
 
 
-def normalise(g):
+def normalize(g):
     value = floats(g)
     shape = g.arrays[value].shape
     if len(shape) == 4 and g.rng.random() < 0.5:
@@ -139,8 +139,8 @@ def round_trip(g):
     g.add("Cast", g.add("Cast", value, to=to, keep=False), to=helper.np_dtype_to_tensor_dtype(np.dtype(g.float)))
 
 
-def quantised(g):
-    """A pair that a quantiser has left."""
+def quantized(g):
+    """A pair that a quantizer has left."""
     value = floats(g)
     form = np.int8(0) if g.rng.random() < 0.6 else np.uint8(128)
     scale, zero = g.weight(np.float32(0.03), shared=True), g.weight(np.asarray(form), shared=g.rng.random() < 0.5)
@@ -148,7 +148,7 @@ def quantised(g):
 
 
 def integer_operators(g):
-    """Operators of integers, as dynamic quantisation writes them."""
+    """Operators of integers, as dynamic quantization writes them."""
     value = pick(g, lambda array: array.dtype == np.float32 and array.ndim == 2)
     whole, scale, zero = g.add("DynamicQuantizeLinear", value, outputs=3, keep=False)
     weight = g.weight(g.rng.integers(-90, 90, (g.arrays[value].shape[-1], 5)).astype(np.int8))

@@ -20,7 +20,7 @@ def conv(g):
     wide = channels if group > 1 else int(g.rng.integers(1, 7))
     weight = g.normal(wide, channels // group, size, size)
     if g.float == np.float32 and g.rng.random() < 0.15:
-        weight = dequantised_weight(g, (wide, channels // group, size, size))
+        weight = dequantized_weight(g, (wide, channels // group, size, size))
     bias = [g.normal(wide, scale=0.1)] if g.rng.random() < 0.6 else []
     stride = int(g.rng.choice([1, 1, 2]))
     made = g.add("Conv", value, weight, *bias, pads=[size // 2] * 4, group=group, strides=[stride] * 2)
@@ -31,7 +31,7 @@ def conv(g):
         g.add(str(g.rng.choice(["Relu", "Relu", "LeakyRelu", "Sigmoid"])), made)
 
 
-def dequantised_weight(g, shape):
+def dequantized_weight(g, shape):
     whole = g.weight(g.rng.integers(-127, 128, shape).astype(np.int8))
     if g.rng.random() < 0.5:
         return g.add("DequantizeLinear", whole, g.number(0.004), g.weight(np.int8(0), shared=True), keep=False)

@@ -1,4 +1,4 @@
-"""Seeded random models as exporters and quantisers write them: nets of images, sequences and numbers.
+"""Seeded random models as exporters and quantizers write them: nets of images, sequences and numbers.
 
 They have several outputs, constants that many nodes share, constants of rank 0, inputs with open extents, bodies that
 capture values, sources in float16, and operators of integers. A model is made from a seed alone.

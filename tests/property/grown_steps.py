@@ -11,9 +11,9 @@ from .grown_computing import (
     gemm,
     integer_operators,
     matmul,
-    normalise,
+    normalize,
     positive,
-    quantised,
+    quantized,
     recurrent,
     reduce,
     round_trip,
@@ -42,8 +42,8 @@ STEPS = {
     step.__name__: step
     for step in (
         unary, clip, positive, binary, where, swish, squeeze_excite, conv, conv_transpose, pool, resize, blocks,
-        normalise, matmul, attention, gemm, einsum, reduce, softmax, concat, split, slices, pad, transpose, reshape,
-        squeeze, shape_as_number, expand, choose, embedding, whole_numbers, round_trip, quantised, integer_operators,
+        normalize, matmul, attention, gemm, einsum, reduce, softmax, concat, split, slices, pad, transpose, reshape,
+        squeeze, shape_as_number, expand, choose, embedding, whole_numbers, round_trip, quantized, integer_operators,
         recurrent, branch, loop,
     )
 }  # fmt: skip

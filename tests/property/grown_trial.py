@@ -86,7 +86,7 @@ class Truth:
     def wrong(self, outputs, size):
         """What is wrong with the outputs; empty if nothing is that rounding does not explain."""
         found = judge(outputs, self.expected, self.noisy(size))
-        if not found.ok and "shape" not in found.why:  # rounding may reach the next step of a quantiser, if seldom
+        if not found.ok and "shape" not in found.why:  # rounding may reach the next step of a quantizer, if seldom
             more = [*self.noisy(size), *self.noisy(2 * size, 16), *self.noisy(4 * size, 16)]
             found = judge(outputs, self.expected, more)
         if not found.ok and "off by" in found.why and size == NOISE["int8"] and self._clipped(outputs):

@@ -94,7 +94,7 @@ class Builder:
         """Casts that the model has already."""
         return self.cast(self.cast(self.value(), self.draw(st.sampled_from([HALF, BFLOAT16]))), FLOAT)
 
-    def _quantised(self):
+    def _quantized(self):
         scale, zero = self.constant(np.float32(0.02)), self.constant(np.int8(0))
         return self.node("DequantizeLinear", self.node("QuantizeLinear", self.value(), scale, zero), scale, zero)
 
@@ -150,7 +150,7 @@ class Builder:
 
 PLAIN = (
     "unary", "binary", "matmul", "product", "conv", "bias", "norm", "high", "reshape", "transpose", "there_and_back",
-    "quantised", "where", "dead", "fill", "whole", "eye",
+    "quantized", "where", "dead", "fill", "whole", "eye",
 )  # fmt: skip
 
 

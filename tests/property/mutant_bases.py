@@ -104,7 +104,7 @@ def sparse():
     return model
 
 
-def quantised():
+def quantized():
     return text(
         """g (float[1,8] x) => (float[1,4] y)
            <float sx = {0.1}, uint8 zx = {128}, float[4] sw = {0.1, 0.2, 0.1, 0.05}, int8[4] zw = {0, 0, 0, 0},
@@ -218,7 +218,7 @@ BASES = {
     "loop": loop,
     "nested": nested,
     "perceptron": perceptron,
-    "quantised": quantised,
+    "quantized": quantized,
     "recurrent": recurrent,
     "scan": scan,
     "sequences": sequences,

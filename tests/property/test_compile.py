@@ -133,13 +133,13 @@ def stripped(proto):
     return proto
 
 
-@given(proto=models(kinds=[*PLAIN, "quantised", "quantised"]))
-def test_what_is_quantised_stays_as_it_is(folder, proto):
+@given(proto=models(kinds=[*PLAIN, "quantized", "quantized"]))
+def test_what_is_quantized_stays_as_it_is(folder, proto):
     compiled(proto, folder)
-    assert quantisers(onnx.load(folder / "result" / "model.onnx")) == quantisers(proto)
+    assert quantizers(onnx.load(folder / "result" / "model.onnx")) == quantizers(proto)
 
 
-def quantisers(proto):
+def quantizers(proto):
     """Operator and constants of every Q and DQ that an output depends on."""
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor).tobytes() for tensor in proto.graph.initializer}
     kept = live(proto)

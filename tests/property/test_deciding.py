@@ -25,7 +25,7 @@ NAMES = ["random-a", "random-b"]
 MOST_ROUNDS = 8
 GRAPHS = 2000 if os.environ.get("DOVETAIL_SLOW") == "1" else 40
 MOVES = "{role: passive, types: q8, same_scale: true}"
-QUANTISED = {
+QUANTIZED = {
     "Conv": ["{role: active, types: {X: q8, W: w8, B: b32, Y: q8}}",
              "{role: active, types: {X: q8, W: w8, B: b32, Y: [acc, q8]}}",
              "{role: active, types: {X: [q8, f], W: [w8, f], B: [b32, f], Y: [q8, f]}}"],
@@ -42,7 +42,7 @@ REGIONS = ["", "", "limits: {nodes: 2..}", "limits: {outputs: ..1}", "limits: {i
 class RandomFixUp(Autocast):
     """Claims as autocast does, and then withdraws and narrows claims by chance, again and again.
 
-    What it does to a claim depends on how many there are, as if on neighbours; a test sets the chance.
+    What it does to a claim depends on how many there are, as if on neighbors; a test sets the chance.
     """
 
     seed, one_in = 0, 4
@@ -67,7 +67,7 @@ def backend_files(draw, name):
     listed = draw(st.lists(st.sampled_from(OPERATORS), min_size=3, unique=True))
     rules = {operator: f"{{types: {draw(types)}}}" for operator in listed}
     for operator in listed if low == "int8" else ():
-        rules[operator] = draw(st.sampled_from([rules[operator], *QUANTISED.get(operator, [])]))
+        rules[operator] = draw(st.sampled_from([rules[operator], *QUANTIZED.get(operator, [])]))
     ops = "\n".join(f"  {operator}: {rule}" for operator, rule in rules.items())
     limits = draw(st.sampled_from(REGIONS))
     strategy = draw(st.sampled_from(["autocast", "autocast", "random-fix-up"]))

@@ -45,7 +45,7 @@ def placed(fp16, tmp_path_factory):
         path.write_bytes(proto.SerializeToString())
         model = open_model(path)
         ctx = Context(Request.of(*backends, **request), plugins=fp16)
-        Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
+        Pipeline.parse("normalize,edge-kinds,place", fp16.registry).run(model, ctx)
         return build_problem(model, ctx)
 
     return make
@@ -172,7 +172,7 @@ def test_a_join_of_the_plan_is_a_join_of_the_cost(fp16, tmp_path_factory, name, 
     path = tmp_path_factory.getbasetemp() / "joins.onnx"
     path.write_bytes(proto.SerializeToString())
     model, ctx = open_model(path), Context(Request.of("test-fp16", solver=name), plugins=fp16)
-    Pipeline.parse("normalise,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
+    Pipeline.parse("normalize,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
     problem = build_problem(model, ctx)
     SOLVERS[name](problem)
     assert cost_of(problem, UnitJoins()) == len(ctx.round.joins)
@@ -213,7 +213,7 @@ def energy_of(bias, pairs, low):
 
 
 @given(energies())
-def test_energies_are_minimised(problem):
+def test_energies_are_minimized(problem):
     bias, pairs = problem
     best = min(energy_of(bias, pairs, low) for low in itertools.product((False, True), repeat=len(bias)))
     energy = Energy()
@@ -222,7 +222,7 @@ def test_energies_are_minimised(problem):
     for pair in pairs:
         energy.add_pairwise(*pair)
     bias_before, caps = list(energy.bias), [dict(caps) for caps in energy.caps]
-    low = energy.minimise()
+    low = energy.minimize()
     assert energy_of(bias, pairs, low) == best
     # Without elimination the same, so that ties are broken alike: whatever may be high is.
     whole = set(low_side(range(len(bias)), bias_before, caps))

@@ -51,7 +51,7 @@ def evil(tmp_path, monkeypatch):
 
 COMMANDS = (
     ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", "--verify"],
-    ["opt", "m.onnx", "-p", "normalise", "--remarks"],
+    ["opt", "m.onnx", "-p", "normalize", "--remarks"],
     ["compile", "broken.onnx", "--backend", "host"],
     ["compile", "m.onnx", "--backend", "host", "--print-after", "all", "--stats", "--timing"],
     ["compile", "m.onnx", "--backend", "host", "--pin", "nobody=host/float32"],

@@ -5,7 +5,7 @@
     python sweep.py 0 200 results.jsonl --engine         the models as they are on openvino-cpu, in float32
     python sweep.py 0 1000 results.jsonl --rare          any attributes and extents, not only common ones
     python sweep.py 0 2000 results.jsonl --rare --single one operator per model
-    python sweep.py 0 200 results.jsonl --minimise DIR   and every wrong one cut down, as DIR/seedN_CONFIGURATION.onnx
+    python sweep.py 0 200 results.jsonl --minimize DIR   and every wrong one cut down, as DIR/seedN_CONFIGURATION.onnx
 
 One line of JSON per model and configuration that is not right, and a table of counts. A process of its own runs them,
 because OpenVINO may end it.
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--rare", action="store_true")
     parser.add_argument("--single", action="store_true", help="models of one operator")
     parser.add_argument("--operators", nargs="*", default=[], help="with --single: only these")
-    parser.add_argument("--minimise", type=Path)
+    parser.add_argument("--minimize", type=Path)
     options = parser.parse_args()
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     worker = Worker(options, serve)
@@ -99,7 +99,7 @@ def serve(pipe, options: argparse.Namespace) -> None:
     import dovetail
     from random_graphs import OPERATORS, random_model
     from random_graphs.checking import CONFIGURATIONS, check, check_engine, truth
-    from random_graphs.minimiser import minimised
+    from random_graphs.minimizer import minimized
 
     plugins = dovetail.load_plugins()
     names = tuple(options.operators or OPERATORS)
@@ -120,9 +120,9 @@ def serve(pipe, options: argparse.Namespace) -> None:
                 again = lambda t, c=configuration, n=seed: check(t, c, n, plugins)  # noqa: E731
             outcome, why = again(known)
             pipe.send((configuration, outcome, why[:300]))
-            if outcome == "wrong" and options.minimise:
-                small = minimised(known, lambda t, again=again, outcome=outcome: again(t)[0] == outcome)
-                save(small, options.minimise / f"seed{seed}_{configuration}")
+            if outcome == "wrong" and options.minimize:
+                small = minimized(known, lambda t, again=again, outcome=outcome: again(t)[0] == outcome)
+                save(small, options.minimize / f"seed{seed}_{configuration}")
         pipe.send(None)
 
 

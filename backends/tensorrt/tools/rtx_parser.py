@@ -35,7 +35,7 @@ class Worker:
         self._process = None
 
     def ask(self, model: bytes, build: bool = False) -> Answer:
-        """Parse a serialised model, and build it if it parses and `build` says so."""
+        """Parse a serialized model, and build it if it parses and `build` says so."""
         if self._process is None:
             self._pipe, theirs = mp.get_context("spawn").Pipe()
             self._process = mp.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)

@@ -137,7 +137,7 @@ def compile(
 ) -> CompiledModel:
     """Carry a plan out: give every node its backend and precision, with exactly the conversions that needs.
 
-    A model that the same request compiled before is recognised and given back as it is.
+    A model that the same request compiled before is recognized and given back as it is.
 
     Args:
         model: The model, its path, or what else `dovetail.open` takes; a model that is passed in is not changed.

@@ -13,7 +13,7 @@ _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09
 def printable(text: object, *, lines: bool = False) -> str:
     r"""`text` with its control characters escaped as Python writes them: `"\x1b[31m"` is shown as `\x1b[31m`.
 
-    Names come from models that anybody may have written; printed raw they could move the cursor, colour or clear the
+    Names come from models that anybody may have written; printed raw they could move the cursor, color or clear the
     terminal, or imitate our own messages.
 
     Args:

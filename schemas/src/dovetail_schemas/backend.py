@@ -76,11 +76,11 @@ class Backend(dovetail.plugin.Backend):
         options: The values of every option; the first is the default.
         chosen: The value of every option.
         idle_options: The options that change no placement, but what becomes of regions, and how the same element types
-            are quantised.
+            are quantized.
         types: The named types.
         region: What a region must satisfy.
         border: Where conversions stand.
-        refine: The refinements of quantised weights that are made unless the request names others.
+        refine: The refinements of quantized weights that are made unless the request names others.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The smallest region worth having, in nodes.
         regions: Name of the region former that cuts its nodes into regions; empty for the default.
@@ -88,7 +88,7 @@ class Backend(dovetail.plugin.Backend):
         place_sources: File and line of each of them.
         engines: Engines in order of preference.
         artifacts: What it emits.
-        arithmetic: What its engines compute quantised nodes in: `floats` between conversions, or `integers`.
+        arithmetic: What its engines compute quantized nodes in: `floats` between conversions, or `integers`.
         source: Name of its file.
         files: Every file that it was read from: its own, what that extends, variants, policies and dialects.
     """
@@ -210,10 +210,10 @@ class Backend(dovetail.plugin.Backend):
         QuantizeLinear has scales per channel from opset 13 on; scales in other types than float32 from 19 on; blocks,
         16 and 4 bits from 21 on.
         """
-        quantised = [spec for spec in self.types.values() if spec.quantised]
-        new = any(spec.granularity == "group" or _WIDE_OR_NARROW & set(spec.dtype) for spec in quantised)
-        computed = self.low != "float32" and any(spec.scale == "compute" for spec in quantised)
-        return max(self.opset[0], 21 if new else 19 if computed else 13 if quantised else 0)
+        quantized = [spec for spec in self.types.values() if spec.quantized]
+        new = any(spec.granularity == "group" or _WIDE_OR_NARROW & set(spec.dtype) for spec in quantized)
+        computed = self.low != "float32" and any(spec.scale == "compute" for spec in quantized)
+        return max(self.opset[0], 21 if new else 19 if computed else 13 if quantized else 0)
 
     @cached_property
     def asks_region(self) -> bool:  # type: ignore[override]  # nobody sets it

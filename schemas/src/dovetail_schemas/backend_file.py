@@ -22,7 +22,7 @@ from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_typ
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
 _Layer = tuple[Source, Entries]
-"""A file, or a part of it, with the file in whose neighbourhood its names are looked for."""
+"""A file, or a part of it, with the file in whose neighborhood its names are looked for."""
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "open_extents", "types", "groups", "unlisted", "ops",
@@ -32,7 +32,8 @@ FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
 _MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed", "widened")
-_REFINE = ("equalise", "smooth", "rounding", "bias", "none")
+_REFINE = ("equalize", "smooth", "rounding", "bias", "none")
+_OLD_REFINE = ("equalise",)  # what files of the release before call it
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 
@@ -228,7 +229,7 @@ def _types(top: Entries) -> dict[str, TypeSpec]:
 
 
 def _idle_options(trees: list[Entries]) -> frozenset[str]:
-    """The options whose variants say nothing but `emit`, and how types quantise the element types that they have."""
+    """The options whose variants say nothing but `emit`, and how types quantize the element types that they have."""
     idle: set[str] = set()
     others: set[str] = set()
     known = [_elements(tree) for tree in trees]
@@ -268,7 +269,7 @@ def _opset(node: Node) -> tuple[int, int]:
 def _refine(node: Node | None) -> tuple[str, ...]:
     words = node.words("refine") if node else []
     for word in words:
-        if word.raw not in _REFINE:
+        if word.raw not in (*_REFINE, *_OLD_REFINE):
             near = near_miss(word.raw, _REFINE)
             raise word.error(f"refine: unknown refinement '{word.raw}'{near}; there are {', '.join(_REFINE)}")
         if word.raw == "none" and len(words) > 1:

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.models:
         existing(path)
         model = open_file(path, plugins)
-        _normalise(model, backend, plugins, chosen.requested(asked, model))
+        _normalize(model, backend, plugins, chosen.requested(asked, model))
         operators, lost = _judge(model, backend.judge(model.ir.opset_imports, facts))
         documents.append({"model": str(path), "operators": operators, "open_extents": _open_extents(model, lost)})
     if args.json:
@@ -111,13 +111,13 @@ def _check_operators(args: argparse.Namespace) -> int:
     return 0
 
 
-def _normalise(model: Model, backend: Backend, plugins: PluginSet, request: Request) -> None:
+def _normalize(model: Model, backend: Backend, plugins: PluginSet, request: Request) -> None:
     """Bring the model to the form that a compilation judges: its values typed, its constants folded."""
     from dovetail.passes import Context, compose
 
     context = Context(request, plugins=plugins)
     context.backends = (backend,)
-    compose(plugins.registry, stages=("normalise",), request=request, plugins=plugins).run(model, context)
+    compose(plugins.registry, stages=("normalize",), request=request, plugins=plugins).run(model, context)
 
 
 def _judge(model: Model, judge: Any) -> tuple[list[dict[str, Any]], int]:

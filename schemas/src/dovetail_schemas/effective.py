@@ -1,7 +1,7 @@
 """Effective attributes: what a node means where it says nothing, or says it another way in another opset.
 
 Every function answers for one name and gets the view of the node. `NotImplemented` means that the name needs no
-normalisation for this operator.
+normalization for this operator.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def is_position(port: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _catalogue() -> dict[str, dict[str, list[OpSchema]]]:
+def _catalog() -> dict[str, dict[str, list[OpSchema]]]:
     """All registered schemas, of every version, by domain and operator."""
     from onnx import defs
 
@@ -79,13 +79,13 @@ def _domain(domain: str) -> str:
 
 def operator_names(domain: str) -> frozenset[str]:
     """All operators of a domain; empty for a domain that onnx does not know."""
-    return frozenset(_catalogue().get(_domain(domain), {}))
+    return frozenset(_catalog().get(_domain(domain), {}))
 
 
 @lru_cache(maxsize=512)
 def known_names(domain: str, op_type: str) -> Names | None:
     """The names of one operator's parts, or None when onnx does not know the operator."""
-    versions = _catalogue().get(_domain(domain), {}).get(op_type)
+    versions = _catalog().get(_domain(domain), {}).get(op_type)
     if not versions:
         return None
     return Names(

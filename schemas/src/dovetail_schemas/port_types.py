@@ -5,10 +5,10 @@
 * Ports with one type parameter of the schema have one type. Ports that the file does not name apart share one choice,
   except those that stay in the high precision (`keep`), and the two ends of a Cast. Ports that the file leaves out
   follow those that it names: in floats, or in the floats that their integers stand for.
-* A quantised format expresses floats by way of a scale, so the schema does not limit its element type. Ports that the
+* A quantized format expresses floats by way of a scale, so the schema does not limit its element type. Ports that the
   file does not name apart have one such format, too, and those of a rule with `same_scale` share their parameters.
 * Integer and boolean ports are free, unless the file names the port, or lists types for all ports among which are
-  integers that are not quantised.
+  integers that are not quantized.
 * Sequences and optionals are taken only by an operator that the file lists, with the element type listed.
 """
 
@@ -52,7 +52,7 @@ class TypeAnswer:
         types: Allowed formats by port, in the order of the file.
         reasons: Why no assignment exists; empty if one does.
         pending: Only the region can tell.
-        rules: What else is required of quantised ports.
+        rules: What else is required of quantized ports.
     """
 
     types: dict[str, tuple[Format, ...]]
@@ -70,7 +70,7 @@ class _Port:
     rank: int | None = None
     contained: bool = False
     plain: tuple[str, ...] = ()
-    quantised: Mapping[Format, ParameterRule] = field(default_factory=dict)
+    quantized: Mapping[Format, ParameterRule] = field(default_factory=dict)
     order: tuple[Format, ...] = ()
     shares: bool = False
     said: bool = True
@@ -78,20 +78,20 @@ class _Port:
     @property
     def follows(self) -> bool:
         """Whether its scale is always a product of other ports, and so never shared."""
-        return all(rule.factors for rule in self.quantised.values())
+        return all(rule.factors for rule in self.quantized.values())
 
     @property
     def expressed(self) -> tuple[str, ...]:
         """The float types that its numbers may have, be they held in floats or in integers that stand for them."""
-        return tuple(dict.fromkeys([*self.plain, *(format_.computes_in for format_ in self.quantised)]))
+        return tuple(dict.fromkeys([*self.plain, *(format_.computes_in for format_ in self.quantized)]))
 
     @property
     def formats(self) -> tuple[Format, ...]:
         """What it may be, in the order of the file."""
         plain = tuple(map(Format.of, self.plain))
-        if not self.quantised:
+        if not self.quantized:
             return plain
-        allowed = {*plain, *self.quantised}
+        allowed = {*plain, *self.quantized}
         return tuple(dict.fromkeys([format_ for format_ in self.order if format_ in allowed] + list(plain)))
 
 
@@ -122,7 +122,7 @@ def assign_types(
         precisions: The backend's low and its high precision.
         keep: Ports that stay in the high one.
         source: File and line for the reasons.
-        sharing: What the rule says about the parameters of quantised ports.
+        sharing: What the rule says about the parameters of quantized ports.
         as_typed: Ports keep the types that they have, instead of those that they might be given.
     """
     ports: list[_Port] = []
@@ -141,13 +141,13 @@ def assign_types(
             taken = _take(port, specs, chosen, apart is not None, precisions, name in keep)
             if as_typed and port.present in FLOATS and not port.contained:
                 port.plain = tuple(dtype for dtype in port.plain if dtype == port.present)
-                port.order, port.quantised, taken = (), {}, bool(port.plain)
-            port.quantised = {format_: _resolved(rule, view) for format_, rule in port.quantised.items()}
+                port.order, port.quantized, taken = (), {}, bool(port.plain)
+            port.quantized = {format_: _resolved(rule, view) for format_, rule in port.quantized.items()}
             if not taken and waits:
                 pending = True
             elif not taken:
                 reasons.append(_refuse(port, specs or (), source))
-            if port.plain or port.quantised:
+            if port.plain or port.quantized:
                 ports.append(port)
         elif port.present in _NO_NUMBERS:
             reasons.append(Refusal(f"{name} is {port.present}, and no type is listed for it", source))
@@ -156,15 +156,15 @@ def assign_types(
     if reasons:
         return TypeAnswer({}, tuple(reasons))
     tied = view.op_type not in _CONVERSIONS
-    rules = {port.name: _rule_of(port, tied, sharing) for port in ports if port.quantised}
+    rules = {port.name: _rule_of(port, tied, sharing) for port in ports if port.quantized}
     return TypeAnswer({port.name: port.formats for port in ports}, (), pending, rules)
 
 
 def _rule_of(port: _Port, tied: bool, sharing: Sharing) -> PortRule:
-    """What else is required of a quantised port."""
+    """What else is required of a quantized port."""
     named = not sharing.ports or port.name in sharing.ports or port.alias in sharing.ports
     same_scale = sharing.same_scale if named and not port.follows else ""
-    return PortRule(port.quantised, port.shares and tied, same_scale, sharing.fuses if port.alias == "out0" else ())
+    return PortRule(port.quantized, port.shares and tied, same_scale, sharing.fuses if port.alias == "out0" else ())
 
 
 def _take(
@@ -179,7 +179,7 @@ def _take(
     if port.present in FLOATS and not port.contained:
         _allow_float(port, specs, chosen, precisions)
         port.shares = not apart and port.said and not kept and len(_dtypes(port.formal)) != 1
-        return bool(port.plain or port.quantised)
+        return bool(port.plain or port.quantized)
     return _allow_other(port, apart, chosen, specs)
 
 
@@ -217,7 +217,7 @@ def _allow_float(
     if specs is None:
         port.plain, port.said = (port.present,), False
         return
-    listed = [dtype for spec in chosen for dtype in spec.dtype if dtype in FLOATS and not spec.quantises(dtype)]
+    listed = [dtype for spec in chosen for dtype in spec.dtype if dtype in FLOATS and not spec.quantizes(dtype)]
     if port.present == "float32" or port.present in listed:
         wider = _HOLDS_MORE.get(port.present, {"float32", "float64"})
         port.plain = tuple(
@@ -229,13 +229,13 @@ def _allow_float(
     low, high = precisions
     computed = low if low in FLOATS and (not schema or low in schema) else None
     if port.present in ("float32", high, computed):
-        _quantise(port, chosen, port.present, computed=computed)
+        _quantize(port, chosen, port.present, computed=computed)
         if port.present not in ("float32", high):
-            port.quantised = {held: rule for held, rule in port.quantised.items() if rule.scale == "compute"}
+            port.quantized = {held: rule for held, rule in port.quantized.items() if rule.scale == "compute"}
 
 
-def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "", computed: str | None = None) -> None:
-    """Fill in the quantised formats of a port, and where the parameters of each come from.
+def _quantize(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "", computed: str | None = None) -> None:
+    """Fill in the quantized formats of a port, and where the parameters of each come from.
 
     Args:
         port: The port.
@@ -248,14 +248,14 @@ def _quantise(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "
     order: list[Format] = []
     for spec in chosen:
         for dtype in spec.dtype:
-            if not spec.quantises(dtype):
+            if not spec.quantizes(dtype):
                 order.append(Format.of(dtype))
             elif only in ("", dtype):
                 floats = (computed or expressed) if spec.scale == "compute" else expressed
                 for format_ in spec.formats(dtype, port.rank, floats):
                     found.setdefault(format_, spec.parameters)
                     order.append(format_)
-    port.quantised, port.order = found, tuple(order)
+    port.quantized, port.order = found, tuple(order)
 
 
 def _resolved(rule: ParameterRule, view: NodeView) -> ParameterRule:
@@ -275,10 +275,10 @@ def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[
     if port.contained or port.present in _NO_NUMBERS:
         return port.present in listed
     if apart:
-        if any(spec.quantises(dtype) for spec in chosen for dtype in spec.dtype if dtype == port.present):
-            _quantise(port, chosen, "float32", port.present)
+        if any(spec.quantizes(dtype) for spec in chosen for dtype in spec.dtype if dtype == port.present):
+            _quantize(port, chosen, "float32", port.present)
         return port.present in listed
-    integers = {d for spec in specs or () if not spec.quantised for d in spec.dtype if d not in FLOATS}
+    integers = {d for spec in specs or () if not spec.quantized for d in spec.dtype if d not in FLOATS}
     return not integers or port.present in integers or len(_dtypes(port.formal)) == 1
 
 
@@ -311,7 +311,7 @@ def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
         if not tied:
             continue
         common = [dtype for dtype in tied[0].expressed if all(dtype in port.expressed for port in tied)]
-        if not common and not all(port.quantised for port in tied):
+        if not common and not all(port.quantized for port in tied):
             each = "; ".join(f"{port.name}: {', '.join(port.plain)}" for port in tied)
             return [Refusal(f"no type fits all of these ports ({each})", source)]
         for port in tied:

@@ -17,7 +17,7 @@ from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 
 class Sharing(NamedTuple):
-    """What a rule says about the parameters of quantised ports.
+    """What a rule says about the parameters of quantized ports.
 
     Attributes:
         same_scale: Where the parameters come from that ports share: `all`, `input`, `output`, `consumer`, `free`; empty
@@ -92,7 +92,7 @@ class Rule:
         policy: How autocast treats it, or empty.
         keep: Ports that stay in the high precision even where it goes low.
         set: Attributes to rewrite when it goes low.
-        sharing: What it says about the parameters of its quantised ports.
+        sharing: What it says about the parameters of its quantized ports.
         note: A remark of the file's author.
         types: What is said about types, or None.
         rows: The ways to support it; exactly one when the file has no `rows:`.

@@ -1,4 +1,4 @@
-"""Types in a backend file: an element type and, where it is quantised, how."""
+"""Types in a backend file: an element type and, where it is quantized, how."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TypeSpec:
     Attributes:
         name: Its name in the file, or the element type itself.
         dtype: Element types, in order of preference.
-        scheme: `symmetric`, `asymmetric`, or empty for a type that is not quantised.
+        scheme: `symmetric`, `asymmetric`, or empty for a type that is not quantized.
         granularity: `tensor`, `channel`, `group`, or empty.
         axis: The axis of a granularity by channel or group, or None. Of a scale that is a product of ports: the axis
             along which this port has the channels of a factor.
@@ -125,7 +125,7 @@ class TypeSpec:
     when: Guard = field(default_factory=Guard)
 
     @property
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         """Its values stand for real numbers by way of a scale."""
         return bool(self.scheme or self.granularity or self.observer.name or self.scale)
 
@@ -134,12 +134,12 @@ class TypeSpec:
         """Where scale and zero point come from."""
         return ParameterRule(self.observer, self.scale)
 
-    def quantises(self, dtype: str) -> bool:
+    def quantizes(self, dtype: str) -> bool:
         """Whether `dtype`, one of its element types, needs a scale: plain floats among them never do."""
-        return self.quantised and dtype not in FLOATS
+        return self.quantized and dtype not in FLOATS
 
     def formats(self, dtype: str, rank: int | None = None, expressed: str = "float32") -> tuple[Format, ...]:
-        """The quantised formats that it stands for, in one of its element types.
+        """The quantized formats that it stands for, in one of its element types.
 
         A scale that is a product of ports has the granularity of its factors: it is one scale if they have one each,
         else one per channel. Which of these holds is known once the factors have formats, so both are returned.
@@ -180,7 +180,7 @@ class PortTypes:
         if self.common is None and not self.ports:
             return True
         specs = (*(self.common or ()), *(spec for held in self.ports.values() for spec in held))
-        return any(element in spec.dtype and not spec.quantised for spec in specs)
+        return any(element in spec.dtype and not spec.quantized for spec in specs)
 
     def narrowed(self, other: PortTypes) -> PortTypes:
         """With what `other` says laid over."""
@@ -220,9 +220,9 @@ def parse_type(name: str, node: Node) -> TypeSpec:
         scale,
         parse_guards(node.get("when"), only_region),
     )
-    for dtype in spec.dtype if spec.quantised else ():
+    for dtype in spec.dtype if spec.quantized else ():
         try:
-            _ = spec.formats(dtype) if spec.quantises(dtype) else ()
+            _ = spec.formats(dtype) if spec.quantizes(dtype) else ()
         except DovetailError as error:
             raise node.error(f"type '{name}': {error.message}") from None
     return spec

@@ -211,7 +211,7 @@ def with_slopes(s):
     return s.made("PRelu", [s.computed(dims(s)), s.constant(None, (s.C, 1, 1))], {}, dims(s))
 
 
-def normalised(s):
+def normalized(s):
     vectors = [s.constant(None, (s.C,)) for _ in range(4)]
     return s.made("BatchNormalization", [s.computed(dims(s)), *vectors], {}, dims(s))
 
@@ -407,7 +407,7 @@ SAMPLES = {
     "Sigmoid": (sigmoid, IMAGE | {"in_swish": False}),
     "Erf": (erf, IMAGE | {"in_gelu": True}),
     "PRelu": (with_slopes, IMAGE),
-    "BatchNormalization": (normalised, IMAGE),
+    "BatchNormalization": (normalized, IMAGE),
     "Pow": (power, IMAGE | {"second_size": 1, "Y.constant": True}),
     "MaxPool": (pooling("MaxPool"), POOL),
     "AveragePool": (pooling("AveragePool"), POOL),

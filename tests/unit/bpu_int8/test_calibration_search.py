@@ -30,7 +30,7 @@ def test_what_the_user_chooses_is_taken_without_a_search(chosen):
     assert all(held["source"].startswith(chosen) for held in compiled.plan.values["x"])
 
 
-def test_without_data_or_quantised_nodes_there_is_nothing_to_choose():
+def test_without_data_or_quantized_nodes_there_is_nothing_to_choose():
     assert not said(dovetail.compile(net(), ["bpu-int8", "cpu-bf16"], data=pictures(), pins=("*=cpu-bf16",)))
     assert not [remark for remark in dovetail.plan(net(), "bpu-int8").remarks if remark.rule == "observer"]
 

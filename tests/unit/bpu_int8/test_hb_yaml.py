@@ -290,7 +290,7 @@ def test_a_folder_that_ends_with_f32_holds_floats(tmp_path, monkeypatch):
     np.testing.assert_array_equal(fed(monkeypatch, path)[0]["x"], IMAGES[0].astype(np.float32))
 
 
-def test_samples_are_normalised_as_the_preprocess_node_of_hb_mapper_does(tmp_path, monkeypatch):
+def test_samples_are_normalized_as_the_preprocess_node_of_hb_mapper_does(tmp_path, monkeypatch):
     samples(tmp_path / "cal", IMAGES.astype(np.float32))
     channels = " ".join(str(number) for number in range(8))
     inputs = f"norm_type: data_mean_and_scale\nmean_value: {channels}\nscale_value: 0.5"
@@ -299,7 +299,7 @@ def test_samples_are_normalised_as_the_preprocess_node_of_hb_mapper_does(tmp_pat
     np.testing.assert_array_equal(fed(monkeypatch, path)[0]["x"], (IMAGES[0].astype(np.float32) - means) * 0.5)
 
 
-def test_samples_for_hb_compile_are_normalised_already(tmp_path, monkeypatch):
+def test_samples_for_hb_compile_are_normalized_already(tmp_path, monkeypatch):
     samples(tmp_path / "cal", IMAGES.astype(np.float32))
     inputs = "mean_value: 128\nstd_value: 58"
     path = yaml(tmp_path, march="nash-e", inputs=inputs, calibration="cal_data_dir: ./cal")

@@ -90,9 +90,9 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     ]
     assert main([*arguments, "--ladder", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["summary"]["ladder"]["met"]
-    assert main([*arguments, "--ladder"]) == 0  # recognised
+    assert main([*arguments, "--ladder"]) == 0  # recognized
     assert main([*arguments, "--ladder", "0.99999999"]) == 1
     assert "is not met" in capsys.readouterr().err
     assert dovetail.load("out").plan.summary["ladder"]["met"] is False
-    assert main([*arguments, "--ladder", "0.99999999"]) == 1  # recognised, and still an error
+    assert main([*arguments, "--ladder", "0.99999999"]) == 1  # recognized, and still an error
     assert main([*arguments, "--ladder", "much"]) == 2

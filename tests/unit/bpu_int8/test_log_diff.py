@@ -44,7 +44,7 @@ def test_where_nodes_are_and_what_their_numbers_are_held_in(result, log):
     assert (found.both, found.same) == (6, 5)
     (other,) = found.differences
     assert (other.node, other.here, other.there, other.type) == ("soft", "CPU", "BPU", "HzSoftmax")
-    assert other.reason == "Softmax is quantised only where somebody asks for it"
+    assert other.reason == "Softmax is quantized only where somebody asks for it"
     assert found.only_here == ["tail"] and found.only_there == ["soft_reshape"]
     assert found.subgraphs == (2, 2)
     assert found.near == 1 and "mid" in [name for name, *_ in found.farthest]
@@ -67,7 +67,7 @@ def test_only_the_last_table_counts(result, log):
 
 BRANCHED = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w) [mid] m = Conv (a, v) [join] c = Concat <axis = 1> (a, m)
                 [last] y = Conv (c, b) }"""
-REQUANTISED = """Node  ON   Subgraph  Type              Cosine Similarity  Threshold  In/Out DataType
+REQUANTIZED = """Node  ON   Subgraph  Type              Cosine Similarity  Threshold  In/Out DataType
 one   BPU  id(0)     HzSQuantizedConv  0.999900           1.5        int8/int8
 mid   BPU  id(0)     HzSQuantizedConv  0.999900           2.5        int8/int8
 {VALUE}_calibrated_Requantize  BPU  id(0)  HzRequantize  --  --  int8/int8
@@ -77,15 +77,15 @@ last  BPU  id(0)     HzSQuantizedConv  0.999900           3.5        int8/int32
 
 
 @pytest.mark.parametrize(("value", "alike"), [("a", 1), ("...a", 1), ("m", 0)])
-def test_values_that_a_concat_requantises(value, alike, tmp_path):
+def test_values_that_a_concat_requantizes(value, alike, tmp_path):
     header = """(float[1,8,16,16] x) => (float[1,8,16,16] y) <float[8,8,3,3] w, float[8,8,1,1] v, float[8,16,1,1] b> """
     result = dovetail.compile(
         model_of(BRANCHED, header), "bpu-int8:march=bayes,observer=minmax", data=DATA, verify=False
     )
-    (tmp_path / "hb.log").write_text(REQUANTISED.replace("{VALUE}", value))
+    (tmp_path / "hb.log").write_text(REQUANTIZED.replace("{VALUE}", value))
     found = dovetail.hb_diff(result, tmp_path / "hb.log").scales
     assert (found.nodes, found.alike, found.scales) == (4, 4, (3, 3))
-    assert (found.requantised, found.requantised_alike) == ((1, 1), alike)
+    assert (found.requantized, found.requantized_alike) == ((1, 1), alike)
 
 
 def test_names_that_the_tool_cut_are_whole_again(result, log):

@@ -142,7 +142,7 @@ def test_open_extents_are_refused(placed):
 
 
 @pytest.mark.parametrize("case", ["concat without an active operator behind it", "convolution and Relu at the tail"])
-def test_a_unit_convolution_moves_what_lacks_a_neighbour_and_computes_the_same(placed, case):
+def test_a_unit_convolution_moves_what_lacks_a_neighbor_and_computes_the_same(placed, case):
     body, expected, why = CASES[case]
     (name,) = why
     edit = f"bpu-unit-conv={name}:after"

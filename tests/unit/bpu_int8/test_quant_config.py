@@ -67,7 +67,7 @@ ACTIVATIONS = {
                 {"observer": "percentile", "observer.percentile": "99.99"}, ""),
     "kl": ({"calibration_type": "kl"}, {"observer": "kl"}, ""),
     "a search": ({"calibration_type": ["max", "kl"]}, {}, ""),
-    "per channel": ({"per_channel": [True, False]}, {}, "activations are not quantised per channel here"),
+    "per channel": ({"per_channel": [True, False]}, {}, "activations are not quantized per channel here"),
     "asymmetric": ({"asymmetric": True}, {"activations": "asymmetric"}, ""),
     "both": ({"asymmetric": [True, False]}, {}, "hb_compile tries both"),
 }  # fmt: skip

@@ -95,11 +95,11 @@ def test_more_outputs_than_the_tool_takes_are_refused(tmp_path):
     ("name", "node"),
     [("block/Div_mul", "block/Div"), ("block/Div_reciprocal", "block/Div"), ("block2/Div_mul", "block2/Softmax")],
 )
-def test_parts_that_the_optimiser_makes_are_taken_for_their_node(tmp_path, name, node):
+def test_parts_that_the_optimizer_makes_are_taken_for_their_node(tmp_path, name, node):
     path = yaml(tmp_path, model=f"node_info: {{'{name}': {{'ON': 'CPU'}}}}")
     plan = dovetail.plan(model_of(), hb_yaml=path)
     assert [wish["node"] for wish in asked(plan)["wishes"]] == [node]
-    assert any(f"'{name}' exists only after the vendor's optimiser" in why for why, _ in asked(plan)["notes"])
+    assert any(f"'{name}' exists only after the vendor's optimizer" in why for why, _ in asked(plan)["notes"])
 
 
 @pytest.mark.parametrize("name", ["block/Dib_mul", "block3/Div_mul", "one_sum"])

@@ -35,7 +35,7 @@ def test_where_every_node_is_and_why():
         "mid": ("BPU", "id(0)", "Conv", "int8/int8", ""),
         "pool": ("BPU", "id(0)", "MaxPool", "int8/int8", ""),
         "two": ("BPU", "id(0)", "Conv", "int8/int32", ""),  # the last of its region: its sums leave whole
-        "soft": ("CPU", "--", "Softmax", "float/float", "Softmax is quantised only where somebody asks for it"),
+        "soft": ("CPU", "--", "Softmax", "float/float", "Softmax is quantized only where somebody asks for it"),
         "three": ("BPU", "id(1)", "Conv", "int8/int32", ""),
         "tail": ("CPU", "--", "Relu", "float/float",
                  "it gives an output of the model, and only products (Conv, ConvTranspose, Gemm, MatMul), sums of two "
@@ -133,7 +133,7 @@ def test_the_command(tmp_path, capsys):
     assert lines[-1].startswith("Quantize and Dequantize at the borders, on the CPU: 4 values")
     assert main(["hb-report", str(tmp_path / "out"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["nodes"][5]["reason"] == "Softmax is quantised only where somebody asks for it"
+    assert document["nodes"][5]["reason"] == "Softmax is quantized only where somebody asks for it"
 
 
 def test_long_names_are_cut_in_front_on_a_terminal_alone(tmp_path, capsys, monkeypatch):

@@ -76,7 +76,7 @@ def groups(body, channels, size=8):
 
 
 def test_what_a_concat_alone_reads_has_its_scale_and_other_parts_keep_theirs():
-    """In the vendor's logs of C2f blocks, both parts of the Split are requantised for the Concat.
+    """In the vendor's logs of C2f blocks, both parts of the Split are requantized for the Concat.
 
     A Conv reads one of them, and a Split has one scale; the branch behind that Conv is made at the scale of the Concat.
     """

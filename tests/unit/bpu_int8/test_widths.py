@@ -131,11 +131,11 @@ def test_a_node_that_shall_be_on_the_cpu_goes_to_whoever_takes_it(planner):
 
 
 @pytest.mark.parametrize("pin", ["two=bpu-int8/X:int16[symmetric]", "two=bpu-int8/int16[symmetric]"])
-def test_a_pin_brings_its_neighbours_along(widths, pin):
+def test_a_pin_brings_its_neighbors_along(widths, pin):
     assert widths(RESIDUAL, pins=(pin,)) == "one:8>16 act:16>16 two:16>16 add:16>16 sig:16>16 three:16>32"
 
 
-def test_a_pin_without_a_format_has_the_width_of_its_neighbours(widths):
+def test_a_pin_without_a_format_has_the_width_of_its_neighbors(widths):
     found = widths(RESIDUAL, ("two", "i", "int16", "in"), pins=("add=bpu-int8", "three=bpu-int8"))
     assert found == "one:8>16 act:16>16 two:16>16 add:16>16 sig:16>16 three:16>32"
 

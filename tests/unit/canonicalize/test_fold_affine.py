@@ -69,7 +69,7 @@ def test_the_result_is_the_same(tmp_path, product, bias, before, behind):
     source.write_bytes(proto.SerializeToString())
     plugins = load_plugins()
     opened = open_model(source)
-    Pipeline.parse("normalise,fold-affine,dead-code", plugins.registry).run(opened, Context(plugins=plugins))
+    Pipeline.parse("normalize,fold-affine,dead-code", plugins.registry).run(opened, Context(plugins=plugins))
     save_model(opened, target)
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     (expected,), (result,) = (ReferenceEvaluator(str(path)).run(None, {"x": x}) for path in (source, target))

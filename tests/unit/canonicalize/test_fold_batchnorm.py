@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 
 def model(op_type, group, bias, epsilon):
-    """A convolution with 4 channels in and 8 out, and a normalisation after it."""
+    """A convolution with 4 channels in and 8 out, and a normalization after it."""
     generator = np.random.default_rng(0)
     channels = {"Conv": (8, 4 // group), "ConvTranspose": (4, 8 // group)}[op_type]
     weights = {
@@ -60,7 +60,7 @@ BRANCHES = {  # what is written otherwise, and the operators afterwards
 
 @pytest.mark.parametrize("case", BRANCHES)
 def test_behind_a_concat_of_convolutions(tmp_path, case):
-    """Each convolution takes in the channels of its own; otherwise the normalisation stays."""
+    """Each convolution takes in the channels of its own; otherwise the normalization stays."""
     changes, expected = BRANCHES[case]
     parts = {"axis": "1", "other": "q", "rest": "", "more": "", "group": "", **changes}
     proto = onnx.parser.parse_model(CONCAT.format(**parts))
@@ -74,7 +74,7 @@ def test_behind_a_concat_of_convolutions(tmp_path, case):
     source.write_bytes(proto.SerializeToString())
     plugins = load_plugins()
     opened = open_model(source)
-    Pipeline.parse("normalise,fold-batchnorm,dead-code", plugins.registry).run(opened, Context(plugins=plugins))
+    Pipeline.parse("normalize,fold-batchnorm,dead-code", plugins.registry).run(opened, Context(plugins=plugins))
     assert [node.op_type for node in opened.graph] == expected.split()
     save_model(opened, target)
     x = generator.standard_normal((1, 4, 6, 6)).astype(np.float32)

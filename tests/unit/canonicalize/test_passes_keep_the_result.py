@@ -12,7 +12,7 @@ from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
 from onnxruntime import InferenceSession
 
-PIPELINE = "normalise{opset=22},fold-constants,remove-identity,fold-batchnorm,dead-code"
+PIPELINE = "normalize{opset=22},fold-constants,remove-identity,fold-batchnorm,dead-code"
 
 MODELS = {
     "opset 9": """<ir_version: 4, opset_import: ["": 9]>
@@ -107,7 +107,7 @@ def test_constants_are_computed_as_their_opset_says(tmp_path):
     source.write_bytes(proto.SerializeToString())
     plugins = load_plugins()
     model = open_model(source)
-    Pipeline.parse("normalise,fold-constants,dead-code", plugins.registry).run(model, Context(plugins=plugins))
+    Pipeline.parse("normalize,fold-constants,dead-code", plugins.registry).run(model, Context(plugins=plugins))
     save_model(model, tmp_path / "folded.onnx")
     feeds = {"x": np.ones((2, 2, 2), np.float32)}
     np.testing.assert_allclose(run(tmp_path / "folded.onnx", feeds)[0], run(source, feeds)[0], rtol=1e-6)
@@ -121,5 +121,5 @@ def test_names_of_a_file_survive_the_opset(tmp_path):
     names = {node.name for node in onnx.load(DIGITS).graph.node}
     plugins = load_plugins()
     model = open_model(DIGITS)
-    Pipeline.parse("normalise{opset=22}", plugins.registry).run(model, Context(plugins=plugins))
+    Pipeline.parse("normalize{opset=22}", plugins.registry).run(model, Context(plugins=plugins))
     assert {node.name for node in model.nodes()} == names

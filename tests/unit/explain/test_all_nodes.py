@@ -40,7 +40,7 @@ def test_nodes_are_grouped_by_cause_each_with_the_remedy_that_was_tried(file):
     lines = dovetail.explain(plan, all=True)
     assert lines[0] == "bpu-int8 has 2 nodes; 6 elsewhere, for 4 reasons"
     said = "\n".join(lines)
-    assert "manual: 2 nodes: Softmax is quantised only where somebody asks for it" in said
+    assert "manual: 2 nodes: Softmax is quantized only where somebody asks for it" in said
     assert "  soft_1 (Softmax): --pin soft_1=bpu-int8\n" in said
     assert "not-supported: 2 nodes: bpu-int8 does not list Sign [bpu_int8.yaml:" in said
     assert "  sign_2 (Sign): none: bpu-int8 does not list Sign" in said

@@ -222,7 +222,7 @@ def test_pins_are_tried_on_one_prepared_model(plugins, tmp_path):
     *in_vain, helps = tried(plan, "n104", installed)
     assert len(in_vain) == 6 and all("tried in vain for npu: --pin" in line for line in in_vain)
     assert helps.startswith("tried: --backend npu:generation=2 brings it to npu, which has 200 nodes")
-    assert (counting.runs["normalise"], counting.runs["place"]) == (2, 8)
+    assert (counting.runs["normalize"], counting.runs["place"]) == (2, 8)
 
 
 X3_END = """<ir_version: 8, opset_import: ["": 11]>

@@ -48,9 +48,9 @@ def test_one_spelling_each(written, canonical):
 def test_what_a_format_says():
     weights = Format.of("int4[asymmetric,axis=1,group=128,expressed=bfloat16]")
     assert (weights.element, weights.scheme, weights.axis, weights.group) == ("int4", "asymmetric", 1, 128)
-    assert weights.quantised and weights.computes_in == "bfloat16" and not weights.is_float
+    assert weights.quantized and weights.computes_in == "bfloat16" and not weights.is_float
     plain = Format.of("int64")
-    assert not plain.quantised and plain.computes_in == "int64" and plain.axis is None
+    assert not plain.quantized and plain.computes_in == "int64" and plain.axis is None
 
 
 @given(st.lists(formats.filter(lambda f: f.computes_in in FLOATS), min_size=1, max_size=4))
@@ -88,7 +88,7 @@ def test_where_formats_meet(parts, meet):
         ("int8[symmetric,axis=0,group=0]", "group=0 is no group"),
         ("int8[symmetric,group=4]", "a group needs an axis"),
         ("int8[symmetric,expressed=int32]", "'int32' is no float type"),
-        ("float32[symmetric]", "float32 is not quantised"),
+        ("float32[symmetric]", "float32 is not quantized"),
         ("int8[symmetric", "is no format"),
         ("", "is no format"),
     ],

@@ -10,7 +10,7 @@ from dovetail_onnx.opening import open_text
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>\n'
 
-NORMALISED = """g (float[1,2,4,4] x, float[1] {input}) => (float[1,2,4,4] y, float[1] z)
+NORMALIZED = """g (float[1,2,4,4] x, float[1] {input}) => (float[1,2,4,4] y, float[1] z)
 <float[2,2,1,1] w = {{1, 2, 3, 4}}, float[2] s = {{1, 2}}, float[2] b = {{3, 4}}, float[2] m = {{0, 1}},
  float[2] v = {{1, 2}}> {{
   [conv] c = Conv (x, w)
@@ -55,7 +55,7 @@ def test_many_names_of_one_stem_are_all_different():
 
 
 @pytest.mark.parametrize(
-    ("text", "inputs"), [(NORMALISED, ("bn_weight", "bn_bias", "conv_weight")), (SCALED, ("mul_weight",))]
+    ("text", "inputs"), [(NORMALIZED, ("bn_weight", "bn_bias", "conv_weight")), (SCALED, ("mul_weight",))]
 )
 def test_folded_weights_leave_the_names_of_inputs_alone(text, inputs):
     for name in inputs:
@@ -99,7 +99,7 @@ def test_versions_of_a_weight_leave_the_names_of_values_alone(fp16):
 
 def test_a_pass_that_folds_twice_gets_two_names(fp16):
     ctx = Context(plugins=fp16)
-    model = open_text(HEAD + NORMALISED.format(input="q"), "twice")
+    model = open_text(HEAD + NORMALIZED.format(input="q"), "twice")
     names = ctx.analysis(FreshNames, model)
     assert names.fresh("bn_weight") == "bn_weight"
     Pipeline.parse("fold-batchnorm", fp16.registry).run(model, ctx)

@@ -86,7 +86,7 @@ def test_functions_of_the_model_are_inlined_by_lower_and_refused_by_the_pass(tmp
     assert main(["opt", str(path), "-p", "lower-opset"]) == 1
     said = capsys.readouterr().err
     assert "functions of its own ('Mean')" in said
-    assert "run `normalise` first" in said
+    assert "run `normalize` first" in said
 
 
 def test_a_body_may_hold_what_a_rule_makes():
@@ -147,7 +147,7 @@ def test_the_command_refuses_with_one_message(tmp_path, capsys):
                     '{ [e] y = Einsum <equation = "i->i"> (x) }')  # fmt: skip
     kept = tmp_path / "out.onnx"
     kept.write_bytes(b"a result of before")
-    assert main(["opt", str(path), "-p", "normalise,lower-opset", "-o", str(kept)]) == 1
+    assert main(["opt", str(path), "-p", "normalize,lower-opset", "-o", str(kept)]) == 1
     said = capsys.readouterr().err
     assert "'e': Einsum of opset 18 has no form in opset 11" in said
     assert "Traceback" not in said

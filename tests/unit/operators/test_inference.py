@@ -5,7 +5,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline
 from dovetail_schemas.operator_files.inference import STANDARD, Meta
-from dovetail_transforms.canonicalize.normalize import Normalise
+from dovetail_transforms.canonicalize.normalize import Normalize
 from onnx import TensorProto, helper
 
 F = "float32"
@@ -62,7 +62,7 @@ operators:
 
 FUNCTIONS = """
 from dovetail.passes import Context, Pipeline
-from dovetail_transforms.canonicalize.normalize import Normalise
+from dovetail_transforms.canonicalize.normalize import Normalize
 from dovetail_schemas.operator_files.inference import Meta
 
 def PairInferMeta(x, y, times):
@@ -98,7 +98,7 @@ def plan(with_operators, domain, tmp_path, monkeypatch):
         text = OPS.format(domain=domain, functions=f"functions: {module}", function=function)
         plugins = with_operators(text)
         model = dovetail.open(net(domain, **attributes), plugins=plugins)
-        Pipeline([Normalise()]).run(model, Context(plugins=plugins))
+        Pipeline([Normalize()]).run(model, Context(plugins=plugins))
         return model
 
     return planned

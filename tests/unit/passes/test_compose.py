@@ -6,7 +6,7 @@ from dovetail.passes import Pass, compose
 from dovetail.plugin import Registry
 
 
-def make_pass(name, stage="normalise", **constraints):
+def make_pass(name, stage="normalize", **constraints):
     return type(name, (Pass,), {"name": name, "stage": stage, "run": lambda self, model, ctx: False, **constraints})
 
 
@@ -26,7 +26,7 @@ def compose_of(monkeypatch):
 
 def test_stages_come_in_order_and_names_break_ties(compose_of):
     passes = [
-        make_pass("z", "normalise"),
+        make_pass("z", "normalize"),
         make_pass("lowers", "emit"),
         make_pass("b", "place"),
         make_pass("a", "place"),
@@ -47,7 +47,7 @@ def test_constraints_order_passes_of_a_stage(compose_of):
 
 
 def test_only_the_stages_asked_for(compose_of):
-    passes = [make_pass("a", "analyse"), make_pass("b", "place", requires=("a",))]
+    passes = [make_pass("a", "analyze"), make_pass("b", "place", requires=("a",))]
     assert compose_of(*passes, stages=["place"]) == "b"
     with pytest.raises(DovetailError, match=r"unknown stage 'plaec' \(did you mean 'place'\?\)"):
         compose_of(*passes, stages=["plaec"])
@@ -77,9 +77,9 @@ def test_a_pass_cannot_run_after_itself(compose_of):
         ),
         (
             [make_pass("fold", after=("join",)), make_pass("join", "join")],
-            "'fold' of acme wants 'join' before 'fold', but stage 'join' comes after stage 'normalise'",
+            "'fold' of acme wants 'join' before 'fold', but stage 'join' comes after stage 'normalize'",
         ),
-        ([make_pass("fold", "normalize")], "unknown stage 'normalize'"),
+        ([make_pass("fold", "normalizing")], "unknown stage 'normalizing'"),
         ([make_pass("fold", requires="infer")], "requires must be a tuple"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_backend_that_refuses_without_an_end_is_left_out():
 def test_a_pipeline_decides_again_by_itself():
     ctx = Context(Request.of("gpu-fp16"), plugins=load_plugins())
     opened = model()
-    pipeline = Pipeline.parse("normalise,edge-kinds,place,assign-types", ctx.registry)
+    pipeline = Pipeline.parse("normalize,edge-kinds,place,assign-types", ctx.registry)
     pipeline.steps.append(Refusing("after before"))
     result = pipeline.run(opened, ctx)
     assert [step.name for step in result.passes].count("place") == 3
@@ -126,7 +126,7 @@ def test_a_pipeline_decides_again_by_itself():
 def test_a_pipeline_that_has_changed_the_graph_decides_again_on_the_graph_as_it_was():
     ctx = Context(Request.of("gpu-fp16"), plugins=load_plugins())
     opened = model()
-    pipeline = Pipeline.parse("normalise,edge-kinds,place,assign-types,join", ctx.registry)
+    pipeline = Pipeline.parse("normalize,edge-kinds,place,assign-types,join", ctx.registry)
     pipeline.steps.append(LateRefusal("after"))
     result = pipeline.run(opened, ctx)
     assert [step.name for step in result.passes].count("place") == 2
@@ -137,7 +137,7 @@ def test_a_pipeline_that_has_changed_the_graph_decides_again_on_the_graph_as_it_
 def test_a_pipeline_that_places_nothing_cannot_decide_again():
     ctx = Context(Request.of("gpu-fp16"), plugins=load_plugins())
     opened = model()
-    Pipeline.parse("normalise,edge-kinds,place,assign-types", ctx.registry).run(opened, ctx)
+    Pipeline.parse("normalize,edge-kinds,place,assign-types", ctx.registry).run(opened, ctx)
     with pytest.raises(DovetailError, match="pass 'late-refusal' refuses a placement") as raised:
         Pipeline([LateRefusal("after")]).run(opened, ctx)
     assert "compile the model" in raised.value.hint

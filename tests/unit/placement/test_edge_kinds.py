@@ -58,6 +58,6 @@ CASES = {
 def test_kinds(text, expected):
     plugins = load_plugins()
     model = open_text(HEAD + text, "test")
-    Pipeline.parse("normalise,edge-kinds", plugins.registry).run(model, Context(plugins=plugins))
+    Pipeline.parse("normalize,edge-kinds", plugins.registry).run(model, Context(plugins=plugins))
     kinds = {node.outputs[0].name: kind_of(node) for node in model.nodes()}
     assert {name: kinds[name] for name in expected} == expected

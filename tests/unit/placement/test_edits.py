@@ -112,7 +112,7 @@ def test_a_plan_records_edits_and_a_replay_applies_them_before_pins(plugins, tmp
     assert len(unit_convs(both)) == 2
 
 
-def test_edits_are_part_of_what_a_result_is_recognised_by(plugins, tmp_path):
+def test_edits_are_part_of_what_a_result_is_recognized_by(plugins, tmp_path):
     dovetail.compile(DIGITS, "host", edits="unit-conv=conv_2", plugins=plugins).save(tmp_path)
     model = tmp_path / "model.onnx"
     same = dovetail.compile(model, "host", edits="unit-conv=conv_2", plugins=plugins)
@@ -213,7 +213,7 @@ def test_edits_on_the_command_line(plugins, monkeypatch, capsys, tmp_path):
     assert main(["compile", str(DIGITS), "--backend", "host", "--edit", "unit-conv=conv_2", "-o", str(out)]) == 0
     assert "host 14" in capsys.readouterr().out.splitlines()[-1]
     assert os.path.exists(out / "plan.yaml")
-    text = "normalise,apply-edits"
+    text = "normalize,apply-edits"
     assert main(["opt", str(DIGITS), "-p", text, "--edit", "unit-conv=conv_2:before", "--stats"]) == 0
     assert "1  apply-edits  edits" in capsys.readouterr().err
 
@@ -233,5 +233,5 @@ def test_as_many_edits_as_nodes(plugins):
     model = dovetail.open(onnx.parser.parse_model(text))
     request = Request.of("host", edits=[f"same=v{i}" for i in range(1, 3000)])
     ctx = Context(request, plugins=plugins)
-    Pipeline.parse("normalise,apply-edits", plugins.registry).run(model, ctx)
+    Pipeline.parse("normalize,apply-edits", plugins.registry).run(model, ctx)
     assert len(ctx.round.edits) == 2999

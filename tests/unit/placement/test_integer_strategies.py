@@ -119,7 +119,7 @@ def test_shape_arithmetic_stays_out_of_integers_in_floats_too(strategy, plan_of)
     plan = plan_of(sizes, strategy, operators=f"{OPERATORS}, Resize")
     assert not {"f", "g", "i", "h", "c"} & on(plan)
     for name in ("g", "h", "c"):
-        assert said(plan, name) == [("shape-arithmetic", "it computes extents or indices, which are never quantised")]
+        assert said(plan, name) == [("shape-arithmetic", "it computes extents or indices, which are never quantized")]
 
 
 TOKENS = """g (float[N,8] z) => (float[N,8,4,4] y) {
@@ -151,7 +151,7 @@ def test_what_was_learned_is_data_however_it_is_placed(strategy, text, extents, 
 def test_integers_that_are_no_shapes_stay_out_too(plan_of):
     text = "g (float[2,4] x, int64[2] k) => (int64[2] y) { i = ArgMax <axis = 1, keepdims = 0> (x)  y = Add (i, k) }"
     plan = plan_of(text, "all-in")
-    assert said(plan, "y") == [("no-floats", "it computes integers or truth values, which are never quantised")]
+    assert said(plan, "y") == [("no-floats", "it computes integers or truth values, which are never quantized")]
 
 
 def test_what_a_backend_takes_in_floats_only_is_left_to_others(plan_of):

@@ -254,7 +254,7 @@ def test_a_crash_inside_is_replayed_from_its_reproducer(tmp_path, capsys):
 
     plugins = dovetail.load_plugins()
     plugins.registry.pass_("crash-here", f"{CrashHere.__module__}:CrashHere")
-    text = "normalise,edge-kinds,place,backend:host(crash-here)"
+    text = "normalize,edge-kinds,place,backend:host(crash-here)"
     file = tmp_path / "crash.onnx"
     with pytest.raises(DovetailError, match="in region 0 of host failed: KeyError"):
         Pipeline.parse(text, plugins.registry).run(

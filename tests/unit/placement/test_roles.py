@@ -1,4 +1,4 @@
-"""The strategy `roles`: who stays, who is given back when neighbours are lost, and what might help."""
+"""The strategy `roles`: who stays, who is given back when neighbors are lost, and what might help."""
 
 import dovetail
 import pytest
@@ -56,12 +56,12 @@ def test_any_active_node_may_end_a_region_where_the_file_says_so(placed):
 
 
 @pytest.mark.parametrize(("pin", "expected"), [("two=host", "one"), ("one=host", "two"), ("turn=host", "one two")])
-def test_a_pin_that_takes_a_neighbour_away_gives_back_what_stood_beside_it(placed, pin, expected):
+def test_a_pin_that_takes_a_neighbor_away_gives_back_what_stood_beside_it(placed, pin, expected):
     assert placed(CHAIN, pins=(pin,)) == expected
     assert "is passive" in placed.remarks["pool"].why
 
 
-def test_a_pinned_node_stays_where_it_is_and_counts_for_its_neighbours(placed):
+def test_a_pinned_node_stays_where_it_is_and_counts_for_its_neighbors(placed):
     assert placed(CHAIN, pins=("act=npu",)) == "one turn pool two act"
 
 

@@ -18,7 +18,7 @@ def graph_of(text):
     plugins = load_plugins()
     model = open_text(HEAD + text, "test")
     context = Context(plugins=plugins)
-    Pipeline.parse("normalise", plugins.registry).run(model, context)
+    Pipeline.parse("normalize", plugins.registry).run(model, context)
     return context.analysis(SearchGraph, model)
 
 

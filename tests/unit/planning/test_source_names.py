@@ -1,4 +1,4 @@
-"""The names of source nodes stand in messages about nodes that normalising renamed, folded or rewrote."""
+"""The names of source nodes stand in messages about nodes that normalizing renamed, folded or rewrote."""
 
 from pathlib import Path
 

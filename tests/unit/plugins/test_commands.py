@@ -106,7 +106,7 @@ def test_it_can_be_left_out(hello, capsys):
     assert "there is no command 'hello'" in capsys.readouterr().err
 
 
-def test_a_misspelt_command_has_near_misses(capsys):
+def test_a_misspelled_command_has_near_misses(capsys):
     assert main(["complie"]) == 2
     assert "there is no command 'complie' (did you mean 'compile'?)" in capsys.readouterr().err
 

@@ -34,7 +34,7 @@ def test_once_however_often_a_compilation_decides(configured, model):
     plugins, seen = configured("seen.append([pass_.name for pass_ in pipeline.passes()])")
     dovetail.compile(model, "cpu-bf16", plugins=plugins)
     assert len(seen) == 1
-    assert seen[0].index("normalise") < seen[0].index("place") < seen[0].index("load")
+    assert seen[0].index("normalize") < seen[0].index("place") < seen[0].index("load")
     dovetail.plan(model, "cpu-bf16", plugins=plugins)
     assert len(seen) == 2
 
@@ -82,7 +82,7 @@ def test_parts_of_a_pipeline():
 
 
 @pytest.mark.parametrize("option", ["--print-after", "--print-before"])
-@pytest.mark.parametrize("name", ["normalise", "place", "assign-types", "join", "load"])
+@pytest.mark.parametrize("name", ["normalize", "place", "assign-types", "join", "load"])
 def test_every_pass_of_a_compilation_may_be_printed(model, option, name, capsys):
     assert main(["compile", model, "--backend", "cpu-bf16", option, name]) == 0
     assert capsys.readouterr().err.count(f"----- {option.removeprefix('--print-')} {name}") >= 1

@@ -70,7 +70,7 @@ def test_every_command_takes_such_a_file(toy, tmp_path, capsys):
     np.savez(tmp_path / "data.npz", x=np.ones((1, 2), np.float32))
     out, data = tmp_path / "out", tmp_path / "data.npz"
     for arguments in (
-        ["opt", path, "-p", "normalise"],
+        ["opt", path, "-p", "normalize"],
         ["plan", path, "--backend", "host"],
         ["compile", path, "--backend", "host", "-o", out],
         ["verify", path, out],

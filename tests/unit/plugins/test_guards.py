@@ -18,7 +18,7 @@ from dovetail.passes import Pass
 @dataclass(frozen=True)
 class Acme(Pass):
     name = "acme-pass"
-    stage = "analyse"
+    stage = "analyze"
 
     def run(self, model, ctx):
         {body}
@@ -83,7 +83,7 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_a_hook_that_edits_the_model_is_named(command, hook, edit):
     # Looking at the graph first: `before_pass` of the first passes sees a model that has none yet.
-    code, _, err = command(**{hook: f"if pass_.name not in ('lower-paddle', 'normalise'): {edit}"})
+    code, _, err = command(**{hook: f"if pass_.name not in ('lower-paddle', 'normalize'): {edit}"})
     assert code == 1
     assert f"error: hook {hook} of dovetail-acme changed the model, but a hook may only observe it" in err
     assert "--no-plugin acme" in err

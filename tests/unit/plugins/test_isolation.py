@@ -18,7 +18,7 @@ from dovetail.passes import Pass
 @dataclass(frozen=True)
 class Acme(Pass):
     name = "acme-pass"
-    stage = "analyse"
+    stage = "analyze"
 
     def run(self, model, ctx):
         {body}

@@ -141,7 +141,7 @@ def test_hooks_need_an_api_version(brick, install, plugin):
     assert_broken("acme", "write dovetail_api = 1")
 
 
-def test_a_misspelt_hook(brick, install, plugin):
+def test_a_misspelled_hook(brick, install, plugin):
     install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": plugin(after_pas="pass")})
     assert_broken("acme", "unknown hook 'after_pas' (did you mean 'after_pass'")
 
@@ -152,7 +152,7 @@ def test_a_hook_of_a_later_version_may_be_optional(install, plugin):
     assert record_of(load_plugins(strict=True), "acme").status == "ok"
 
 
-def test_a_misspelt_argument(brick, install, plugin):
+def test_a_misspelled_argument(brick, install, plugin):
     source = plugin(register="pass").replace("register(registry)", "register(tables)")
     install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": source})
     assert_broken("acme", "PluginValidationError", "tables")

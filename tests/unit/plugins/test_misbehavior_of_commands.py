@@ -72,8 +72,8 @@ class Store(dovetail.plugin.ResultStore):
         return act()
     def load_plan(self, path):
         return act()
-    def recognise(self, job):
-        return act() if AT == "store recognise" else Recognition(None, lambda compiled: None)
+    def recognize(self, job):
+        return act() if AT == "store recognize" else Recognition(None, lambda compiled: None)
 
 class Format(dovetail.plugin.BackendFormat):
     suffix, endings = ".oddlist", ()
@@ -201,7 +201,7 @@ CASES = {
     "store save": [(*HOST, "-o", "made.odd")],
     "store load": [("run", "kept.odd", "--data", DATA)],
     "store load_plan": [("explain", "kept.odd")],
-    "store recognise": [(*HOST, "-o", "made.odd")],
+    "store recognize": [(*HOST, "-o", "made.odd")],
     "format name": [("compile", MODEL, "--backend", "listed")],
     "format peek": [("backends",)],
     "format load": [("compile", MODEL, "--backend", "listed")],

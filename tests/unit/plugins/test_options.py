@@ -39,7 +39,7 @@ class Hello(Option):
 
 HELLO = Hello()
 """
-COMPILE = """seen.append(("before", job.keywords.get("hello"), job.recognised is not None))
+COMPILE = """seen.append(("before", job.keywords.get("hello"), job.recognized is not None))
         compiled = proceed()
         compiled.files["hello.txt"] = str(job.keywords.get("hello"))
         return compiled"""
@@ -137,7 +137,7 @@ def test_what_it_records_is_in_the_request_the_plan_and_the_stamp(hello, model):
     dovetail.compile("out/model.onnx", "host")
     from acme_plugin.hello import seen
 
-    assert [recognised for _, _, recognised in seen] == [False, True, False, False]
+    assert [recognized for _, _, recognized in seen] == [False, True, False, False]
 
 
 def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):

@@ -34,7 +34,7 @@ class Shelf(ResultStore):
         saved = SimpleNamespace(placements=[ROW], coverage="on the shelf")
         return CompiledModel(compiled.model, compiled.plan, compiled.backends, saved=saved, registry=plugins.registry)
 
-    def recognise(self, job):
+    def recognize(self, job):
         return Recognition(shelf.get("known"), marked.append)
 
     {more}
@@ -93,7 +93,7 @@ def test_a_result_goes_from_one_store_to_another(shelf):
     assert [node.name for node in dovetail.load("folder").plan.nodes] == [node.name for node in compiled.plan.nodes]
 
 
-def test_every_store_is_asked_to_recognise_a_request_and_marks_what_is_compiled(shelf):
+def test_every_store_is_asked_to_recognize_a_request_and_marks_what_is_compiled(shelf):
     module = shelf()
     first = dovetail.compile(MODEL, "host")
     assert module().marked == [first]

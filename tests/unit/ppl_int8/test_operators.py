@@ -32,7 +32,7 @@ def prepared(proto, backend="ppl-int8"):
     """What the passes before placing make of it."""
     plugins, result = load_plugins(), dovetail.open(proto)
     ctx = Context(Request(backends=(BackendChoice(backend),)), plugins=plugins)
-    dovetail.Pipeline.parse("normalise,fold-constants,remove-identity,ppl-operators", plugins.registry).run(result, ctx)
+    dovetail.Pipeline.parse("normalize,fold-constants,remove-identity,ppl-operators", plugins.registry).run(result, ctx)
     return result
 
 
@@ -87,8 +87,8 @@ def test_a_batch_norm_that_is_spelled_out_behind_a_transpose_is_folded():
     """As exporters of channels-last nets write it; the two convolutions are then one region in int8."""
     proto = model(
         """t = Transpose <perm = [0,2,3,1]> (a)
-           centred = Sub (t, mean)
-           scaled = Mul (centred, scale)
+           centered = Sub (t, mean)
+           scaled = Mul (centered, scale)
            shifted = Add (scaled, shift)
            r = Relu (shifted)
            u = Transpose <perm = [0,3,1,2]> (r)

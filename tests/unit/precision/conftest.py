@@ -16,7 +16,7 @@ def placed(fp16):
     def make(text, backend="test-fp16", **request):
         model = open_text(HEAD + text, "test") if isinstance(text, str) else text
         ctx = Context(Request.of(backend, **request), plugins=fp16)
-        Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
+        Pipeline.parse("normalize,edge-kinds,place", fp16.registry).run(model, ctx)
         return build_problem(model, ctx)
 
     return make
@@ -41,7 +41,7 @@ def typed(fp16):
     def make(name, text, **request):
         model = open_text(HEAD + text, "test")
         ctx = Context(Request.of("test-fp16", solver=name, **request), plugins=fp16)
-        Pipeline.parse("normalise,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
+        Pipeline.parse("normalize,edge-kinds,place,assign-types", fp16.registry).run(model, ctx)
         remarks = {remark.node: remark for remark in ctx.remarks if remark.pass_ == "assign-types"}
         return remarks, [(join.value, str(join.wanted)) for join in ctx.round.joins]
 

@@ -15,7 +15,7 @@ g (float[2,8] x) => (float[2,8] y, float[2,8] z) <float[8,8] w, float[8] one> {
 def test_attributes_are_set_where_the_node_goes_low(fp16):
     model = open_text(TEXT, "test")
     ctx = Context(Request.of("test-fp16"), plugins=fp16)
-    Pipeline.parse("normalise,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
+    Pipeline.parse("normalize,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
     stash = {node.name: node.attributes["stash_type"].value for node in model.graph if "stash_type" in node.attributes}
     assert stash == {"low": 1, "high": 16}
     said = [remark for remark in ctx.remarks if remark.rule == "set-attribute"]

@@ -23,7 +23,7 @@ g (uint8[4,64] q, int8[64,8] w, int32[4,8] any, int8[4,8] small) => (float[4,8] 
 def problem_of(fp16, text, backend, name):
     model = open_text(text, "test")
     ctx = Context(Request.of(backend, solver=name), plugins=fp16)
-    Pipeline.parse("normalise,edge-kinds,place", fp16.registry).run(model, ctx)
+    Pipeline.parse("normalize,edge-kinds,place", fp16.registry).run(model, ctx)
     problem = build_problem(model, ctx)
     solve(problem, name, fp16.registry)
     return problem, ctx.analysis(OverflowAnalysis, model)

@@ -1,4 +1,4 @@
-"""Regions that take and give floats in the high precision: how their neighbours are typed, and where casts stand."""
+"""Regions that take and give floats in the high precision: how their neighbors are typed, and where casts stand."""
 
 import dovetail
 import onnx
@@ -6,7 +6,7 @@ import pytest
 from dovetail.passes import Context, Request, compose
 from dovetail.planning import get_placement
 
-STAGES = ("normalise", "analyse", "place", "type", "join")
+STAGES = ("normalize", "analyze", "place", "type", "join")
 ENGINE = """
 backend: test-engine
 device: cuda
@@ -60,7 +60,7 @@ def described(model):
 
 
 @pytest.mark.parametrize("solver", ["forward", "fixpoint"])
-def test_engines_that_take_low_types_are_low_neighbours(typed, solver):
+def test_engines_that_take_low_types_are_low_neighbors(typed, solver):
     assert described(typed("low", "Relu", solver=solver)) == [
         ("Cast", "FLOAT", "engine"),
         ("MatMul", "FLOAT16", "engine"),
@@ -71,7 +71,7 @@ def test_engines_that_take_low_types_are_low_neighbours(typed, solver):
 
 
 @pytest.mark.parametrize("solver", ["forward", "fixpoint"])
-def test_engines_that_take_high_types_are_high_neighbours(typed, solver):
+def test_engines_that_take_high_types_are_high_neighbors(typed, solver):
     """Relu between them reads float32, because in float16 it would need two casts more."""
     assert described(typed("high", "Relu", solver=solver)) == [
         ("Cast", "FLOAT", "engine"),
@@ -84,7 +84,7 @@ def test_engines_that_take_high_types_are_high_neighbours(typed, solver):
     ]
 
 
-def test_a_low_neighbour_casts_on_its_own_side(typed):
+def test_a_low_neighbor_casts_on_its_own_side(typed):
     assert described(typed("high", "Softmax"))[2:6] == [
         ("Cast", "FLOAT16", "engine"),
         ("Cast", "FLOAT", "middle"),

@@ -89,7 +89,7 @@ def known(fp16):
             f"{HEAD}g {signature} => (float end) {given} {{ {nodes}  end = ReduceSum <keepdims = 0> (y) }}", "t"
         )
         ctx = Context(Request.of("test-fp16"), plugins=fp16)
-        Pipeline.parse("normalise", fp16.registry).run(model, ctx)
+        Pipeline.parse("normalize", fp16.registry).run(model, ctx)
         values = {value.name: value for node in model.graph for value in node.outputs}
         return ctx.analysis(Intervals, model), values["y"]
 

@@ -31,7 +31,7 @@ def test_rounding_is_that_of_ml_dtypes_for_every_exponent(target):
 @pytest.mark.parametrize(
     ("value", "target", "expected"),
     [
-        # halfway between two neighbours: the even one
+        # halfway between two neighbors: the even one
         (1 + 2**-8, BFLOAT16, 1.0),
         (1 + 3 * 2**-8, BFLOAT16, 1 + 2**-6),
         (1 + 2**-8 + 2**-20, BFLOAT16, 1 + 2**-7),

@@ -46,7 +46,7 @@ def test_a_cast_is_not_its_own_source(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("m.onnxtxt").write_text(TEXT)
     options = ["--backend", "cpu-bf16", "--solver", name, "--pin", "c=cpu-bf16/bfloat16"]
-    assert main(["opt", "m.onnxtxt", "-p", "normalise,edge-kinds,place,assign-types,join", *options]) == 0
+    assert main(["opt", "m.onnxtxt", "-p", "normalize,edge-kinds,place,assign-types,join", *options]) == 0
     assert "[c] z = Cast <to = 16> (x_bfloat16)" in capsys.readouterr().out
 
 

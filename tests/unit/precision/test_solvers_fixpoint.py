@@ -23,7 +23,7 @@ CASES = {
         "g (float16[4,8] x) => (float16[4,8] y) { a = Exp (x)  y = Neg (a) }",
         {"a": LOW, "y": LOW},
     ),
-    "an orphan between high neighbours goes back": (
+    "an orphan between high neighbors goes back": (
         HEAD + "{ a = Exp (x)  b = Neg (a)  y = Exp (b) }",
         {"b": HIGH},
     ),

@@ -26,7 +26,7 @@ CASES = {
         HEAD + "{ a = MatMul (x, w)  b = Exp (a)  y = MatMul (b, u) }",
         {"a": LOW, "b": HIGH, "y": LOW},
     ),
-    "between high neighbours nothing goes low": (
+    "between high neighbors nothing goes low": (
         HEAD + "{ a = Exp (x)  b = Neg (a)  y = Log (b) }",
         {"b": HIGH},
     ),
@@ -70,7 +70,7 @@ def test_a_pin_holds(solved):
 def test_remarks_name_what_it_goes_along_with(typed):
     remarks, _ = typed("min-cut", HEAD + "{ [m] a = MatMul (x, w)  [n] b = Neg (a)  [o] y = MatMul (b, u) }")
     assert remarks["n"].because == ("m", "o")
-    assert remarks["n"].why == "float16, the cheapest type given its neighbours"
+    assert remarks["n"].why == "float16, the cheapest type given its neighbors"
 
 
 class Wrong(UnitJoins):
@@ -120,7 +120,7 @@ def test_a_chain_needs_no_flow(monkeypatch):
     for one, other in zip(vertices, vertices[1:]):
         energy.add_pairwise(one, other, 3)
         energy.add_pairwise(other, one, 3)
-    assert energy.minimise() == [True, True, True, True, False, False]
+    assert energy.minimize() == [True, True, True, True, False, False]
 
 
 def test_scipy_is_imported_for_min_cut_only():

@@ -33,7 +33,7 @@ CASES = {
 def test_attributes_follow_their_readers(fp16, carried, attribute, joins, solver):
     model = open_text(TEXT.format(carried=carried), "test")
     ctx = Context(Request.of("test-fp16", solver=solver), plugins=fp16)
-    Pipeline.parse("normalise,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
+    Pipeline.parse("normalize,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
     node = next(node for node in model.graph if node.name == "carried")
     assert (node.outputs[0].dtype.name == "FLOAT16") == (attribute is not None)
     assert sum(other.op_type == "Cast" for other in model.graph if other is not node) == joins
@@ -46,6 +46,6 @@ def test_forward_does_so_where_all_readers_are_low(fp16):
     text = text.replace("Add (a, c)", "MatMul (c, w)")
     model = open_text(text, "test")
     ctx = Context(Request.of("test-fp16"), plugins=fp16)
-    Pipeline.parse("normalise,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
+    Pipeline.parse("normalize,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
     carried = next(node for node in model.graph if node.name == "carried")
     assert carried.attributes["value"].as_tensor().dtype.name == "FLOAT16"

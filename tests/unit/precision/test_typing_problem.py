@@ -123,10 +123,10 @@ def test_choices_that_give_all_ports_one_format_are_one_object():
     assert Choice.of({"X": INT8, "Y": INT8}, "Y") is uniform(INT8)
     assert FLOATS is float_choices(frozenset({FLOAT32, FLOAT16}))
     assert PRODUCT in Choices([PRODUCT]) and uniform(INT8) not in Choices([PRODUCT])
-    assert PRODUCT.quantised and not uniform(FLOAT16).quantised
+    assert PRODUCT.quantized and not uniform(FLOAT16).quantized
 
 
-class SlowRequantisation(UnitJoins):
+class SlowRequantization(UnitJoins):
     """A conversion between two scales costs as much as five others."""
 
     def join(self, value, held, wanted):
@@ -146,7 +146,7 @@ def test_another_scale_in_the_same_format_has_a_price(scales, expected, cost):
             variable("sum", any_, [("X", a)], [("Y", b)], ""),
             variable("two", only, [("X", b)], [("Y", y)], "active"),
         ],
-        cost_model=SlowRequantisation,
+        cost_model=SlowRequantization,
     )
     for one, held in zip(problem.variables, (first, middle, first), strict=True):
         one.groups = {("X", INT8): held, ("Y", INT8): held}

@@ -164,12 +164,12 @@ def proto_of(result, tmp_path):
     return onnx.load(tmp_path / "model.onnx")
 
 
-def executed(result, feeds, folder, optimised=True):
+def executed(result, feeds, folder, optimized=True):
     """What ONNX Runtime computes of the model as it is saved."""
     result.model.save(folder / "model.onnx")
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(folder / "model.onnx", options)
     return dict(zip([one.name for one in session.get_outputs()], session.run(None, feeds)))
 

@@ -1,7 +1,7 @@
 """What a model between QuantizeLinear and DequantizeLinear computes on an accelerator that has integers alone.
 
 This is the contract of `arithmetic: integers`, in int64 and float64 of NumPy, one value after the other. It reads the
-model as the pass `quantise` leaves it, and knows nothing of the pass `integer-arithmetic`.
+model as the pass `quantize` leaves it, and knows nothing of the pass `integer-arithmetic`.
 
 Integers stand for real = (integer - zero point) * scale. What a node computes is an exact integer until something says
 how it is held; then there is one multiplication in float64, one rounding to even, and a clip.
@@ -132,7 +132,7 @@ def run(model: onnx.ModelProto, feeds):
         inputs = [values[name] for name in node.input]
         if node.op_type == "QuantizeLinear":
             wanted = scale_of(inputs[1], inputs[2], attributes)
-            found = quantised(inputs[0], wanted)
+            found = quantized(inputs[0], wanted)
         elif node.op_type == "DequantizeLinear":
             zero = inputs[2] if len(inputs) > 2 else np.zeros_like(inputs[0], shape=())
             held = scale_of(inputs[1], zero, attributes, np.ndim(inputs[0]))
@@ -155,7 +155,7 @@ def scale_of(scale, zero, attributes, rank=1):
     return Scale(scale.reshape(shape), zero.astype(np.int64).reshape(shape), zero.dtype)
 
 
-def quantised(value, wanted):
+def quantized(value, wanted):
     if not isinstance(value, np.ndarray):
         return value.held(wanted)
     with np.errstate(over="ignore"):

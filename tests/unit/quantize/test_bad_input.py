@@ -1,4 +1,4 @@
-"""Data and models that cannot be calibrated or quantised as they are: one clear message each, and never a traceback."""
+"""Data and models that cannot be calibrated or quantized as they are: one clear message each, and never a traceback."""
 
 import re
 
@@ -85,7 +85,7 @@ def test_an_input_that_is_infinite(compiled, samples, observer, number):
     assert "compute 'conv1' in floats (--high conv1)" in caught.value.hint
 
 
-def test_an_activation_that_may_not_be_quantised_stays_float(compiled, samples):
+def test_an_activation_that_may_not_be_quantized_stays_float(compiled, samples):
     """What the hint of the message says helps: logarithms of zero are infinite."""
     tail = """[log] l = Log (x)
   [first] k = Conv <pads = [1,1,1,1]> (l, w1, b1)
@@ -153,8 +153,8 @@ def test_an_override_for_an_operator_that_does_not_exist(compiled):
         compiled(NET, ("  Conv: {role", "  Convv: {role"))
 
 
-def quantised(nodes, tensors, *, opset=21, x="float[1,4,8,8]", y="float[1,4,8,8]", domains=""):
-    """A model that somebody else has quantised."""
+def quantized(nodes, tensors, *, opset=21, x="float[1,4,8,8]", y="float[1,4,8,8]", domains=""):
+    """A model that somebody else has quantized."""
     text = f'<ir_version: 10, opset_import: ["": {opset}{domains}]> g ({x} x) => ({y} y) {{ {nodes} }}'
     proto = onnx.parser.parse_model(text)
     for name, given in tensors.items():
@@ -204,14 +204,14 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("scheme", SOURCES)
-def test_a_model_that_is_quantised_in_another_scheme(compiled, samples, scheme):
+def test_a_model_that_is_quantized_in_another_scheme(compiled, samples, scheme):
     """The backend has symmetric int8, with a scale per channel of the weights."""
     nodes, tensors, changes = SOURCES[scheme]
     data = samples
     if scheme == "an input in integers":
         data = {"x": np.random.default_rng(0).integers(0, 255, (8, 4, 8, 8)).astype(np.uint8)}
     minmax = ("observer: half", "observer: minmax")
-    result = compiled(quantised(nodes, tensors, **changes), minmax, data=data)
+    result = compiled(quantized(nodes, tensors, **changes), minmax, data=data)
     assert not result.verification.broken
     if scheme != "an output in integers":
         assert result.verification.outputs[0].snr_db > 20
@@ -226,7 +226,7 @@ INVALID = {
 @pytest.mark.parametrize("mistake", INVALID)
 def test_a_model_with_parameters_that_cannot_be(compiled, mistake):
     with pytest.raises(DovetailError) as caught:
-        compiled(quantised(ALL, INVALID[mistake]))
+        compiled(quantized(ALL, INVALID[mistake]))
     assert re.search(r"'\w+'", caught.value.message) and len(str(caught.value)) < 2000
 
 
@@ -234,7 +234,7 @@ def test_a_model_with_parameters_that_cannot_be(compiled, mistake):
 def test_a_model_with_a_scale_that_holds_nothing(compiled, scale):
     """Engines compute with it, or it is refused."""
     try:
-        result = compiled(quantised(ALL, arrays(s=np.float32(scale))))
+        result = compiled(quantized(ALL, arrays(s=np.float32(scale))))
     except DovetailError as error:
         assert error.hint
     else:

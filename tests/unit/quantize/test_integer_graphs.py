@@ -41,8 +41,8 @@ def test_a_backend_that_does_not_ask_keeps_its_conversions(both):
 
 def test_every_engine_gives_the_same_numbers(both, tmp_path):
     found = both(RESIDUAL, opset=21)
-    for optimised in (True, False):
-        given = executed(found.integers, found.feeds, tmp_path, optimised)
+    for optimized in (True, False):
+        given = executed(found.integers, found.feeds, tmp_path, optimized)
         assert np.array_equal(given["y"], found.expected["y"])
     assert np.array_equal(found.integers.run(found.feeds)["y"], found.expected["y"])
     reference = onnx.reference.ReferenceEvaluator(proto_of(found.integers, tmp_path))
@@ -114,7 +114,7 @@ OTHER = (
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_one_value_in_two_scales_is_quantised_again_from_integers(format_, both):
+def test_one_value_in_two_scales_is_quantized_again_from_integers(format_, both):
     found = both("s = Tanh (x) n = Neg (s) m = Mul (s, s) y = Add (n, m)", IMAGE, format_, TWO_OBSERVERS, OTHER)
     assert len({entry["scale"] for entry in found.integers.plan.values["s"]}) == 2
     assert not CONVERSIONS & found.operators()
@@ -155,7 +155,7 @@ def test_a_replayed_plan_gives_the_same_integers(both, plugins_in_integers, tmp_
 
 
 def test_refined_weights_are_those_of_the_integers(both):
-    found = both(RESIDUAL, refine="bias,rounding,equalise")
+    found = both(RESIDUAL, refine="bias,rounding,equalize")
     assert not CONVERSIONS & found.operators()
     found.agrees()
 

@@ -22,7 +22,7 @@ def test_a_refinement_that_there_is_not(compiled, given, says):
     with pytest.raises(UsageError) as caught:
         compiled(refine=given)
     assert says in str(caught.value)
-    assert "there are equalise, smooth, rounding, bias" in str(caught.value) or "name bias alone" in str(caught.value)
+    assert "there are equalize, smooth, rounding, bias" in str(caught.value) or "name bias alone" in str(caught.value)
 
 
 def test_the_command_line_says_the_same_and_exits_with_2(tmp_path, capsys):
@@ -31,7 +31,7 @@ def test_the_command_line_says_the_same_and_exits_with_2(tmp_path, capsys):
     assert (
         main(["compile", str(model), "--backend", "cpu-bf16", "--refine", "equalize", "-o", str(tmp_path / "o")]) == 2
     )
-    assert "unknown refinement 'equalize' (did you mean 'equalise'?)" in capsys.readouterr().err
+    assert "unknown refinement 'equalize' (did you mean 'equalize'?)" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
 
 
@@ -52,7 +52,7 @@ def test_the_default_comes_from_the_file_of_the_backend(compiled, installed):
     plugins = installed(("place:", "refine: [bias]\nplace:"))
     assert refined(compiled(plugins=plugins))["steps"] == {"npu": ["bias"]}
     assert refined(compiled(plugins=plugins, refine="none")) is None
-    assert refined(compiled(plugins=plugins, refine=["equalise"]))["steps"] == {"npu": ["equalise"]}
+    assert refined(compiled(plugins=plugins, refine=["equalize"]))["steps"] == {"npu": ["equalize"]}
 
 
 def test_without_any_refinement_the_plan_says_nothing_of_it(compiled):
@@ -91,26 +91,26 @@ def test_a_backend_written_in_python_with_a_mistake_is_named(compiled, installed
 
 
 def test_it_is_part_of_the_request(compiled, installed, tmp_path):
-    """So of the stamp: what was refined is recognised only by a request for the same."""
+    """So of the stamp: what was refined is recognized only by a request for the same."""
     plugins = installed()
-    compiled(plugins=plugins, refine="equalise,bias").save(tmp_path)
+    compiled(plugins=plugins, refine="equalize,bias").save(tmp_path)
     saved = tmp_path / "model.onnx"
     data = {"x": np.random.default_rng(1).standard_normal((8, 4, 8, 8)).astype(np.float32)}
-    same = dovetail.compile(saved, "npu", data=data, plugins=plugins, refine=["bias", "equalise"])
-    assert same.plan.summary["options"]["refine"] == {"steps": ["equalise", "bias"]}
+    same = dovetail.compile(saved, "npu", data=data, plugins=plugins, refine=["bias", "equalize"])
+    assert same.plan.summary["options"]["refine"] == {"steps": ["equalize", "bias"]}
     assert same.saved is not None
     assert dovetail.compile(saved, "npu", data=data, plugins=plugins, refine="bias").saved is None
 
 
-def test_where_nothing_is_quantised_a_remark_says_that_nothing_was_refined(compiled):
-    result = compiled(backends="cpu-bf16", refine="equalise,bias", data=None)
+def test_where_nothing_is_quantized_a_remark_says_that_nothing_was_refined(compiled):
+    result = compiled(backends="cpu-bf16", refine="equalize,bias", data=None)
     assert [remark.why for remark in result.remarks if remark.rule == "refine"] == [
-        "nothing is quantised, so nothing was refined"
+        "nothing is quantized, so nothing was refined"
     ]
     assert all(len(node.inputs) == 3 for node in result.model.graph if node.op_type == "Conv")
 
 
 def test_nodes_on_other_backends_are_left_alone(compiled):
-    result = compiled(refine="equalise,bias", backends=["npu", "cpu-bf16"], pins=["conv2=cpu-bf16"])
-    touched = {remark.node for remark in result.remarks if remark.pass_ in ("equalise", "correct-biases")}
+    result = compiled(refine="equalize,bias", backends=["npu", "cpu-bf16"], pins=["conv2=cpu-bf16"])
+    touched = {remark.node for remark in result.remarks if remark.pass_ in ("equalize", "correct-biases")}
     assert "conv2" not in touched

@@ -29,7 +29,7 @@ g (float[N,4,8,8] x) => (float[N,4,8,8] y)
 
 @pytest.fixture
 def pictures():
-    """Samples whose neighbours are alike, as those of pictures are."""
+    """Samples whose neighbors are alike, as those of pictures are."""
     rng = np.random.default_rng(2)
     found = rng.standard_normal((128, 4, 10, 10)).cumsum(axis=2).cumsum(axis=3)
     found += found.mean(axis=1, keepdims=True)

@@ -11,7 +11,7 @@ from dovetail.planning import Plan
 
 from .conftest import NET, with_weights
 
-STEPS = "equalise,bias"
+STEPS = "equalize,bias"
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_replay_on_a_model_of_other_shapes(saved):
 
 def test_other_refinements_than_the_plan_was_made_with(saved, samples):
     _, folder, plugins = saved
-    with pytest.raises(DovetailError, match="made with other refinements .npu: equalise, bias. than --refine asks for"):
+    with pytest.raises(DovetailError, match="made with other refinements .npu: equalize, bias. than --refine asks for"):
         dovetail.compile(with_weights(NET), plan=folder, plugins=plugins, data=samples, refine="rounding")
     dovetail.compile(with_weights(NET), plan=folder, plugins=plugins, refine=STEPS)
 
@@ -172,12 +172,12 @@ def test_a_plan_of_a_model_that_was_not_refined(compiled, installed, samples):
     """Its scales hold for biases that are corrected, but not for weights that are scaled."""
     plugins = installed()
     plan = compiled(plugins=plugins).plan
-    with pytest.raises(DovetailError, match="the plan has scales of a model without equalise"):
-        compiled(plugins=plugins, plan=plan, refine="equalise")
+    with pytest.raises(DovetailError, match="the plan has scales of a model without equalize"):
+        compiled(plugins=plugins, plan=plan, refine="equalize")
     assert compiled(plugins=plugins, plan=plan, refine="bias").plan.summary["refined"]["changed"]["bias"] > 0
 
 
 def test_the_default_of_a_backend_does_not_change_a_replay(compiled, installed):
     plan = compiled(plugins=installed()).plan
-    result = compiled(plugins=installed(("place:", "refine: [equalise, bias]\nplace:")), plan=plan, data=None)
+    result = compiled(plugins=installed(("place:", "refine: [equalize, bias]\nplace:")), plan=plan, data=None)
     assert "refined" not in result.plan.summary

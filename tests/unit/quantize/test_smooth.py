@@ -66,11 +66,11 @@ def of_smooth(result):
 
 
 BEFORE = {
-    "a layer normalisation": NORM,
+    "a layer normalization": NORM,
     "one that is written out": WRITTEN_OUT,
     "a Mul by a constant": "x = Mul (h, factor)",
     "a division": "i = Div (h, factor) x = Relu (i)",
-    "a normalisation and movement": "n = LayerNormalization (h, scale, bias) t = Transpose <perm = [1,0,2]> (n) "
+    "a normalization and movement": "n = LayerNormalization (h, scale, bias) t = Transpose <perm = [1,0,2]> (n) "
                                     "x = Transpose <perm = [1,0,2]> (t)",
 }  # fmt: skip
 
@@ -93,13 +93,13 @@ def test_the_product_before_takes_it_up(data, plugins):
 
 
 def test_the_model_computes_the_same_in_floats(data, plugins):
-    """What emitters are given has the same changes as what is carried out, before it is quantised."""
+    """What emitters are given has the same changes as what is carried out, before it is quantized."""
     from dovetail.compiler import Driver
     from dovetail.passes import Context, Request, compose
 
     for before in BEFORE.values():
         model = outlying(net(before))
-        request = Request.of("npu", data=data, options={"refine": {"steps": ["equalise", "smooth"]}})
+        request = Request.of("npu", data=data, options={"refine": {"steps": ["equalize", "smooth"]}})
         ctx = Context(request, plugins=plugins)
         driver = Driver(model, ctx)
         work, plan = driver.decide()
@@ -114,7 +114,7 @@ LEFT = {
     "an activation": ("a = LayerNormalization (h, scale, bias) x = Tanh (a)", TWO, "no constant in front of it"),
     "an input of the model": ("x = Identity (h)", TWO, "no constant in front of it"),
     "another reader": (NORM, "[one] y = MatMul (x, w1) [two] z = Relu (x)", "others read it, too"),
-    "another reader of the normalised": ("a = LayerNormalization (h, scale, bias) x = Relu (a)",
+    "another reader of the normalized": ("a = LayerNormalization (h, scale, bias) x = Relu (a)",
                                          "[one] y = MatMul (x, w1) [two] z = Relu (a)", "no constant in front of it"),
 }  # fmt: skip
 

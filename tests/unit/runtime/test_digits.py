@@ -1,4 +1,4 @@
-"""The digits example recognises digits, on every engine."""
+"""The digits example recognizes digits, on every engine."""
 
 from __future__ import annotations
 

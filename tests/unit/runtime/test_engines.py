@@ -161,14 +161,14 @@ def test_onnxruntime_knows_what_it_executed_only_from_a_profile():
     model = parse("g (float16[4] x) => (float16[4] y) { a = Sin(x) y = Identity(a) }")
     plain = OnnxRuntimeCpu().load(RegionModel(model), {})
     assert plain.executed()["sin_0"] == ("", "not-reported")
-    profiled = OnnxRuntimeCpu().load(RegionModel(model), {"profile": True, "optimise": "basic"})
+    profiled = OnnxRuntimeCpu().load(RegionModel(model), {"profile": True, "optimize": "basic"})
     profiled.run({"x": np.zeros(4, np.float16)})
     assert profiled.executed()["sin_0"] == ("float32", "reported")
 
 
 def test_onnxruntime_names_a_wrong_option():
-    with pytest.raises(DovetailError, match="optimise='fast' is not one of none, basic"):
-        OnnxRuntimeCpu().load(RegionModel(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")), {"optimise": "fast"})
+    with pytest.raises(DovetailError, match="optimize='fast' is not one of none, basic"):
+        OnnxRuntimeCpu().load(RegionModel(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")), {"optimize": "fast"})
 
 
 def test_the_reference_knows_what_it_executed_only_from_a_profile():
@@ -185,11 +185,11 @@ def test_onnxruntime_leaves_four_bit_borders_to_others():
         OnnxRuntimeCpu().load(RegionModel(model), {})
 
 
-@pytest.mark.parametrize("optimise", ["all", "extended", "basic", "none"])
-def test_what_an_optimiser_of_onnx_runtime_spoils_is_loaded_without_it(optimise):
+@pytest.mark.parametrize("optimize", ["all", "extended", "basic", "none"])
+def test_what_an_optimizer_of_onnx_runtime_spoils_is_loaded_without_it(optimize):
     """Behind a Reshape of int8, it puts a QuantizeLinear with a zero point of uint8, which it then refuses."""
     text = """g (int8[2,4] x) => (float[8] y) <float s = {0.5}, int8 z = {1}, int64[1] shape = {8}> {
         d = DequantizeLinear(x, s, z)  r = Reshape(d, shape)  y = Neg(r) }"""
     x = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
-    session = OnnxRuntimeCpu().load(RegionModel(parse(text)), {"optimise": optimise})
+    session = OnnxRuntimeCpu().load(RegionModel(parse(text)), {"optimize": optimize})
     assert session.run({"x": x})["y"].tolist() == ((1 - x.astype(np.float32)) / 2).ravel().tolist()

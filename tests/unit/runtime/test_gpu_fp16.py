@@ -151,7 +151,7 @@ def test_what_the_file_says(graph, opset, policy, types, judge):
 
 
 @pytest.mark.parametrize(("version", "policy"), [(14, "fp32"), (15, "pass")])
-def test_batch_normalisation_goes_low_only_beside_float32_statistics(version, policy, judge):
+def test_batch_normalization_goes_low_only_beside_float32_statistics(version, policy, judge):
     text = "g (float[1,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[1,3,4] y)"
     verdict = judge(text + " { y = BatchNormalization(x, s, b, m, v) }", version)
     assert verdict.policy == policy

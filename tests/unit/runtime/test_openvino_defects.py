@@ -44,7 +44,7 @@ REPAIRED = {
         " any = IsInf(r) }",
         {"x": (3, 4, 2)},
     ),
-    "a shift per channel in front of a quantisation": (
+    "a shift per channel in front of a quantization": (
         "g (float[N,2,2,3] x) => (uint8[N,2,2,3] y) <float[2,1,1] k = {1.4, 0.9}, float[2,1,1] c = {0.3, -0.4},"
         " float s = {0.03}, uint8 z = {128}> { m = Mul(x, k) a = Add(m, c) y = QuantizeLinear(a, s, z) }",
         {"x": (1, 2, 2, 3)},
@@ -91,23 +91,23 @@ REPAIRED = {
         "g (float[3,3,3] x) => (float[3,3,3] y) <float[3] slope = {0.1, 0.2, 0.3}> { y = PRelu(x, slope) }",
         {"x": (3, 3, 3)},
     ),
-    "slopes that a normalisation computes": (
+    "slopes that a normalization computes": (
         """g (float[N,3,6] x, float[N,3,6] v) => (float[A,3,6] y) <float[6] s = {1, 2, 3, 1, 2, 3}> {
             slope = LayerNormalization(x, s, s) y = PRelu(v, slope) }""",
         {"x": (2, 3, 6), "v": (2, 3, 6)},
     ),
-    "padding behind quantisation": (
+    "padding behind quantization": (
         """g (float[2,1,6] x) => (float[3,1,6] y) <
             float s = {0.02}, uint8 z = {128}, int64[6] pads = {1, 0, 0, 0, 0, 0}, float half = {0.5}> {
             q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Pad(d, pads, half) }""",
         {"x": (2, 1, 6)},
     ),
-    "quantisation behind a pooling": (
+    "quantization behind a pooling": (
         """g (float[3,4,7,8] x) => (float[3,4,1,1] y) <float s = {0.02}, uint8 z = {128}> {
             p = GlobalMaxPool(x) q = QuantizeLinear(p, s, z) y = DequantizeLinear(q, s, z) }""",
         {"x": (3, 4, 7, 8)},
     ),
-    "a convolution with dequantised filters of one element behind a Transpose": (
+    "a convolution with dequantized filters of one element behind a Transpose": (
         """g (float[4,3,7,2] x) => (float[7,3,4,2] y) <
             float s = {0.01}, int8 z = {0}, int8[3,3,1,1] w = {-34, -46, -21, 3, 4, 5, 6, 7, 8}> {
             t = Transpose<perm = [2,1,0,3]>(x) f = DequantizeLinear(w, s, z) y = Conv(t, f) }""",
@@ -161,7 +161,7 @@ def test_repaired(name):
     ours, right = (engine.load(RegionModel(model), {}).run(feeds) for engine in (OpenVinoCpu(), OnnxRuntimeCpu()))
     for output, expected in right.items():
         assert ours[output].shape == expected.shape
-        # Quantised results may round to the other side of a half.
+        # Quantized results may round to the other side of a half.
         np.testing.assert_allclose(
             ours[output], expected, rtol=1e-4, atol=0.021 if "quantis" in name or "bfloat16" in name else 1e-4
         )
@@ -299,7 +299,7 @@ def test_channels_made_of_one_channel_stay_in_float32(tmp_path):
 
 
 def test_a_branch_in_a_region_of_unknown_extents_is_refused_by_its_result():
-    """ONNX knows the extents of the branch; those of its neighbours are enough to spoil it."""
+    """ONNX knows the extents of the branch; those of its neighbors are enough to spoil it."""
     text = """g (float[N,4] z, float[3,4] x, bool c) => (float[3,4] y, float[A,4] w) { w = Neg(z) y = If (c) <
         then_branch = t () => (float[3,4] p) { p = Neg(x) }, else_branch = e () => (float[3,4] q) { q = Sin(x) }> }"""
     with pytest.raises(DovetailError, match="openvino-cpu refuses the node of 'y'"):

@@ -99,7 +99,7 @@ def _fault(children: list, i: int, chance: random.Random, pool: list[Node]) -> l
     if what == "duplicate":
         return [*children, child]
     if what == "rename" and keyed:
-        return [*children[:i], (_respelt(child[0], chance), value), *children[i + 1 :]]
+        return [*children[:i], (_respelled(child[0], chance), value), *children[i + 1 :]]
     if what == "retype":
         value = chance.choice((Scalar("", 0, chance.choice(ODD)), Items("", 0, ()), Entries("", 0, ()), _odd(chance)))
     elif what == "nest":
@@ -107,7 +107,7 @@ def _fault(children: list, i: int, chance: random.Random, pool: list[Node]) -> l
     elif what == "exchange":
         value = chance.choice(pool)
     elif isinstance(value, Scalar):
-        value = _respelt(value, chance)
+        value = _respelled(value, chance)
     return [*children[:i], (child[0], value) if keyed else value, *children[i + 1 :]]
 
 
@@ -116,7 +116,7 @@ def _odd(chance: random.Random) -> Node:
     return Items("", 0, (word, Scalar("", 0, "x"))) if chance.random() < 0.5 else Entries("", 0, ((word, word),))
 
 
-def _respelt(word: Scalar, chance: random.Random) -> Scalar:
+def _respelled(word: Scalar, chance: random.Random) -> Scalar:
     if not word.raw:
         return word
     at = chance.randrange(len(word.raw))

@@ -327,7 +327,7 @@ class TestBothOrdersOfACommutativeOperator:
         assert judge(rules, graph.format("2,4,8,8", "1,4,1,1")).keep == {"B"}
         assert judge(rules, graph.format("1,4,1,1", "2,4,8,8")).keep == {"A"}
 
-    def test_quantised_ports_follow_the_order_that_fits(self, judge):
+    def test_quantized_ports_follow_the_order_that_fits(self, judge):
         """Activations and weights are held in other formats, and the scale of an Add's or Mul's weight is its own."""
         types = "{q: {dtype: int8, scheme: symmetric}, w: {dtype: int16, scheme: symmetric}}"
         rules = "Mul: {shape: {A: N C H W, B: 1 C 1 1}, types: {A: q, B: w, C: q}}"

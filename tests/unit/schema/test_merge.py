@@ -143,7 +143,7 @@ def test_a_file_that_extends_has_the_last_word(write):
     assert backend.rule("", "Log").status == "refuse"
 
 
-def test_find_is_asked_before_the_neighbourhood(write, tmp_path):
+def test_find_is_asked_before_the_neighborhood(write, tmp_path):
     other = tmp_path / "elsewhere.yaml"
     other.write_text("policy: {fp32: [Exp]}")
     write("policy: {pass: [Exp]}", "p.yaml")
@@ -174,7 +174,7 @@ emit: {engines: [one, two], artifacts: json}
 """)
     assert (backend.low, backend.high, backend.accumulate) == ("int8", "float32", "int32")
     f, q, b = backend.types.values()
-    assert (f.dtype, f.quantised) == (("float16", "float32"), False)
+    assert (f.dtype, f.quantized) == (("float16", "float32"), False)
     assert (q.dtype, q.scheme, q.granularity, q.axis, str(q.observer)) == (
         ("int8", "int16"),
         "symmetric",
@@ -182,7 +182,7 @@ emit: {engines: [one, two], artifacts: json}
         1,
         "kl",
     )
-    assert (str(q.when), b.scale, b.quantised) == ("region.last: true", "X*W", True)
+    assert (str(q.when), b.scale, b.quantized) == ("region.last: true", "X*W", True)
     assert backend.border == ("inside", "outside", "low")
     assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})
     assert (backend.engines, backend.artifacts, backend.region.need) == (("one", "two"), ("json",), ("Conv",))

@@ -113,7 +113,7 @@ def test_the_two_ends_of_a_cast_differ(judge):
     assert written(judge("[float16, bfloat16]", cast).types) == {"input": ("bfloat16",), "output": ("float16",)}
 
 
-QUANTISED = """types:
+QUANTIZED = """types:
   q8: {{dtype: int8, scheme: symmetric}}
   q16: {{dtype: [int8, int16], scheme: symmetric}}
   acc: {{dtype: int32, scale: X*W, when: {{region.last: true}}}}
@@ -132,15 +132,15 @@ def test_ports_that_are_not_named_follow_the_floats_that_integers_stand_for(judg
     assert types["min"] == types["max"] == ("float16", "float32")
 
 
-def test_a_quantised_type_stands_for_floats(judge):
-    verdict = judge("Conv: {types: {X: q16, W: q8, Y: [q8, acc]}}", CONV.format("float"), head=QUANTISED)
+def test_a_quantized_type_stands_for_floats(judge):
+    verdict = judge("Conv: {types: {X: q16, W: q8, Y: [q8, acc]}}", CONV.format("float"), head=QUANTIZED)
     assert written(verdict.types) == {
         "X": ("int8[symmetric]", "int16[symmetric]"),
         "W": ("int8[symmetric]",),
         "Y": ("int8[symmetric]",),
     }
     assert verdict.ok is True
-    verdict = judge("Conv: {types: q8}", CONV.format("float16"), head=QUANTISED)
+    verdict = judge("Conv: {types: q8}", CONV.format("float16"), head=QUANTIZED)
     assert verdict.reasons[0].text == "X is float16; allowed: int8"
 
 
@@ -166,7 +166,7 @@ def test_a_type_is_a_format(load, node, spec):
     assert written(verdict.types)["Y"] == FORMATS[spec]
 
 
-def test_a_quantised_format_expresses_the_type_of_the_value(load, node):
+def test_a_quantized_format_expresses_the_type_of_the_value(load, node):
     rules = (
         "types: {q: {dtype: int8, scheme: symmetric}}\nprecision: {low: int8, high: bfloat16}\nops: {Conv: {types: q}}"
     )
@@ -200,7 +200,7 @@ ops:
 
 
 def test_a_type_with_a_condition(load, node):
-    backend = load(QUANTISED.format("Conv: {types: {X: q8, W: q8, Y: [q8, acc]}}"))
+    backend = load(QUANTIZED.format("Conv: {types: {X: q8, W: q8, Y: [q8, acc]}}"))
     judge, conv = Judge(backend), node(CONV.format("float"))
     assert written(judge(conv, {"last": True}).types)["Y"] == (
         "int8[symmetric]",
@@ -208,18 +208,18 @@ def test_a_type_with_a_condition(load, node):
         "int32[symmetric,axis=1]",
     )
     assert written(judge(conv, {"last": False}).types)["Y"] == ("int8[symmetric]",)
-    only = Judge(load(QUANTISED.format("Conv: {types: {X: q8, W: q8, Y: acc}}")))
+    only = Judge(load(QUANTIZED.format("Conv: {types: {X: q8, W: q8, Y: acc}}")))
     assert [only(conv, region).ok for region in (None, {"last": True}, {"last": False})] == [None, True, False]
 
 
-def test_integers_that_the_file_quantises(judge):
+def test_integers_that_the_file_quantizes(judge):
     dequantize = "({}[2] x, float s) => (float[2] y) {{ y = DequantizeLinear(x, s) }}"
     types = "DequantizeLinear: {types: {in0: q8, out0: [float16, float32]}}"
-    assert written(judge(types, dequantize.format("int8"), head=QUANTISED).types)["x"] == ("int8[symmetric]",)
-    verdict = judge(types, dequantize.format("uint8"), head=QUANTISED)
+    assert written(judge(types, dequantize.format("int8"), head=QUANTIZED).types)["x"] == ("int8[symmetric]",)
+    verdict = judge(types, dequantize.format("uint8"), head=QUANTIZED)
     assert verdict.reasons[0].text == "x is uint8; allowed: int8"
     pool = "(float[1,1,4,4] x) => (float y, int64 i) { y, i = MaxPool<kernel_shape=[2,2]>(x) }"
-    assert written(judge("MaxPool: {types: q8}", pool, head=QUANTISED).types) == {
+    assert written(judge("MaxPool: {types: q8}", pool, head=QUANTIZED).types) == {
         "X": ("int8[symmetric]",),
         "Y": ("int8[symmetric]",),
     }  # Indices are no data

@@ -4,7 +4,7 @@ import dovetail
 from dovetail.passes import Context, Request, compose, load_backend_file
 from dovetail_transforms.regions.regions import annotated_regions, extract
 
-STAGES = ("normalise", "analyse", "place", "type", "calibrate", "quantise", "join", "outline")
+STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline")
 
 
 def typed(model, plugins, backends="tensorrt", **request):

@@ -190,7 +190,7 @@ def test_the_digest_is_the_same_after_saving(builder, convolution, tmp_path):
 
 
 def test_large_weights_are_streamed_for_the_parser(builder, monkeypatch):
-    monkeypatch.setattr("dovetail_tensorrt.serialising._LARGEST_IN_MEMORY", 16)
+    monkeypatch.setattr("dovetail_tensorrt.serializing._LARGEST_IN_MEMORY", 16)
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 20]> g (float[2,8] x) => (float[2,8] y) { y = MatMul(x, w) }'
     )

@@ -1,4 +1,4 @@
-"""Engines in int8: what is quantised, in which types, and what a source model that is quantised already gives."""
+"""Engines in int8: what is quantized, in which types, and what a source model that is quantized already gives."""
 
 import dovetail
 import ml_dtypes
@@ -68,7 +68,7 @@ def test_the_parser_computes_convolutions_in_float16(mobilenet):
 
 
 def test_integers_are_those_of_the_scales_that_the_model_holds(plugins):
-    """Scales are rounded up to float16, the smallest subnormal at least; weights are quantised with what is stored."""
+    """Scales are rounded up to float16, the smallest subnormal at least; weights are quantized with what is stored."""
     text = """<ir_version: 10, opset_import: ["": 20]> g (float[1,4] x) => (float[1,3] y) { y = MatMul(x, w) }"""
     model = onnx.parser.parse_model(text)
     weight = np.array([[1.0, 1e-9, 0.3]] * 4, np.float32)

@@ -64,7 +64,7 @@ def plugins(with_backend):
 
 
 @pytest.fixture
-def analysed(plugins, samples):
+def analyzed(plugins, samples):
     """Compile a net, and look at its layers."""
 
     def make(model, backend="npu", data=None, **options):
@@ -95,10 +95,10 @@ def snr(exact, given):
     return 10 * math.log10(np.sum(exact**2) / np.sum((given - exact) ** 2))
 
 
-def test_a_node_alone_is_measured_on_exact_inputs(analysed, samples):
+def test_a_node_alone_is_measured_on_exact_inputs(analyzed, samples):
     """What a Conv in int8 does to exact inputs, computed by hand: everything rounded to the scales of the plan."""
     proto = net()
-    compiled, errors = analysed(proto)
+    compiled, errors = analyzed(proto)
     scales = {name: compiled.plan.values[name][0]["scale"] for name in ("x", "a")}
 
     def rounded(array, scale):
@@ -122,8 +122,8 @@ def test_a_node_alone_is_measured_on_exact_inputs(analysed, samples):
     assert by_name(errors)["conv1"].alone.snr_db == pytest.approx(snr(exact, given), abs=0.05)
 
 
-def test_errors_accumulate_up_to_the_outputs(analysed):
-    compiled, errors = analysed(net())
+def test_errors_accumulate_up_to_the_outputs(analyzed):
+    compiled, errors = analyzed(net())
     (output,) = compiled.verification.outputs
     last = by_name(errors)["out"]
     assert last.accumulated.snr_db == pytest.approx(output.snr_db, abs=0.1)
@@ -132,8 +132,8 @@ def test_errors_accumulate_up_to_the_outputs(analysed):
     assert all(layer.accumulated.snr_db <= layer.alone.snr_db + 1 for layer in errors.layers if layer.alone)
 
 
-def test_nodes_that_only_move_numbers_follow_the_one_before(analysed):
-    _, errors = analysed(net())
+def test_nodes_that_only_move_numbers_follow_the_one_before(analyzed):
+    _, errors = analyzed(net())
     assert {layer.node: layer.moving for layer in errors.layers} == {
         "conv1": ("relu", "pool"),
         "conv2": (),
@@ -143,9 +143,9 @@ def test_nodes_that_only_move_numbers_follow_the_one_before(analysed):
 
 
 @pytest.mark.parametrize(("backend", "tolerance"), [("npu", 1), ("cpu-bf16", 6)])
-def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plugins, analysed, backend, tolerance):
+def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plugins, analyzed, backend, tolerance):
     """Measured against compilations with everything else high; an engine rounds elsewhere than the host does."""
-    compiled, errors = analysed(DIGITS, backend, SAMPLES)
+    compiled, errors = analyzed(DIGITS, backend, SAMPLES)
     low = [layer for layer in errors.layers if layer.alone]
     assert len(low) >= 3
     names = {node.name for node in compiled.plan.nodes}
@@ -155,8 +155,8 @@ def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plu
         assert layer.at_outputs == pytest.approx(alone.verification.worst_snr_db, abs=tolerance)
 
 
-def test_results_in_bfloat16_have_layers_too(analysed):
-    compiled, errors = analysed(DIGITS, "cpu-bf16", SAMPLES)
+def test_results_in_bfloat16_have_layers_too(analyzed):
+    compiled, errors = analyzed(DIGITS, "cpu-bf16", SAMPLES)
     found = by_name(errors)
     assert found["conv_2"].precision == "bfloat16" and found["conv_2"].moving == ("relu_2", "pool_1")
     assert 40 < found["conv_2"].alone.snr_db < 60
@@ -173,21 +173,21 @@ def test_results_in_bfloat16_have_layers_too(analysed):
         ("mse", lambda layer: -layer.accumulated.mse),
     ],
 )
-def test_the_worst_comes_first(analysed, by, figure):
-    _, errors = analysed(net(), by=by)
+def test_the_worst_comes_first(analyzed, by, figure):
+    _, errors = analyzed(net(), by=by)
     figures = [figure(layer) for layer in errors.layers]
     assert figures == sorted(figures) and len(set(figures)) > 1
 
 
-def test_only_so_many_nodes_are_measured_at_the_outputs(analysed):
-    _, errors = analysed(net(), outputs=1)
+def test_only_so_many_nodes_are_measured_at_the_outputs(analyzed):
+    _, errors = analyzed(net(), outputs=1)
     measured = [layer for layer in errors.layers if layer.at_outputs is not None]
     assert measured == [max((layer for layer in errors.layers if layer.alone), key=lambda layer: layer.alone.share)]
 
 
-def test_every_sample_counts_and_batches_add_up(analysed, samples):
+def test_every_sample_counts_and_batches_add_up(analyzed, samples):
     """The figures of all samples are those of the sums over parts of them."""
-    _, whole = analysed(net())
+    _, whole = analyzed(net())
     assert whole.batches == 16
     proto = net()
     model = dovetail.open(proto)
@@ -199,17 +199,17 @@ def test_every_sample_counts_and_batches_add_up(analysed, samples):
     assert sums.mse == pytest.approx(1e-4, rel=1e-4) and model is not None
 
 
-def test_a_result_that_lost_its_numbers(analysed, samples):
+def test_a_result_that_lost_its_numbers(analyzed, samples):
     """An infinite result is broken, and first."""
     text = NET.replace("[out] y = Tanh (s)", "[square] q = Mul (s, s)  [cube] k = Mul (q, s)  [root] y = Sqrt (k)")
     text = text.replace("float[1,4,4,4] y", "float[1,4,4,4] y")
-    _, errors = analysed(net(text.replace("[root] y = Sqrt (k)", "[root] y = Log (k)")))
+    _, errors = analyzed(net(text.replace("[root] y = Sqrt (k)", "[root] y = Log (k)")))
     assert errors.layers[0].node == "root", "logarithms of rounded zeros and negative numbers"
     assert errors.layers[0].accumulated.snr_db < 20
     json.dumps(errors.as_dict(), allow_nan=False)
 
 
-def test_bodies_count_as_one_node(analysed):
+def test_bodies_count_as_one_node(analyzed):
     """A loop is one layer; nothing inside of it is looked at."""
     text = """<ir_version: 10, opset_import: ["": 21]>
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,3,3] w1, float[4] b1> {
@@ -219,7 +219,7 @@ def test_bodies_count_as_one_node(analysed):
       [loop] y = Loop (n, c, a) <body = b (int64 i, bool k, float[1,4,8,8] v) => (bool o, float[1,4,8,8] w)
         { o = Identity (k)  w = Tanh (v) }>
     }"""
-    _, errors = analysed(net(text), "cpu-bf16")
+    _, errors = analyzed(net(text), "cpu-bf16")
     assert {"conv1", "loop"} >= {layer.node for layer in errors.layers} >= {"loop"}
 
 
@@ -253,9 +253,9 @@ def test_an_order_that_does_not_exist(plugins):
 def test_channels_that_were_rescaled(plugins, samples):
     """Values between the layers have other scales then, which is no error."""
     chain = NET.replace("[add] s = Add (p, c)", "[add] s = Add (c, c)")
-    compiled = dovetail.compile(net(chain), "npu", data=samples, plugins=plugins, refine="equalise,bias")
-    assert compiled.plan.summary["refined"]["changed"]["equalise"]
-    with pytest.raises(DovetailError, match="'equalise' gave channels other scales") as caught:
+    compiled = dovetail.compile(net(chain), "npu", data=samples, plugins=plugins, refine="equalize,bias")
+    assert compiled.plan.summary["refined"]["changed"]["equalize"]
+    with pytest.raises(DovetailError, match="'equalize' gave channels other scales") as caught:
         dovetail.layer_errors(net(chain), compiled, samples, plugins=plugins)
     assert "--refine bias" in caught.value.hint
     refined = dovetail.compile(net(chain), "npu", data=samples, plugins=plugins, refine="bias")
@@ -303,7 +303,7 @@ def test_compile_writes_the_ranking_into_the_plan(saved, capsys):
     assert "it moves the numbers of 'conv_3': SNR" in capsys.readouterr().out
 
 
-def test_the_same_request_is_recognised_with_its_layers(saved, tmp_path, capsys):
+def test_the_same_request_is_recognized_with_its_layers(saved, tmp_path, capsys):
     again = ["compile", str(saved / "model.onnx"), "--backend", "cpu-bf16", "--data", SAMPLES, "--layers"]
     assert main([*again, "-o", str(tmp_path / "b")]) == 0
     assert dovetail.load(tmp_path / "b").plan.summary["layers"] == dovetail.load(saved).plan.summary["layers"]

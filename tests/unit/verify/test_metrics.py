@@ -78,4 +78,4 @@ def test_scores_have_tops_and_labels():
     result = np.array([[0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
     total = compared((original, result), labels=np.array([0, 1, 1]))
     assert (total.rows, total.same_top) == (3, 2)
-    assert (total.labelled, total.hits) == (3, [2, 1])
+    assert (total.labeled, total.hits) == (3, [2, 1])

@@ -56,7 +56,7 @@ def compared(original, result):
 @pytest.mark.parametrize(
     ("array", "rows"),
     [
-        (shares((2, 5, 7)), 10),  # a text recogniser: samples, time, classes
+        (shares((2, 5, 7)), 10),  # a text recognizer: samples, time, classes
         (shares((6, 7)), 6),
         (np.random.default_rng(0).standard_normal((6, 7)), 6),
         (np.random.default_rng(0).standard_normal((2, 5, 7)), 0),  # features as likely as scores

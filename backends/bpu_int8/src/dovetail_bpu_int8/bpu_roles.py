@@ -63,7 +63,7 @@ class BpuRoles(Roles):
         return replace(claims, claims=settle_widths(view, claims.claims, outputs))
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """Give back what lost its neighbours, and settle the widths that pins leave open."""
+        """Give back what lost its neighbors, and settle the widths that pins leave open."""
         kept = super().fix_up(view, claims)
         return replace(kept, claims=settle_pinned(view, kept.claims))
 

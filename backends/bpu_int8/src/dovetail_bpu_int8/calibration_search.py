@@ -41,7 +41,7 @@ def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     """The request with the best observer, and the cosine similarity of the worst output by each.
 
     The model is calibrated with every candidate on all data and compared with the original on the first 32 batches.
-    The request stays as it is if nothing is quantised, or if no output is a float.
+    The request stays as it is if nothing is quantized, or if no output is a float.
 
     Source: `calibration_type: default` of hb_mapper, which looks at the first sample; one alone decides by chance.
 

@@ -214,7 +214,7 @@ def broadcast_operands(node: ir.Node) -> int | None:
 
 
 def merged_rank(node: ir.Node) -> int | None:
-    """The rank of the result with neighbouring axes merged along which nothing is broadcast."""
+    """The rank of the result with neighboring axes merged along which nothing is broadcast."""
     flags = _broadcast(node)
     if flags is None:
         return None

@@ -90,7 +90,7 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
         GoalError: The last step does not meet the goal; the error holds the most accurate result.
     """
     march = _march(job)
-    if job.recognised is not None:
+    if job.recognized is not None:
         compiled = proceed()
         recorded = compiled.plan.summary.get(SUMMARY, {})
         if not recorded.get("met", True):

@@ -1,4 +1,4 @@
-"""The edit `bpu-unit-conv`: a depthwise convolution that changes nothing, as an active neighbour of another node."""
+"""The edit `bpu-unit-conv`: a depthwise convolution that changes nothing, as an active neighbor of another node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def why_no_unit_conv(node: ir.Node, side: str) -> str:
 class UnitConv(Editor):
     """Inserts a 1x1 convolution with one group per channel and weights of one, before or after a node.
 
-    The toolchain quantises convolutions wherever it can, so that a passive operator beside one gets a threshold, and a
+    The toolchain quantizes convolutions wherever it can, so that a passive operator beside one gets a threshold, and a
     region that ends with one leaves in full precision.
 
     Source: the unit convolution (dirac weights, no bias) that the vendor advises to build into a model before export.

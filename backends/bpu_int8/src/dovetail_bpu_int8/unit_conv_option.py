@@ -28,7 +28,7 @@ class UnitConvOption(Option):
 
     Keyword arguments of `dovetail.compile` and `dovetail.plan`:
         unit_conv: Nodes, each with `:before` or `:after` (the default), or `auto`: wherever a unit convolution gives
-            nodes on `bpu-int8` the neighbour that they lack, and brings more nodes than it costs.
+            nodes on `bpu-int8` the neighbor that they lack, and brings more nodes than it costs.
     """
 
     commands = ("compile", "plan", "bisect")

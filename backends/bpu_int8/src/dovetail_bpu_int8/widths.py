@@ -30,9 +30,9 @@ def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Nod
     A value is held in one width by the node that computes it and by all on the backend that read it. Ports of a node
     that have one format tie their values together. A group of values that are tied so is in int16 if that is asked of
     one of its ports and all of them can; otherwise it is in int8, and remarks say who cannot. A node is in float16 if
-    that is asked and all of its ports can; its neighbours stay as they are.
+    that is asked and all of its ports can; its neighbors stay as they are.
 
-    Source: the vendor's toolchain brings neighbours along, and falls back to int8 where they cannot.
+    Source: the vendor's toolchain brings neighbors along, and falls back to int8 where they cannot.
 
     Args:
         view: What the strategy sees.
@@ -214,7 +214,7 @@ class _Widths:
         slots = []
         for port, index, value, is_input in ports:
             formats = claim.ports.get(port, ())
-            if value is None or not any(one.quantised and one.element in _WIDTHS for one in formats):
+            if value is None or not any(one.quantized and one.element in _WIDTHS for one in formats):
                 continue
             slot = _Slot(claim, port, value, is_input)
             if not (is_input and _is_constant(value)):

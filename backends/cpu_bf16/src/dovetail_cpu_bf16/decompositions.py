@@ -103,7 +103,7 @@ def _axis(operation: ov.Node) -> int | None:
     return axis + rank.get_length() if rank.is_static else None
 
 
-def _normalise(operation: ov.Node) -> list[ov.Node]:
+def _normalize(operation: ov.Node) -> list[ov.Node]:
     """Decompose an MVN into mean and variance over its axes."""
     from openvino import opset13
 
@@ -113,11 +113,11 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
     attributes = operation.get_attributes()
     mean = opset13.reduce_mean(data, axes, True)
     negative = _negative(mean.output(0))
-    centred = opset13.add(data, negative[-1])
-    made = [mean, *negative, centred]
+    centered = opset13.add(data, negative[-1])
+    made = [mean, *negative, centered]
     if not attributes["normalize_variance"]:
         return made
-    squared = opset13.multiply(centred, centred)
+    squared = opset13.multiply(centered, centered)
     mean_square = opset13.reduce_mean(squared, axes, True)
     # Changes no value: a mean of squares is not negative. It keeps OpenVINO from fusing the rest into one operation.
     variance = opset13.maximum(mean_square, _constant(0))
@@ -130,7 +130,7 @@ def _normalise(operation: ov.Node) -> list[ov.Node]:
         root = opset13.power(variance, _constant(0.5))
         shifted = opset13.add(root, epsilon)
         made += [root, shifted, opset13.power(shifted, _constant(-1))]
-    return [*made, opset13.multiply(centred, made[-1])]
+    return [*made, opset13.multiply(centered, made[-1])]
 
 
 def _has_kernel(data: ov.Output, axes: ov.Output) -> bool:
@@ -194,7 +194,7 @@ _MAKERS: dict[str, Callable[[ov.Node], list[ov.Node]]] = {
     "Divide": _divide,
     "Interpolate": _interpolate,
     "LogSoftmax": _log_softmax,
-    "MVN": _normalise,
+    "MVN": _normalize,
     "Pad": _pad,
     "ScatterElementsUpdate": _scatter_elements,
     "Softmax": _softmax,

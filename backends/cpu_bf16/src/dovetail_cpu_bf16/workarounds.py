@@ -42,7 +42,7 @@ def apply_workarounds(model: ov.Model) -> None:
     for part in parts:
         operations = part.get_ordered_ops()
         if jumps:
-            _dequantise_zero_exactly(operations)
+            _dequantize_zero_exactly(operations)
         reduce_infinite_rows(operations)
         _keep_reduced_axes(operations)
         _separate_transposes(operations)
@@ -57,7 +57,7 @@ def apply_workarounds(model: ov.Model) -> None:
 def _refuse_dynamic_branches(model: ov.Model) -> None:
     """Refuse an If in a model with dynamic extents, wherever they are.
 
-    In the first run, readers of its results see uninitialised memory. The backend file refuses extents that are dynamic
+    In the first run, readers of its results see uninitialized memory. The backend file refuses extents that are dynamic
     in ONNX; more may be dynamic in OpenVINO.
     """
     operations = model.get_ordered_ops()
@@ -209,8 +209,8 @@ def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
             node.input(0).replace_source_output(fusion_barrier(data).output(0))
 
 
-def _dequantise_zero_exactly(operations: list[ov.Node]) -> None:
-    """Insert a fusion barrier between the zero point and the scale of a dequantisation.
+def _dequantize_zero_exactly(operations: list[ov.Node]) -> None:
+    """Insert a fusion barrier between the zero point and the scale of a dequantization.
 
     OpenVINO computes (q - z) * s as q * s - z * s, which is not zero where q is z. That matters to operations whose
     results jump there.
@@ -251,7 +251,7 @@ def _replace_zero_parameters(operations: list[ov.Node]) -> None:
 def _fold_constant_operands(operations: list[ov.Node]) -> None:
     """Fold pointwise filters and first factors of MatMul that are computed from constants.
 
-    Behind a Transpose, OpenVINO turns a pointwise convolution with dequantised filters into a MatMul, whatever the
+    Behind a Transpose, OpenVINO turns a pointwise convolution with dequantized filters into a MatMul, whatever the
     Transpose does. If it cannot fold the operator that computes a constant matrix, it swaps its rows and columns.
     """
     import openvino as ov

@@ -2,6 +2,6 @@
 
 from .generator import OPERATORS, random_model
 from .graph import Impossible
-from .tolerance import Judgement, judge, spread
+from .tolerance import Judgment, judge, spread
 
-__all__ = ["OPERATORS", "Impossible", "Judgement", "judge", "random_model", "spread"]
+__all__ = ["OPERATORS", "Impossible", "Judgment", "judge", "random_model", "spread"]

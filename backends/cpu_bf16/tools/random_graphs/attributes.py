@@ -101,7 +101,7 @@ def _recurrent(op_type: str):
     return make
 
 
-def _normalisation(op_type: str):
+def _normalization(op_type: str):
     def make(g: Graph) -> None:
         value = g.floats(lambda v: v.rank >= 2 and int(np.prod(v.shape[1:])) >= 3)
         if op_type in ("LayerNormalization", "RMSNormalization"):
@@ -278,7 +278,7 @@ def _parametric(op_type: str, *names: str):
     return make
 
 
-def _quantise(g: Graph) -> None:
+def _quantize(g: Graph) -> None:
     value = g.floats(lambda candidate: candidate.rank >= 1)
     axis = g.integer(0, value.rank - 1)
     per_axis = g.chance(0.5)
@@ -305,7 +305,7 @@ OPERATORS = {
     **{name: _arg(name) for name in ("ArgMax", "ArgMin")},
     **{name: _recurrent(name) for name in ("LSTM", "GRU", "RNN")},
     **{
-        name: _normalisation(name)
+        name: _normalization(name)
         for name in (
             "LayerNormalization", "RMSNormalization", "LpNormalization", "MeanVarianceNormalization", "LRN",
             "InstanceNormalization", "GroupNormalization",
@@ -327,7 +327,7 @@ OPERATORS = {
     "Selu": _parametric("Selu", "alpha", "gamma"),
     **{name: _parametric(name, "alpha") for name in ("Elu", "LeakyRelu", "ThresholdedRelu")},
     "Shrink": _parametric("Shrink", "bias", "lambd"),
-    "QuantizeLinear": _quantise,
+    "QuantizeLinear": _quantize,
     "Transpose": _transpose,
     "Resize": windows.resize,
 }  # fmt: skip

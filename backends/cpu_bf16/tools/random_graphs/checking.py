@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .tolerance import Judgement, judge, run, spread
+from .tolerance import Judgment, judge, run, spread
 
 __all__ = ["CONFIGURATIONS", "Truth", "check", "check_engine", "truth"]
 
@@ -97,13 +97,13 @@ def _fitted(model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _outcome(known: Truth, got: Mapping[str, np.ndarray]) -> tuple[str, str]:
-    judgement = judge(got, known.expected, known.noisy)
-    if not judgement.ok:
-        judgement = _with_more_noise(known, got, judgement)
-    return ("ok", "") if judgement.ok else ("wrong", judgement.why)
+    judgment = judge(got, known.expected, known.noisy)
+    if not judgment.ok:
+        judgment = _with_more_noise(known, got, judgment)
+    return ("ok", "") if judgment.ok else ("wrong", judgment.why)
 
 
-def _with_more_noise(known: Truth, got: Mapping[str, np.ndarray], first: Judgement) -> Judgement:
+def _with_more_noise(known: Truth, got: Mapping[str, np.ndarray], first: Judgment) -> Judgment:
     """Compare again with more and larger noise, to detect values close to a threshold; wrong shapes stay wrong."""
     if "shape" in first.why:
         return first

@@ -1,4 +1,4 @@
-"""Element-wise operators, logic, casts and quantisation, in ranges in which they are well-behaved."""
+"""Element-wise operators, logic, casts and quantization, in ranges in which they are well-behaved."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _bit_shift(g: Graph) -> None:
     g.node("Cast", [shifted], to=g.choose([FLOAT, INT32]), bound=255.0)
 
 
-def quantise(g: Graph) -> None:
+def quantize(g: Graph) -> None:
     """QuantizeLinear and DequantizeLinear, per tensor or per axis."""
     value, dtype = g.floats(), g.choose([np.int8, np.uint8])
     options: dict = {}
@@ -226,7 +226,7 @@ def quantise(g: Graph) -> None:
     g.node("DequantizeLinear", [low, scale, zero], **options)
 
 
-def _dynamic_quantise(g: Graph) -> None:
+def _dynamic_quantize(g: Graph) -> None:
     low, scale, zero = g.results("DynamicQuantizeLinear", [g.floats(lambda value: value.rank > 0)], 3)
     g.node("DequantizeLinear", [low, scale, zero])
 
@@ -246,11 +246,11 @@ OPERATORS = {
     "CastLike": _cast_like,
     "Clip": _clip,
     "Div": _div,
-    "DynamicQuantizeLinear": _dynamic_quantise,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "Not": _negate,
     "PRelu": _prelu,
     "Pow": _power,
-    "QuantizeLinear": quantise,
+    "QuantizeLinear": quantize,
     "Where": _where,
 }
 """Functions that add an operator to a graph, by name."""

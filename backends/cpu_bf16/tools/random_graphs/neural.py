@@ -1,4 +1,4 @@
-"""Convolutions, pooling, products, normalisation, recurrent operators and attention."""
+"""Convolutions, pooling, products, normalization, recurrent operators and attention."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _einsum(g: Graph) -> None:
     g.node("Einsum", [value, weight], equation=equation, bound=value.bound * 4)
 
 
-def _quantised_product(op_type: str):
+def _quantized_product(op_type: str):
     def make(g: Graph) -> None:
         value = g.ranked(2, 3) if "MatMul" in op_type else g.ranked(4)
         scale, zero = g.constant(np.float32(0.03)), g.constant(np.uint8(128))
@@ -303,7 +303,7 @@ OPERATORS = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Einsum": _einsum,
-    **{name: _quantised_product(name) for name in ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")},
+    **{name: _quantized_product(name) for name in ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")},
     "BatchNormalization": _batch_norm,
     "InstanceNormalization": _instance_norm,
     **{name: _layer_norm(name) for name in ("LayerNormalization", "RMSNormalization")},

@@ -14,15 +14,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-__all__ = ["Judgement", "judge", "spread"]
+__all__ = ["Judgment", "judge", "spread"]
 
 BFLOAT16 = 2.0**-8
-"""Relative rounding error of bfloat16: half the spacing of neighbouring numbers."""
+"""Relative rounding error of bfloat16: half the spacing of neighboring numbers."""
 TIMES = 4.0
 FLOOR = 0.02  # of the largest magnitude of the result
 
 
-class Judgement(NamedTuple):
+class Judgment(NamedTuple):
     """Whether a result is right.
 
     Attributes:
@@ -66,7 +66,7 @@ def spread(model: onnx.ModelProto, feeds: Results, samples: int = 6, size: float
 def disturbed(model: onnx.ModelProto, sample: int, size: float) -> onnx.ModelProto:
     """`model` with noise behind every float32 value that it computes or reads, in bodies too.
 
-    The noise of x is `x * size * sin(1e4 * x + phase)`: it needs no shape, and neighbouring numbers get other noise.
+    The noise of x is `x * size * sin(1e4 * x + phase)`: it needs no shape, and neighboring numbers get other noise.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -157,21 +157,21 @@ def _noise(source: str, target: str, size: float, rng: np.random.Generator) -> l
     ]
 
 
-def judge(got: Results, expected: Results, noisy: Sequence[Results]) -> Judgement:
+def judge(got: Results, expected: Results, noisy: Sequence[Results]) -> Judgment:
     """Whether `got` is `expected` within what noise does to it."""
     worst = 0.0
     for name, right in expected.items():
         result = got.get(name)
         if result is None:
-            return Judgement(False, f"there is no '{name}'", np.inf)
+            return Judgment(False, f"there is no '{name}'", np.inf)
         samples = [run_[name] for run_ in noisy]
         error = _error(np.asarray(result), np.asarray(right), samples)
         if isinstance(error, str):
-            return Judgement(False, f"'{name}' {error}", np.inf)
+            return Judgment(False, f"'{name}' {error}", np.inf)
         if error > 1:
-            return Judgement(False, f"'{name}' is off by {error:.3g} times what rounding explains", error)
+            return Judgment(False, f"'{name}' is off by {error:.3g} times what rounding explains", error)
         worst = max(worst, error)
-    return Judgement(True, "", worst)
+    return Judgment(True, "", worst)
 
 
 def _error(result: np.ndarray, right: np.ndarray, samples: list[np.ndarray]) -> float | str:

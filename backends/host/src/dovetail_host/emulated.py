@@ -50,7 +50,7 @@ def widen(node: ir.Node, names: FreshNames) -> None:
 
 
 KEPT = ["EliminateIdentity", "NchwcTransformer"]
-"""Disabled optimisers: one would remove the Identity operators, one crashes on a convolution before a GRU (1.31)."""
+"""Disabled optimizers: one would remove the Identity operators, one crashes on a convolution before a GRU (1.31)."""
 
 EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 """Data movement: the results of these operators are rounded already."""

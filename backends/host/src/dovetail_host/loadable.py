@@ -78,7 +78,7 @@ def _only_quantized(value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class GuardCapturedValues(Pass):
-    """Put a Max of one operand between a dequantised value that was moved and the bodies that read it.
+    """Put a Max of one operand between a dequantized value that was moved and the bodies that read it.
 
     Given:  %f = DequantizeLinear(%integers)   %t = Transpose(%f)   y = If(%c) { Relu(%t) }
     Result: %f = DequantizeLinear(%integers)   %t = Transpose(%f)   %g = Max(%t)   y = If(%c) { Relu(%g) }

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 CPU = "CPUExecutionProvider"
-OPTIMISATIONS = {
+OPTIMIZATIONS = {
     "none": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
 # From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point behind a DequantizeLinear (1.31).
-_FAULTY_OPTIMISER = "QDQPropagationTransformer"
+_FAULTY_OPTIMIZER = "QDQPropagationTransformer"
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
@@ -45,7 +45,7 @@ class OnnxRuntimeCpu(Engine):
     arithmetic, in float32 between our casts. So the declared types are not the executed ones: `executed()` reports only
     what a profile shows. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
 
-    Options: `threads` (0: all cores), `optimise` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
+    Options: `threads` (0: all cores), `optimize` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
     (true: the session reads weights where they are, so they must not change; for regions that run a few times only).
 
@@ -79,10 +79,10 @@ class OnnxRuntimeCpu(Engine):
             settings.add_session_config_entry("session.force_spinning_stop", "1")
         # Products with weights of 4 bits in float32, as the model says; by default activations are rounded to int8.
         settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        level = str(options.get("optimise", "all"))
-        if level not in OPTIMISATIONS:
-            raise DovetailError(f"{self.name}: optimise={level!r} is not one of {', '.join(OPTIMISATIONS)}")
-        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMISATIONS[level])
+        level = str(options.get("optimize", "all"))
+        if level not in OPTIMIZATIONS:
+            raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
+        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
         profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
@@ -104,25 +104,25 @@ class OnnxRuntimeCpu(Engine):
             session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=kept)
         except Exception as error:  # the binding's exceptions share no base class below Exception
             refusal = _refusal(error, f"{self.name} refuses")
-            if level == "none" or not _made_by_optimiser(refusal.node, region):
+            if level == "none" or not _made_by_optimizer(refusal.node, region):
                 raise refusal from error
-            session = self._with_fewer_optimisers(source, settings, kept, refusal)
+            session = self._with_fewer_optimizers(source, settings, kept, refusal)
         self._demand(session.get_providers())
         return OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
 
-    def _with_fewer_optimisers(
+    def _with_fewer_optimizers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
     ) -> ort.InferenceSession:
-        """Load a region again if ONNX Runtime refuses a node that one of its own optimisers inserted.
+        """Load a region again if ONNX Runtime refuses a node that one of its own optimizers inserted.
 
         Raises:
-            EngineError: It refuses the region without optimisers, too.
+            EngineError: It refuses the region without optimizers, too.
         """
         import onnxruntime as ort
 
         for level in (settings.graph_optimization_level, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
             settings.graph_optimization_level = level
-            without = [*kept, _FAULTY_OPTIMISER]
+            without = [*kept, _FAULTY_OPTIMIZER]
             try:
                 return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
             except Exception as error:
@@ -132,7 +132,7 @@ class OnnxRuntimeCpu(Engine):
     def _source(
         self, region: RegionModel, share: bool
     ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], tempfile.TemporaryDirectory | None, list[str]]:
-        """Return what ONNX Runtime loads, the temporary folder of a new file, and optimisers to disable.
+        """Return what ONNX Runtime loads, the temporary folder of a new file, and optimizers to disable.
 
         If `share`, large weights may stand beside what is loaded.
         """
@@ -243,7 +243,7 @@ class OnnxRuntimeSession(Session):
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
 
 
-def _made_by_optimiser(name: str, region: RegionModel) -> bool:
+def _made_by_optimizer(name: str, region: RegionModel) -> bool:
     """Whether an error names a node that is not in the region."""
     return bool(name) and all(name != node.name for node in region.model.nodes())
 

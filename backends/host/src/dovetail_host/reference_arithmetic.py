@@ -1,6 +1,6 @@
 """Replacements for arithmetic operators that the evaluator of the onnx package computes wrongly or lacks.
 
-In the evaluator (1.23), LpNormalization sums signed values, ConvTranspose miscounts groups and LRN neighbours,
+In the evaluator (1.23), LpNormalization sums signed values, ConvTranspose miscounts groups and LRN neighbors,
 GlobalMaxPool reduces wrong axes unless there are two spatial ones, RoiAlign of old opsets is shifted by half a pixel,
 Mean fails if shapes broadcast, Softsign fails for scalars, and GlobalLpPool is missing.
 """
@@ -51,7 +51,7 @@ class ConvTranspose(op_conv_transpose.ConvTranspose):
 
 
 class LRN(OpRun):
-    """Division by the mean square of neighbouring channels, clipped at the ends."""
+    """Division by the mean square of neighboring channels, clipped at the ends."""
 
     op_domain = ""
 

@@ -32,15 +32,15 @@ class ClipIntegers(Pass):
     ONNX Runtime has kernels in integers for what QuantizeLinear follows directly: with the activation in between it
     would compute the convolution in floats.
 
-    An input that is quantised already must have the scale of the result.
+    An input that is quantized already must have the scale of the result.
     """
 
     name = "clip-integers"
-    stage = "quantise"
-    requires = ("quantise",)
+    stage = "quantize"
+    requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Replace the activations of the main graph; nothing else is quantised."""
+        """Replace the activations of the main graph; nothing else is quantized."""
         if model.opset < _CLIP_TAKES_INTEGERS:
             return False
         clips = _Clips(model, ctx)
@@ -67,13 +67,13 @@ class _Clips:
         self.made = 0
 
     def replace(self, node: ir.Node) -> None:
-        """Replace one if its result is read in one quantised form alone."""
+        """Replace one if its result is read in one quantized form alone."""
         result = node.outputs[0]
         readers = [reader for reader, _ in result.uses()]
         if len(readers) != 1 or readers[0].op_type != "QuantizeLinear" or result.is_graph_output():
             return
         (quantize,) = readers
-        bounds = _quantised_bounds(node, quantize)
+        bounds = _quantized_bounds(node, quantize)
         integers = None if bounds is None else self._input_of(node, quantize)
         if bounds is None or integers is None:
             return
@@ -137,7 +137,7 @@ class _Clips:
         return self._bounds[key]
 
 
-def _quantised_bounds(node: ir.Node, quantize: ir.Node) -> tuple[int | None, ...] | None:
+def _quantized_bounds(node: ir.Node, quantize: ir.Node) -> tuple[int | None, ...] | None:
     """The bounds of an activation as integers, as QuantizeLinear rounds them; None if they are not known."""
     scale, zero_point = (_constant(input_of(quantize, index)) for index in (1, 2))
     if scale is None or zero_point is None or scale.size > 1:
@@ -149,11 +149,11 @@ def _quantised_bounds(node: ir.Node, quantize: ir.Node) -> tuple[int | None, ...
         bound = None if value is None else _constant(value)
         if value is not None and bound is None:
             return None
-        found.append(None if bound is None else _quantised(bound, scale, zero_point))
+        found.append(None if bound is None else _quantized(bound, scale, zero_point))
     return tuple(found)
 
 
-def _quantised(number: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> int:
+def _quantized(number: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> int:
     limits = np.iinfo(zero_point.dtype)
     quotient = float(np.rint(np.float32(number.item()) / np.float32(scale.item())))
     return int(np.clip(quotient + zero_point.item(), limits.min, limits.max))

@@ -33,8 +33,8 @@ class PplOperators(Pass):
     """
 
     name = "ppl-operators"
-    stage = "normalise"
-    after = ("normalise", "fold-constants", "remove-identity")
+    stage = "normalize"
+    after = ("normalize", "fold-constants", "remove-identity")
     before = ("fold-affine",)
 
     def run(self, model: Model, ctx: Context) -> bool:

@@ -22,7 +22,7 @@ MODEL, CONFIGURATION = "model.onnx", "ppl.json"
 class PplJson(Emitter):
     """Writes `model.onnx`, the whole model in float32, and `ppl.json`, which names values and nodes in it.
 
-    PPL quantises by itself: it takes scales from the file, weights from the model, and computes every node in int8 that
+    PPL quantizes by itself: it takes scales from the file, weights from the model, and computes every node in int8 that
     the file lists.
     """
 

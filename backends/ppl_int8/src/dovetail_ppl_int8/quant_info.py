@@ -1,6 +1,6 @@
 """What PPL's file says: the parameters of values by name, and the nodes in int8.
 
-The keys are those that OpenPPL's quantiser PPQ writes. The numbers are of int8 without a zero point: the integers of
+The keys are those that OpenPPL's quantizer PPQ writes. The numbers are of int8 without a zero point: the integers of
 what is held here as uint8 with a zero point of 128.
 """
 

@@ -55,7 +55,7 @@ class BuildSettings:
 
 
 def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSettings) -> Any:
-    """The serialised engine, which has the buffer protocol.
+    """The serialized engine, which has the buffer protocol.
 
     Args:
         parsed: A region that the parser took.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.ir import all_nodes, bodies
 
 from dovetail_tensorrt.libraries import Library, make_logger, plain
-from dovetail_tensorrt.serialising import parse_source
+from dovetail_tensorrt.serializing import parse_source
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -117,7 +117,7 @@ def parse(model: Model, library: Library) -> ParsedModel:
 
 
 def parsed_bytes(source: bytes | Path, library: Library) -> ParsedModel:
-    """Parse a serialised model, or a file that may have external data beside it."""
+    """Parse a serialized model, or a file that may have external data beside it."""
     return _parsed(source, library, [])
 
 

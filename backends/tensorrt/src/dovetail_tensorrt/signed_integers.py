@@ -35,8 +35,8 @@ class SignedIntegers(Pass):
     """
 
     name = "signed-integers"
-    stage = "normalise"
-    requires = ("normalise",)
+    stage = "normalize"
+    requires = ("normalize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Change the conversions of the main graph, if a backend of the request makes engines."""
@@ -96,7 +96,7 @@ class _Rewriter:
         if shifted:
             what = f"'{integers.name}' is uint8 with the zero point {', '.join(map(str, shifted))}"
             why = f"{what}; int8 of the same scale lacks some of its numbers, and TensorRT has no other integers"
-            suggest = "compile the model as it was before it was quantised, with tensorrt:precision=int8 and --data"
+            suggest = "compile the model as it was before it was quantized, with tensorrt:precision=int8 and --data"
             self._ctx.remark("missed", node, "unsigned", why, suggest=suggest)
             return
         for one in qdq_nodes:

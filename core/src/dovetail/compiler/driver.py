@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.compiler.running import input_data, runner_class
-from dovetail.compiler.stores import recognised
+from dovetail.compiler.stores import recognized
 from dovetail.errors import ResultError
 from dovetail.ir.gc_pause import gc_paused
 from dovetail.passes.context import Context, Outcome, Round
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from dovetail.plugin.options import Asked
 
 
-_PREPARE = ("normalise", "analyse")
+_PREPARE = ("normalize", "analyze")
 _DECIDE = ("place", "type")
-_CARRY_OUT = ("calibrate", "quantise", "join", "outline", "emit", "load")
+_CARRY_OUT = ("calibrate", "quantize", "join", "outline", "emit", "load")
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
     "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
@@ -205,8 +205,8 @@ def compile_job(
     tried = runner.tried(ctx) if runner is not None else {}
     printing = progress and own_output()(progress)
     job = CompileJob(original, request, ctx, options.keywords, None, printing, own_output()(once), passes, tried)
-    found, mark = recognised(job)
-    job = replace(job, recognised=found)
+    found, mark = recognized(job)
+    job = replace(job, recognized=found)
     if found is None and request.data is not None:
         input_data(request.data).check(original)
     watch = instrumentation or Instrumentation(progress=printing)

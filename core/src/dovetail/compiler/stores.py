@@ -86,16 +86,16 @@ def check_store(path: Path, plugins: PluginSet) -> None:
         store.check(path)
 
 
-def recognised(job: CompileJob) -> Recognition:
-    """What all stores find out about a request before it is compiled: the first result that one of them recognises."""
+def recognized(job: CompileJob) -> Recognition:
+    """What all stores find out about a request before it is compiled: the first result that one of them recognizes."""
 
     answers = []
     for who, store in installed(job.ctx.registry.result_store, ResultStore):
         with calling(who):
-            answer = store.recognise(job)
+            answer = store.recognize(job)
             if not isinstance(answer, Recognition):
                 returned = type(answer).__name__
-                raise DovetailError(f"{who} recognises with {returned}", "`recognise` returns a Recognition")
+                raise DovetailError(f"{who} recognizes with {returned}", "`recognize` returns a Recognition")
         answers.append((who, answer))
 
     def mark(compiled: CompiledModel) -> None:

@@ -1,4 +1,4 @@
-"""Numeric formats: an element type and, for quantised values, how its integers express real numbers.
+"""Numeric formats: an element type and, for quantized values, how its integers express real numbers.
 
 A format says how numbers are held, as the storage type and the expressed type of MLIR's quant dialect do. Scale and
 zero point are no part of it: they belong to a value.
@@ -41,8 +41,8 @@ class Format:
 
     Attributes:
         element: Name of the element type: `bfloat16`, `int8`.
-        scheme: One of `SCHEMES`; empty if the format is not quantised.
-        expressed: The float type that a quantised format stands for; empty if it is not quantised.
+        scheme: One of `SCHEMES`; empty if the format is not quantized.
+        expressed: The float type that a quantized format stands for; empty if it is not quantized.
         axis: The axis along which scales differ; None for one scale per tensor.
         group: How many elements along `axis` share a scale; None for one scale per index.
     """
@@ -71,18 +71,18 @@ class Format:
         return found if found is not None else _parsed(text)
 
     @property
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         """Whether numbers need a scale to be read."""
         return bool(self.scheme)
 
     @property
     def computes_in(self) -> str:
-        """The element type of arithmetic on it: the expressed type of a quantised format, else its own."""
+        """The element type of arithmetic on it: the expressed type of a quantized format, else its own."""
         return self.expressed or self.element
 
     @property
     def is_float(self) -> bool:
-        """Whether it is one of the float types of mixed precision, not quantised."""
+        """Whether it is one of the float types of mixed precision, not quantized."""
         return not self.scheme and self.element in FLOATS
 
     @property
@@ -116,7 +116,7 @@ class Format:
         """The smallest float format that holds what all of these express: float16 and bfloat16 meet in float32.
 
         Raises:
-            KeyError: One of them is neither a float nor quantised.
+            KeyError: One of them is neither a float nor quantized.
         """
         formats = (self, *others)
         if all(other is self for other in formats):
@@ -148,12 +148,12 @@ def _parsed(text: str) -> Format:
                 f"{text!r}: {word!r} is not understood{near}", "axis=N, group=N or expressed=TYPE, once each"
             )
         options[key] = value
-    return _quantised(text, element, scheme, options)
+    return _quantized(text, element, scheme, options)
 
 
-def _quantised(text: str, element: str, scheme: str, options: dict[str, str]) -> Format:
+def _quantized(text: str, element: str, scheme: str, options: dict[str, str]) -> Format:
     if element in FLOATS or element in ("bool", "string") or element.startswith("complex"):
-        raise UsageError(f"{text!r}: {element} is not quantised", "only integers and narrow floats have a scheme")
+        raise UsageError(f"{text!r}: {element} is not quantized", "only integers and narrow floats have a scheme")
     numbers: dict[str, int] = {}
     for key in _NUMBERS:
         if key in options:

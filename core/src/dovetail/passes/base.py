@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dovetail.errors import DovetailError
 
@@ -15,17 +16,21 @@ if TYPE_CHECKING:
 
 
 STAGES = (
-    "normalise",
-    "analyse",
+    "normalize",
+    "analyze",
     "place",
     "type",
     "calibrate",
-    "quantise",
+    "quantize",
     "join",
     "outline",
     "emit",
     "load",
 )
+
+
+RENAMED_STAGES = {"normalise": "normalize", "analyse": "analyze", "quantise": "quantize"}
+"""Names that stages had in the release before; passes that use one are warned of."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,13 @@ class Pass(ABC):
     before: ClassVar[tuple[str, ...]] = ()
     takes_anything: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if cls.stage in RENAMED_STAGES:
+            old, cls.stage = cls.stage, RENAMED_STAGES[cls.stage]
+            renamed = f"stage {old!r} is called {cls.stage!r} now; the old name goes with the next release"
+            warnings.warn(f"{cls.__qualname__}: {renamed}", FutureWarning, stacklevel=2)
+
     @abstractmethod
     def run(self, model: Model, ctx: Context) -> bool:
         """Change the model in place and call `model.touch()` on every change.
@@ -77,6 +89,7 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
     Raises:
         DovetailError: None is registered, it fails to import, or it is not a pass of this name.
     """
+    name = registry.pass_.current(name)
     found = registry.pass_[name]
     who = registry.pass_.title(name)
     if not (isinstance(found, type) and issubclass(found, Pass)):

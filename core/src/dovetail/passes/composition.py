@@ -93,15 +93,17 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
     before: dict[str, set[str]] = {name: set() for name in staged}
     for name, pass_ in staged.items():
         owner = _owner(name, registry)
-        for needed in pass_.requires:
+        constraints = (pass_.requires, pass_.after, pass_.before)
+        requires, after, others = ([registry.pass_.current(other) for other in names] for names in constraints)
+        for needed in requires:
             if needed not in staged:
                 known = "belongs to no stage" if needed in registry.pass_ else "is not installed"
                 raise DovetailError(
                     f"pass {name!r} of {owner} requires pass {needed!r}, which {known}{did_you_mean(needed, staged)}",
                     "install the plugin that brings it, or leave this one out with --no-plugin",
                 )
-        pairs = [(other, name) for other in (*pass_.requires, *pass_.after) if other in staged]
-        pairs += [(name, other) for other in pass_.before if other in staged]
+        pairs = [(other, name) for other in (*requires, *after) if other in staged]
+        pairs += [(name, other) for other in others if other in staged]
         for first, second in pairs:
             if STAGES.index(staged[first].stage) > STAGES.index(staged[second].stage):
                 raise DovetailError(

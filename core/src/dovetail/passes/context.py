@@ -73,7 +73,7 @@ class Outcome:
     Attributes:
         plan: The plan; None while nothing is carried out.
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
-        holdings: The quantised forms of values, with their parameters, once they are calibrated.
+        holdings: The quantized forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions, if anything.
         trial: What trying the engines left for whatever runs the result.
     """

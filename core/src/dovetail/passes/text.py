@@ -13,7 +13,7 @@ A word is parsed by the type of its option; a string is always text. Blanks betw
 repeats its passes until none changes the model, at most `limit` times. `backend:acme(...)` runs its passes over every
 region of the backend `acme` by itself. The name of a registered pipeline stands for its steps, and is printed as these.
 
-Example: `normalise{opset=22},place,fixpoint(fold-constants,dead-code),backend:bpu-int8(fold-constants),join`
+Example: `normalize{opset=22},place,fixpoint(fold-constants,dead-code),backend:bpu-int8(fold-constants),join`
 """
 
 from __future__ import annotations

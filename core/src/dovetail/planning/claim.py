@@ -29,7 +29,7 @@ class Claim:
         source: File and line of the rule.
         keep: Ports that stay in the high precision.
         set: Attributes to set if the node is typed low.
-        rules: What the backend requires of quantised ports, by port name; empty for ports that stay floats.
+        rules: What the backend requires of quantized ports, by port name; empty for ports that stay floats.
         settled: Ports whose formats are final: what a node may have only at the end of its region is not added to them.
         pinned: The user asked for it, with or without a format; its role is `pinned` only with one.
     """
@@ -97,7 +97,7 @@ def facts_of(reasons: Iterable[Refusal]) -> dict[str, object]:
 
 
 class ParameterRule(NamedTuple):
-    """Where the parameters of a port come from, in one quantised format.
+    """Where the parameters of a port come from, in one quantized format.
 
     Attributes:
         observer: The observer that derives them from data.
@@ -116,10 +116,10 @@ class ParameterRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PortRule:
-    """What a backend requires of a port that may be quantised, besides its formats.
+    """What a backend requires of a port that may be quantized, besides its formats.
 
     Attributes:
-        parameters: Where scale and zero point come from, by quantised format.
+        parameters: Where scale and zero point come from, by quantized format.
         one_choice: The port has the same format as every other port of the node with this mark.
         same_scale: The port shares its parameters, and so its format, with every other port of the node that has a text
             here. The text says where they come from: the numbers at all of these ports (`all`), at the inputs only
@@ -145,13 +145,13 @@ class Verdict:
         role: Its role, or empty.
         policy: Its autocast policy, or empty.
         types: Allowed formats by port in order of preference, only for ports that carry floats or that the file
-            quantises; elements of a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict
+            quantizes; elements of a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict
             types.
         set: Attributes to set if it is typed low.
         keep: Ports that stay in the high precision; `types` ignores them.
         row: Index of the row that decided; None if the rule has no rows or none matches.
         source: File and line that decided.
-        rules: What else the backend requires of ports that may be quantised, by port; empty if there are none.
+        rules: What else the backend requires of ports that may be quantized, by port; empty if there are none.
     """
 
     ok: bool | None

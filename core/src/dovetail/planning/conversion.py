@@ -21,7 +21,7 @@ class Step(NamedTuple):
         kind: The name that what carries it out is registered by: `cast`, `quantize`, `dequantize`, or a vendor's.
         source: The format before it; None for a step that changes no format, such as a layout.
         target: The format after it, or None.
-        parameters: Scale and zero point of the quantised one of both; None if neither is quantised.
+        parameters: Scale and zero point of the quantized one of both; None if neither is quantized.
     """
 
     kind: str
@@ -60,9 +60,9 @@ class ConversionKind(Protocol):
 
 def conversion_kind(held: Format, wanted: Format) -> str:
     """Return the kind of the conversion between two formats: `cast`, `quantize`, `dequantize` or `requantize`."""
-    if held.quantised:
-        return "requantize" if wanted.quantised else "dequantize"
-    return "quantize" if wanted.quantised else "cast"
+    if held.quantized:
+        return "requantize" if wanted.quantized else "dequantize"
+    return "quantize" if wanted.quantized else "cast"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def placed_backends(model: Model) -> set[str]:
 
 
 def kind_of(part: ir.Node | ir.Value) -> str:
-    """Return the kind of a node or value: `data`, `index` or `shape`; `data` until edge kinds are analysed."""
+    """Return the kind of a node or value: `data`, `index` or `shape`; `data` until edge kinds are analyzed."""
     kind: str = part.meta.get(_KIND, "data")
     return kind
 

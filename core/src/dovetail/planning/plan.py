@@ -91,13 +91,13 @@ class Plan:
 
     Attributes:
         model: The source model: file name (`path`), its folder as seen from the working directory, if it is below that
-            (`folder`), number of nodes after normalisation, and the SHA-256 of the file (`sha256`). In a saved result
+            (`folder`), number of nodes after normalization, and the SHA-256 of the file (`sha256`). In a saved result
             also the seal of the compiled model (`result`).
         backends: Name, strategy, distribution with its version, and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
-        values: Quantisation by value name.
+        values: Quantization by value name.
         edits: The edits that were applied; see `dovetail.planning.edits.Edit`.
         remarks: The reasons.
         summary: Coverage, regions, joins.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Parameters(NamedTuple):
-    """Scale and zero point of a quantised value: real = (integer - zero point) * scale.
+    """Scale and zero point of a quantized value: real = (integer - zero point) * scale.
 
     Attributes:
         scale: One number, one per index along the axis of the format, or one per group: then in the order of the groups
@@ -64,7 +64,7 @@ class Observer(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One value in one quantised format, with one set of parameters.
+    """One value in one quantized format, with one set of parameters.
 
     Attributes:
         value: Name of the value.
@@ -74,7 +74,7 @@ class Holding:
         parameters: Scale and zero point; None before they are known.
         readers: Where it is read: `node:port`.
         made_by: The output that computes these integers, `node:port`; empty if they are made of other numbers. A value
-            that is made in one form and read in another is requantised. Plans do not list it.
+            that is made in one form and read in another is requantized. Plans do not list it.
     """
 
     value: str

@@ -80,7 +80,7 @@ from dovetail.plugin.services import (
     Solver as Solver,
 )
 from dovetail.plugin.strategy import (
-    Neighbour as Neighbour,
+    Neighbor as Neighbor,
     Strategy as Strategy,
     View as View,
 )

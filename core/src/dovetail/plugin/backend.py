@@ -104,12 +104,12 @@ class Backend(ABC):
         place_sources: File and line of each of them.
         regions: Name of its region former; empty for the default.
         artifacts: Names of its emitters.
-        border: Where conversions at the border of its regions stand; None for a backend without quantised formats.
+        border: Where conversions at the border of its regions stand; None for a backend without quantized formats.
         widened: The float types of a source model that stand for float32 here.
         open_cost: What its engines pay for extents that are not known before run time, as the part of a sentence after
             its name; empty for nothing.
-        refine: The refinements of quantised weights that are made unless the request names others.
-        arithmetic: What its engines compute quantised nodes in: `floats` between conversions, or `integers`.
+        refine: The refinements of quantized weights that are made unless the request names others.
+        arithmetic: What its engines compute quantized nodes in: `floats` between conversions, or `integers`.
         files: Every file that it was read from, and a result is compiled anew when one of them changes; None for a
             backend that does not say.
         region_maxima: The largest numbers of `nodes`, `inputs`, `outputs` and `constants` of a region; larger ones are

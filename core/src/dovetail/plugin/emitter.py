@@ -80,7 +80,7 @@ class EmittedRegion:
             source model. Its inputs and outputs are values of the source model. A region has the highest opset that
             the backend reads where the model is newer; the whole model has that of the compilation.
         nodes: The names of its nodes in the plan; of the whole model, those on the backend.
-        holdings: The quantised forms of the values that these nodes compute and read, with their parameters.
+        holdings: The quantized forms of the values that these nodes compute and read, with their parameters.
         context: The context of the compilation: what was asked for, and the plugins; None where nobody compiles.
     """
 

@@ -76,7 +76,7 @@ class Frontend(ABC):
 class Unbuilt(Protocol):
     """A model as its front end read it, from which the graph is built once somebody asks for it.
 
-    Many requests need only names and numbers: a result that is recognised is never built.
+    Many requests need only names and numbers: a result that is recognized is never built.
     """
 
     def build(self) -> ir.Model:

@@ -47,7 +47,7 @@ class CompileJob:
         request: What is asked for.
         ctx: The context of the compilation.
         keywords: The keyword arguments that options own, those of other options too.
-        recognised: The result, where the same request compiled the model before; `proceed()` then gives it as it is.
+        recognized: The result, where the same request compiled the model before; `proceed()` then gives it as it is.
         progress: Called with (what, done, total); None where nobody listens.
         keep: To be called with a result before anything that may fail looks at it: the command line saves it there.
             A second call with the same result does nothing; what `dovetail.compile` returns is kept in any case.
@@ -59,7 +59,7 @@ class CompileJob:
     request: Request
     ctx: Context
     keywords: Mapping[str, Any]
-    recognised: CompiledModel | None
+    recognized: CompiledModel | None
     progress: Callable[[str, int, int], None] | None
     keep: Callable[[CompiledModel], None]
     passes: Sequence[Pass] = ()
@@ -112,7 +112,7 @@ class Option(ABC):
 
     def recorded(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
         """What of its keywords shapes the result, as plain data: it becomes part of the request, of the stamp by which
-        a result is recognised, and of the plan. Empty where nothing does.
+        a result is recognized, and of the plan. Empty where nothing does.
 
         Raises:
             DovetailError: A keyword has a value that it cannot have.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,6 +68,7 @@ class Table:
         self._registry = registry
         self._entries: dict[str, Entry] = {}
         self._rivals: dict[str, list[Entry]] = {}  # backends of one name, of which nobody said which one is meant
+        self._renamed: dict[str, str] = {}
 
     def __call__(self, name: str, target: str) -> None:
         """Register `target` under `name`.
@@ -96,6 +98,19 @@ class Table:
         if not taken:
             self._entries[name] = entry
             self._registry._added.append((self, name))
+
+    def renamed(self, old: str, new: str) -> None:
+        """Let an old name stand for what is registered under a new one, with a warning that says so."""
+        self._renamed[old] = new
+
+    def current(self, name: str) -> str:
+        """The name that `name` has today."""
+        new = self._renamed.get(name)
+        if new is None or name in self._entries:
+            return name
+        message = f"{self.kind} {name!r} is called {new!r} now; the old name goes with the next release"
+        warnings.warn(message, FutureWarning, stacklevel=3)
+        return new
 
     def __getitem__(self, name: str) -> Any:
         """Load what is registered as `name`: the attribute of a module, the Traversable of a data file, or a text.
@@ -171,7 +186,7 @@ class Table:
         Raises:
             DovetailError: Nobody registered the name.
         """
-        if name in self._entries:
+        if (name := self.current(name)) in self._entries:
             return self._entries[name]
         if name in self._rivals:
             raise self._clash(name)
@@ -192,7 +207,7 @@ class Table:
         return [self._entries[name] for name in self]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or self._renamed.get(str(name)) in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries))

@@ -20,7 +20,7 @@ class Recognition(NamedTuple):
 
     Attributes:
         found: The result, where the model is already what this request made of it.
-        mark: Called with every result that is compiled for the request, so that it is recognised once it is saved.
+        mark: Called with every result that is compiled for the request, so that it is recognized once it is saved.
     """
 
     found: CompiledModel | None
@@ -75,8 +75,8 @@ class ResultStore(ABC):
             DovetailError: No result can be written there.
         """
 
-    def recognise(self, job: CompileJob) -> Recognition:
-        """Look for the result of a request; asked before anything is compiled. By default nothing is recognised."""
+    def recognize(self, job: CompileJob) -> Recognition:
+        """Look for the result of a request; asked before anything is compiled. By default nothing is recognized."""
         return Recognition(None)
 
     def save_plan(self, plan: Plan, path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Neighbour(NamedTuple):
+class Neighbor(NamedTuple):
     """A node beside another one.
 
     Attributes:
@@ -59,10 +59,10 @@ class View(Protocol):
     def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
         """The backend that has `node`, with its claim (`claim.pinned` if a user asked for it); None if nobody has."""
 
-    def producers(self, node: ir.Node) -> Iterator[Neighbour]:
+    def producers(self, node: ir.Node) -> Iterator[Neighbor]:
         """The nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
 
-    def readers(self, node: ir.Node) -> Iterator[Neighbour]:
+    def readers(self, node: ir.Node) -> Iterator[Neighbor]:
         """The nodes that read the outputs of `node`, once per use."""
 
     def analysis(self, kind: type[T]) -> T:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ONNX file, ONNX text (.onnxtxt, .txt), any file that a frontend reads, or - for text from standard input",
     )
     parser.add_argument(
-        "-p", "--pipeline", metavar="PIPELINE", help="for example: 'normalise,fixpoint(remove-identity,dead-code)'"
+        "-p", "--pipeline", metavar="PIPELINE", help="for example: 'normalize,fixpoint(remove-identity,dead-code)'"
     )
     parser.add_argument("-o", "--output", type=output, metavar="OUT", help="file to write instead of printing")
     parser.add_argument("--stop-after", default="", metavar="PASS", help="stop after the first run of a pass")

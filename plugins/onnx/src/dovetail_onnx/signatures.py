@@ -211,7 +211,7 @@ def _defaults(schema) -> dict[str, object]:
     found = {}
     for name, attribute in schema.attributes.items():
         default = getattr(attribute, "default_value", None)
-        if default is None:  # ONNX Runtime returns the message serialised
+        if default is None:  # ONNX Runtime returns the message serialized
             default = AttributeProto.FromString(attribute._default_value)
         if default.name:
             found[name] = _plain(helper.get_attribute_value(default))

@@ -112,7 +112,7 @@ def is_stub(tensor: onnx.TensorProto) -> bool:
 
 
 def split_weights(model: ir.Model) -> Skeleton:
-    """Serialise `model` without its weights; `model` is not changed."""
+    """Serialize `model` without its weights; `model` is not changed."""
     import onnx_ir as ir
 
     weights: dict[str, ir.TensorProtocol] = {}

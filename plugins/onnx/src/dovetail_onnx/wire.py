@@ -61,8 +61,8 @@ def join(model: bytes, graph: bytes, weights: Iterable[tuple[bytes, int]]) -> It
     """Yield the pieces of a model file: bytes to write, or the index of the weight whose data comes next.
 
     Args:
-        model: A serialised `ModelProto` without its graph.
-        graph: The serialised `GraphProto` without `weights`.
+        model: A serialized `ModelProto` without its graph.
+        graph: The serialized `GraphProto` without `weights`.
         weights: For each weight the bytes of its `TensorProto` without data, and the length of its data.
     """
     sizes = []

@@ -140,7 +140,7 @@ def _computed_in(step: Step) -> tuple[Format | None, dict[str, Format]]:
     if step.source is None or step.target is None:
         return None, {}
     for held in (step.target, step.source):
-        if held.quantised:
+        if held.quantized:
             return Format.of(held.expressed), {}
     return step.target, {"input": step.source}
 

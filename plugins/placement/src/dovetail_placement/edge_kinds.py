@@ -1,6 +1,6 @@
 """The kind of every edge: data, indices, or shapes.
 
-Shape arithmetic must never be cast or quantised, and indices are bounded by the extents of tensors. Kinds follow from
+Shape arithmetic must never be cast or quantized, and indices are bounded by the extents of tensors. Kinds follow from
 two directions: from the readers of a value (a shape port, an index port) and from its definition (Shape and everything
 computed from shapes alone).
 """
@@ -44,7 +44,7 @@ class EdgeKinds:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> EdgeKinds:
-        """Analyse the current revision of `model`."""
+        """Analyze the current revision of `model`."""
         return cls(model, ctx.analysis(FlatGraph, model), facts_of(ctx.registry))
 
     def of_node(self, node: ir.Node) -> str:
@@ -181,7 +181,7 @@ class MarkEdgeKinds(Pass):
     """
 
     name = "edge-kinds"
-    stage = "analyse"
+    stage = "analyze"
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Annotate; the graph does not change."""

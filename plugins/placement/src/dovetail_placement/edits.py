@@ -27,7 +27,7 @@ def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remar
     All nodes are found before the first change, so no edit is made next to what another one added.
 
     Args:
-        model: The normalised model.
+        model: The normalized model.
         edits: The edits in the order in which they are applied.
         ctx: The run; its registry has the kinds of edits.
 
@@ -93,7 +93,7 @@ class _Anchors:
                 raise DovetailError(f"edit '{edit}': '{edit.at}' was folded into '{into}'", "name that node instead")
             raise DovetailError(
                 f"edit '{edit}': the model has no node '{edit.at}'{near}",
-                "name a node that is still there after the model was normalised; `dovetail plan` lists them",
+                "name a node that is still there after the model was normalized; `dovetail plan` lists them",
             )
         node = self._known.get(edit.at)
         if node is not None and operator_name(node.domain, node.op_type) == edit.operator:
@@ -172,12 +172,12 @@ _CONTRACT = "an edit returns the nodes that it added, each in the graph and with
 class ApplyEdits(Pass):
     """Apply the edits of the request, and before those the edits of a replayed plan.
 
-    Given:  a normalised model, `--edit unit-conv=concat_12:after`
+    Given:  a normalized model, `--edit unit-conv=concat_12:after`
     Result: the model with what the edit `unit-conv` adds after the node `concat_12`
     """
 
     name = "apply-edits"
-    stage = "analyse"
+    stage = "analyze"
     before = ("edge-kinds", "measure-ranges")
 
     def run(self, model: Model, ctx: Context) -> bool:

@@ -54,7 +54,7 @@ def _of(rule: PortRule, observer: ObserverChoice) -> PortRule:
 
 
 def _is_weight(value: ir.Value | None) -> bool:
-    """Whether a value is a constant, or computed by one node from constants alone, as a dequantised weight is."""
+    """Whether a value is a constant, or computed by one node from constants alone, as a dequantized weight is."""
     if value is None or value.is_graph_input():
         return False
     producer = value.producer()

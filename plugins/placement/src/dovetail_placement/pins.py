@@ -27,7 +27,7 @@ _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 _UNFIT_SHOWN = 20
 _NUMBERED = re.compile(r"(in|out)\d+")  # names of ports of control flow
 _NO_CHOICE = "unknown precision '{}'"
-_CHOICES = f"one of {', '.join(FLOATS)}, or a quantised format such as int8[symmetric]"
+_CHOICES = f"one of {', '.join(FLOATS)}, or a quantized format such as int8[symmetric]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str,
     """Return the formats that an entry requires, by port; empty if none of them can be chosen.
 
     Raises:
-        DovetailError: One of them is neither a float format nor quantised.
+        DovetailError: One of them is neither a float format nor quantized.
     """
     fixed = {format_of(value.dtype) for value in (*node.inputs, *node.outputs) if value is not None}
     for format_ in (entry.precision, *entry.ports.values()):
@@ -251,7 +251,7 @@ def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str,
 
 def _is_choice(format_: Format) -> bool:
     """Whether a node can be asked to compute in it."""
-    return format_.is_float or format_.quantised
+    return format_.is_float or format_.quantized
 
 
 def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:

@@ -41,7 +41,7 @@ def settle_region_ends(claiming: Claiming) -> None:
         readers = [reader for value in node.outputs for reader, _ in value.uses()]
         here = [reader for reader in readers if _backend_of(reader, claiming) == name]
         # Where integers become floats, they leave the integers of the region, though not the region.
-        last = not (any(_in_integers(reader, claiming) for reader in here) if _quantised(claim) else here)
+        last = not (any(_in_integers(reader, claiming) for reader in here) if _quantized(claim) else here)
         view = claiming.view_of(asked[name])
         verdict = claiming.judges.of(asked[name])(node, {"last": last})
         pin = claiming.pins.of(node)
@@ -70,11 +70,11 @@ def _backend_of(reader: ir.Node, claiming: Claiming) -> str:
 def _in_integers(reader: ir.Node, claiming: Claiming) -> bool:
     """Whether a node may compute in integers; of one without known formats, that is assumed."""
     claim = claiming.claimed.get(id(claiming.flat.outermost(reader)), ("", None))[1]
-    return claim is None or not claim.ports or _quantised(claim)
+    return claim is None or not claim.ports or _quantized(claim)
 
 
-def _quantised(claim: Claim) -> bool:
-    return any(kind.quantised for kinds in claim.ports.values() for kind in kinds)
+def _quantized(claim: Claim) -> bool:
+    return any(kind.quantized for kinds in claim.ports.values() for kind in kinds)
 
 
 def _widened(claim: Claim, before: Verdict, after: Verdict) -> Claim:

@@ -10,7 +10,7 @@ from dovetail.compiler import calling
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
 from dovetail.planning import kind_of
-from dovetail.plugin import Neighbour, Strategy
+from dovetail.plugin import Neighbor, Strategy
 from dovetail.text import did_you_mean
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
@@ -86,21 +86,21 @@ class View:
         """Return the analysis `kind` of this revision of the model."""
         return self._ctx.analysis(cast("type[Analysis[T]]", kind), self.model)
 
-    def producers(self, node: ir.Node) -> Iterator[Neighbour]:
+    def producers(self, node: ir.Node) -> Iterator[Neighbor]:
         """Yield the nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
         signature = self._signatures(node)
         for index, value in enumerate(node.inputs):
             if value is None or (producer := value.producer()) is None or (at := value.index()) is None:
                 continue
             port = output_name(at, self._signatures(producer))
-            yield Neighbour(input_name(index, signature), producer, port)
+            yield Neighbor(input_name(index, signature), producer, port)
 
-    def readers(self, node: ir.Node) -> Iterator[Neighbour]:
+    def readers(self, node: ir.Node) -> Iterator[Neighbor]:
         """Yield the nodes that read the outputs of `node`, once per use."""
         signature = self._signatures(node)
         for index, value in enumerate(node.outputs):
             for reader, at in value.uses():
-                yield Neighbour(output_name(index, signature), reader, input_name(at, self._signatures(reader)))
+                yield Neighbor(output_name(index, signature), reader, input_name(at, self._signatures(reader)))
 
 
 _EVERYBODY = ("strategy", "min_region", "regions")

@@ -209,7 +209,7 @@ def _ports_without_variable(node: ir.Node) -> dict[str, Format]:
 def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     if variable.backend == HOST or not variable.policy:
         return
-    went_low = variable.chosen.quantised or variable.format is variable.low
+    went_low = variable.chosen.quantized or variable.format is variable.low
     if variable.policy in ("keep", "none") or variable.policy == "pass" and not variable.inputs:
         return
     if (

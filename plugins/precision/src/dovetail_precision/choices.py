@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SharedFormat:
-    """A quantised format together with a sharing group, where a value may have several of these in one format.
+    """A quantized format together with a sharing group, where a value may have several of these in one format.
 
     Attributes:
         format: The format.
@@ -65,9 +65,9 @@ class Choice:
         return self.ports.get(port, self.nominal) if self.ports else self.nominal
 
     @property
-    def quantised(self) -> bool:
-        """Whether any port is quantised."""
-        return self.nominal.quantised or any(format_.quantised for format_ in self.ports.values())
+    def quantized(self) -> bool:
+        """Whether any port is quantized."""
+        return self.nominal.quantized or any(format_.quantized for format_ in self.ports.values())
 
     def __repr__(self) -> str:
         others = "".join(f", {port}: {format_}" for port, format_ in self.ports.items())
@@ -84,19 +84,19 @@ def uniform(format_: Format) -> Choice:
 
 
 class Choices:
-    """The choices of a variable, in order of preference: quantised ones as in the backend's file.
+    """The choices of a variable, in order of preference: quantized ones as in the backend's file.
 
     Attributes:
         floats: The formats of the choices that give every port one float format.
-        quantised: The other choices, with at least one quantised port.
+        quantized: The other choices, with at least one quantized port.
     """
 
-    __slots__ = ("_all", "_by_nominal", "floats", "quantised")
+    __slots__ = ("_all", "_by_nominal", "floats", "quantized")
 
     def __init__(self, choices: Iterable[Choice]):
         self._all = tuple(choices)
-        self.quantised = tuple(choice for choice in self._all if choice.quantised or choice.ports)
-        self.floats = frozenset(choice.nominal for choice in self._all if choice not in self.quantised)
+        self.quantized = tuple(choice for choice in self._all if choice.quantized or choice.ports)
+        self.floats = frozenset(choice.nominal for choice in self._all if choice not in self.quantized)
         self._by_nominal: dict[Format, Choice] = {}
         for choice in self._all:
             self._by_nominal.setdefault(choice.nominal, choice)
@@ -194,7 +194,7 @@ def _is_product(unit: _Unit, rules: Mapping[str, PortRule]) -> bool:
 
 
 def _allowed(group: PortGroup, claimed: Sequence[Format] | None) -> tuple[Format, ...]:
-    """The formats of a port: the schema binds what a quantised format expresses."""
+    """The formats of a port: the schema binds what a quantized format expresses."""
     listed = claimed if claimed is not None else [format_ for format_ in FLOAT_FORMATS if format_ in group.allowed]
     return tuple(format_ for format_ in listed if Format.of(format_.computes_in) in group.allowed)
 
@@ -238,7 +238,7 @@ def _fits(format_: Format, rule: PortRule, formats: Mapping[str, Format]) -> boo
     if parameters is None or not parameters.factors:
         return True
     factors = [formats[port] for port in parameters.factors if port in formats]
-    if not all(factor.quantised and factor.group is None for factor in factors):
+    if not all(factor.quantized and factor.group is None for factor in factors):
         return False
     return (format_.axis is not None) == any(factor.axis is not None for factor in factors)
 
@@ -246,7 +246,7 @@ def _fits(format_: Format, rule: PortRule, formats: Mapping[str, Format]) -> boo
 class NodeChoices:
     """Finds the choices of one model's nodes; cached, as claims on equal nodes share their ports and rules.
 
-    A type parameter is one variable. Parameters with a port that may be quantised are one variable together, because
+    A type parameter is one variable. Parameters with a port that may be quantized are one variable together, because
     scales relate their ports.
     """
 
@@ -271,7 +271,7 @@ class NodeChoices:
     def obstacle(self, group: PortGroup, claim: Claim | None) -> str:
         """Return why a group has no choice."""
         names = ", ".join(sorted(group.names))
-        if claim is not None and _may_be_quantised(group, claim):
+        if claim is not None and _may_be_quantized(group, claim):
             return f"no combination of formats fits its ports {names}"
         return f"no type fits its ports {names}"
 
@@ -280,7 +280,7 @@ def _choices_of(groups: Sequence[PortGroup], claim: Claim | None) -> Iterator[tu
     if claim is None or not claim.ports:
         yield from ((group, float_choices(group.allowed)) for group in groups)
         return
-    together = [group for group in groups if _may_be_quantised(group, claim)]
+    together = [group for group in groups if _may_be_quantized(group, claim)]
     for group in groups:
         if group not in together:
             allowed = group.allowed
@@ -291,6 +291,6 @@ def _choices_of(groups: Sequence[PortGroup], claim: Claim | None) -> Iterator[tu
             yield merged(together), Choices(combinations(together, claim.ports, claim.rules))
 
 
-def _may_be_quantised(group: PortGroup, claim: Claim) -> bool:
+def _may_be_quantized(group: PortGroup, claim: Claim) -> bool:
     listed = (format_ for name in group.names for format_ in claim.ports.get(name, ()))
-    return not claim.keep >= group.names and any(format_.quantised for format_ in listed)
+    return not claim.keep >= group.names and any(format_.quantized for format_ in listed)

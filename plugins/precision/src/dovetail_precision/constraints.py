@@ -39,9 +39,9 @@ def required_format(variable: Variable) -> Format | None:
 def required_choice(problem: TypingProblem, variable: Variable) -> Choice | None:
     """Return the choice that policy or pin require for `variable`; None if the solver may choose.
 
-    Of quantised choices, pins and the policies that go low take the first.
+    Of quantized choices, pins and the policies that go low take the first.
     """
-    if variable.choices.quantised:
+    if variable.choices.quantized:
         if variable.policy == "pinned" or variable.policy in _LOW:
             return next(iter(variable.choices))
         if not variable.choices.floats:
@@ -68,13 +68,13 @@ def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> 
 def legal_choice(problem: TypingProblem, variable: Variable, wanted: Format) -> Choice:
     """Return the legal choice closest to `wanted`, the format in which the first activation arrives.
 
-    A quantised format is kept if the variable can read it; otherwise, what it expresses decides.
+    A quantized format is kept if the variable can read it; otherwise, what it expresses decides.
     """
     choices = variable.choices
-    if not choices.quantised:
-        expressed = Format.of(wanted.computes_in) if wanted.quantised else wanted
+    if not choices.quantized:
+        expressed = Format.of(wanted.computes_in) if wanted.quantized else wanted
         return uniform(legal_format(problem, variable, expressed))
-    if wanted.quantised or not choices.floats:
+    if wanted.quantized or not choices.floats:
         port = next((port for port, value in variable.inputs if not value.constant), "")
         reading = (choice for choice in choices if port and choice.format_of(port) is wanted)
         found = next(reading, None) or choices.with_nominal(wanted)
@@ -85,26 +85,26 @@ def legal_choice(problem: TypingProblem, variable: Variable, wanted: Format) -> 
 
 
 def candidates(problem: TypingProblem, variable: Variable) -> tuple[Choice, ...]:
-    """Return the choices that an optimising solver may give `variable`, the lowest first; one if it has no choice.
+    """Return the choices that an optimizing solver may give `variable`, the lowest first; one if it has no choice.
 
     A float variable has two if no policy requires a format (`pass`, `promote`, `none` or no policy) and both the low
     format of the backend and float32 are legal. The inputs may all be weights, as in the Gather of an embedding.
-    Quantised choices come first, in the order of preference.
+    Quantized choices come first, in the order of preference.
     """
     choices = variable.choices
-    if choices.quantised and variable.policy in _LOW:
-        return choices.quantised
+    if choices.quantized and variable.policy in _LOW:
+        return choices.quantized
     required = required_choice(problem, variable)
     if required is not None:
         return (required,)
     if not choices.floats:
-        return choices.quantised
+        return choices.quantized
     low, high = variable.low, legal_format(problem, variable, variable.present)
     if variable.inputs and low in choices.floats and legal_format(problem, variable, low) is low and low is not high:
         floats = (low, high) if high is variable.present else (high,)
     else:
         floats = (high,)
-    return (*choices.quantised, *map(uniform, floats))
+    return (*choices.quantized, *map(uniform, floats))
 
 
 def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:

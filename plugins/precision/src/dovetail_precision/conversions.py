@@ -58,7 +58,7 @@ class PlannedTypes:
     Args:
         model: A model whose nodes have placements.
         flat: Its flat graph.
-        expressed: Give the floats that quantised formats express, which is what the graph holds once it is quantised.
+        expressed: Give the floats that quantized formats express, which is what the graph holds once it is quantized.
     """
 
     def __init__(self, model: Model, flat: FlatGraph, expressed: bool = False):
@@ -108,7 +108,7 @@ class PlannedTypes:
         return self._format(placement_of(holder).port_format(port))
 
     def _format(self, planned: Format | None) -> Format | None:
-        if self._expressed and planned is not None and planned.quantised:
+        if self._expressed and planned is not None and planned.quantized:
             return Format.of(planned.expressed)
         return planned
 
@@ -142,7 +142,7 @@ def find_conversions(
         types: Its planned types.
         keep_io_types: Keep the source types of model outputs. Otherwise only an output that comes back as an input
             (`recurrent_io`) has a required type: that of the input.
-        held_values: The quantised forms of values: integers of one scale are converted to those of another.
+        held_values: The quantized forms of values: integers of one scale are converted to those of another.
     """
     found: dict[tuple, Conversion] = {}
     main, forms = flat.graphs[0], _Forms(held_values)
@@ -159,7 +159,7 @@ def find_conversions(
             if wanted is None:
                 continue
             held, form = types.held(value), forms.read(node, index)
-            if wanted != held and not forms.converted_by_source(node, index) or forms.requantised(value, form):
+            if wanted != held and not forms.converted_by_source(node, index) or forms.requantized(value, form):
                 assert held is not None, "only floats are read as floats"
                 conversion(value, held, wanted, form).uses.append((node, index))
     for graph in flat.graphs:
@@ -174,7 +174,7 @@ def find_conversions(
 
 
 class _Forms:
-    """The quantised forms in which values are computed and read."""
+    """The quantized forms in which values are computed and read."""
 
     def __init__(self, held_values: Iterable[Held]):
         self._computed: dict[int, Held] = {}
@@ -190,7 +190,7 @@ class _Forms:
         """Return the form in which a node reads an input; None if it reads floats."""
         return self._read.get((id(node), index))
 
-    def requantised(self, value: ir.Value, form: Held | None) -> bool:
+    def requantized(self, value: ir.Value, form: Held | None) -> bool:
         """Whether a value is computed in integers of another scale than those of `form`."""
         return form is not None and self._computed.get(id(value), form) is not form
 

@@ -63,9 +63,9 @@ class CostTable:
 
 
 def _rate(rates: Rates, format_: Format) -> float:
-    """The rate of a format; a quantised one that is not named has that of its element type."""
+    """The rate of a format; a quantized one that is not named has that of its element type."""
     found = rates.get(format_)
-    if found is None and format_.quantised:
+    if found is None and format_.quantized:
         found = rates.get(Format.of(format_.element))
     return rates[_OTHER] if found is None else found
 
@@ -106,7 +106,7 @@ def _rates(node: Node, what: str) -> Rates:
 
 
 def _key(key: Scalar, what: str) -> Format | str:
-    """Parse a key of rates: a float type, an integer type, a quantised format, or `other`."""
+    """Parse a key of rates: a float type, an integer type, a quantized format, or `other`."""
     if key.raw == _OTHER:
         return _OTHER
     try:
@@ -276,7 +276,7 @@ def _operations(variable: Variable) -> int:
 
 
 class Prices:
-    """The prices that optimising solvers add up.
+    """The prices that optimizing solvers add up.
 
     Every method raises a DovetailError if the cost model returns anything but a non-negative integer.
     """

@@ -110,7 +110,7 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
         for port, value in variable.inputs:
             known = chain(value)
             # A Cast does not read integers that stand for floats: their scale is not known to it.
-            if any_type and not (known.producer is not None and known.producer.choices.quantised):
+            if any_type and not (known.producer is not None and known.producer.choices.quantized):
                 known.cast_readers.append(variable)
             else:
                 known.readers.append(variable)

@@ -26,7 +26,7 @@ _MEANS = frozenset({"GlobalAveragePool", "ReduceMean", "ReduceSum"})
 _LONGEST = 8  # nodes between a mean square and the quotient
 
 
-def find_normalised(nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], bool]) -> set[int]:
+def find_normalized(nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], bool]) -> set[int]:
     """Return the `id` of every node that computes v / sqrt(E[v^2] + e), as layer norms and RMS norms end.
 
     The deviation needs float32, and so does the quotient. Its result is of size one whatever v was, so that readers in
@@ -80,7 +80,7 @@ def find_trig_inputs(
     """Return the `id` of every node that computes an angle from integer positions, and of the sines that read them.
 
     The absolute error of an angle is the error of its sine. With the 11 significant bits of float16 an angle of 1000
-    is off by up to 0.25, and odd integers above 2048 do not exist. Nodes are recognised by data flow: all float inputs
+    is off by up to 0.25, and odd integers above 2048 do not exist. Nodes are recognized by data flow: all float inputs
     derive from integers and constants, and all readers are such nodes, or sines and cosines.
 
     Args:
@@ -127,7 +127,7 @@ def find_constant_selects(problem: TypingProblem) -> list[Variable]:
     values: set[int] = set()
     for variable in problem.variables:
         select = variable.select
-        if not select or variable.choices.quantised:
+        if not select or variable.choices.quantized:
             continue
         fills = select == "fill" and follows_readers(variable)
         picks = select == "pick" or fills

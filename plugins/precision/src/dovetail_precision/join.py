@@ -60,7 +60,7 @@ class Join(Pass):
         joiner = _Joiner(model, flat, ctx)
         conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
         if not ctx.outcome.holdings:
-            _refuse_quantised(flat)
+            _refuse_quantized(flat)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs
         states = {id(value): outputs.index(output) for value, output in find_recurrent_io(model.graph)}
@@ -78,22 +78,22 @@ class Join(Pass):
         return bool(conversions or decided or converted or rewritten)
 
 
-def _refuse_quantised(flat: FlatGraph) -> None:
-    """Refuse a plan with quantised formats that nothing has carried out.
+def _refuse_quantized(flat: FlatGraph) -> None:
+    """Refuse a plan with quantized formats that nothing has carried out.
 
     Raises:
-        DovetailError: A node has a quantised port.
+        DovetailError: A node has a quantized port.
     """
     for node in flat.nodes:
         placement = get_placement(node)
         if placement is None:
             continue
         formats = (placement.precision, *placement.ports.values())
-        found = next((format_ for format_ in formats if format_ is not None and format_.quantised), None)
+        found = next((format_ for format_ in formats if format_ is not None and format_.quantized), None)
         if found is not None:
             raise DovetailError(
-                f"'{node.name}' ({node.op_type}) is planned in {found} on {placement.backend}; nothing here quantises",
-                "pip install dovetail-quantize, or run its passes calibrate and quantise before this one",
+                f"'{node.name}' ({node.op_type}) is planned in {found} on {placement.backend}; nothing here quantizes",
+                "pip install dovetail-quantize, or run its passes calibrate and quantize before this one",
             )
 
 

@@ -89,7 +89,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
         variable.policy, variable.override = "high", override.text
         if wanted in schema and wanted not in variable.choices.floats:
             return f"{variable.backend} does not compute it in {wanted}, as {override.text} says"
-    elif variable.inputs and (variable.low is not variable.high or variable.choices.quantised):
+    elif variable.inputs and (variable.low is not variable.high or variable.choices.quantized):
         variable.policy, variable.override = "lower", override.text
     return ""
 
@@ -97,7 +97,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
 def why_overridden(variable: Variable, against: str) -> str:
     """Return the outcome of the override of `variable`; `against` is the known reason if it was not obeyed."""
     found = variable.format
-    low = found is variable.low or variable.chosen.quantised
+    low = found is variable.low or variable.chosen.quantized
     if found is variable.present if variable.policy == "high" else low:
         return f"computed in {found}, as {variable.override} says"
     return f"computed in {found} despite {variable.override}: {against or 'its types allow no other'}"

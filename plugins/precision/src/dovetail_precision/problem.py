@@ -161,7 +161,7 @@ class Variable:
         type_attribute: An attribute of the node, or a constant scale, decides the type of its outputs, and can hold the
             low one.
         select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
-        normalises: Its result is of size one, whatever it reads (see `normalised.py`).
+        normalizes: Its result is of size one, whatever it reads (see `normalized.py`).
         high_border: Floats cross the border of its backend's regions in the high precision.
         groups: What the value at a port is held as in a format, if it may have several scales in that format.
         chosen: The solver's choice; None before the problem is solved.
@@ -183,7 +183,7 @@ class Variable:
     takes_any: bool = False
     type_attribute: bool = False
     select: Literal["", "pick", "fill", "move"] = ""
-    normalises: bool = False
+    normalizes: bool = False
     high_border: bool = False
     groups: Mapping[tuple[str, Format], SharedFormat] | None = None
     chosen: Choice = None  # type: ignore[assignment]  # a solver sets it

@@ -17,7 +17,7 @@ from dovetail_precision.constraints import TypeEquality, holds_bodies, type_equa
 from dovetail_precision.costs import CostModel, MovedBytes, table_for
 from dovetail_precision.def_use import trip_counts
 from dovetail_precision.float_borders import gives_high
-from dovetail_precision.graph_patterns import find_normalised, find_recurrent_io, find_trig_inputs
+from dovetail_precision.graph_patterns import find_normalized, find_recurrent_io, find_trig_inputs
 from dovetail_precision.obstacles import Conditions, Obstacles
 from dovetail_precision.overrides import apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
@@ -102,7 +102,7 @@ class ProblemValues:
                 back.input_of_state = known
 
 
-# Rounding the scales of a quantised model would change its quantisation grid.
+# Rounding the scales of a quantized model would change its quantization grid.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _TYPED_ATOMS = frozenset({"pinned", "follow-consumer", "promote"})
 """Policies with which conversions of the source model are typed like other nodes; with others they stay as they are."""
@@ -133,7 +133,7 @@ class _Builder:
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
         self._choices = NodeChoices()
         self._trig_inputs = find_trig_inputs(self._flat.nodes, self._values.is_constant, self._is_trig)
-        self._normalised = find_normalised(self._flat.nodes, self._values.is_constant)
+        self._normalized = find_normalized(self._flat.nodes, self._values.is_constant)
         self._problem = TypingProblem(
             keeps_io_types=ctx.request.keep_io_types,
             reasons=Obstacles(ctx.analysis(OverflowAnalysis, model), ctx.analysis(Conditions, model)),
@@ -217,7 +217,7 @@ class _Builder:
                 variable.takes_any = node.domain in ("", "ai.onnx") and not group.outputs
             variable.high_border = gives_high(backend)
             variable.select = select_of(node)
-            variable.normalises = id(node) in self._normalised
+            variable.normalizes = id(node) in self._normalized
             if not group.inputs:
                 variable.type_attribute = holds_type(node, variable.low)
             elif node.op_type in _ATOMS and variable.policy == "follow-consumer":

@@ -11,7 +11,7 @@ from dovetail.planning import ParameterRule, PortRule, get_placement, placement_
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
-from dovetail_precision.source_quantization import dequantising, is_atom, quantising
+from dovetail_precision.source_quantization import dequantizing, is_atom, quantizing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Use(NamedTuple):
-    """A port of a node in a quantised format.
+    """A port of a node in a quantized format.
 
     Attributes:
         node: The node.
@@ -38,7 +38,7 @@ class Use(NamedTuple):
 
 @dataclass(eq=False)
 class Held:
-    """A value in one quantised format with one set of parameters, before these are known.
+    """A value in one quantized format with one set of parameters, before these are known.
 
     Attributes:
         value: The value.
@@ -83,7 +83,7 @@ FREE = "free"
 
 
 class Tie(NamedTuple):
-    """The quantised ports of a node that share their parameters, and where these come from."""
+    """The quantized ports of a node that share their parameters, and where these come from."""
 
     mode: str
     members: list[tuple[Use, Held]]
@@ -177,7 +177,7 @@ class Grouping:
             result.follows = False
 
     def _separated(self, use: Use, held: Held) -> Held:
-        """Let one use have parameters that the source model does not have: a requantisation stands between."""
+        """Let one use have parameters that the source model does not have: a requantization stands between."""
         held.uses.remove(use)
         alone = Held(held.value, held.format, held.rule, [use])
         self._all.append(alone)
@@ -226,19 +226,19 @@ _Formats = Callable[["ir.Node", str], Iterable[Format]]
 
 
 def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
-    """The quantised forms of all values of a typed model, in graph order, with their sharing groups."""
+    """The quantized forms of all values of a typed model, in graph order, with their sharing groups."""
 
     def chosen(node: ir.Node, port: str) -> tuple[Format, ...]:
         placement = get_placement(node)
         format_ = placement.port_format(port) if placement is not None else None
-        return (format_,) if format_ is not None and format_.quantised else ()
+        return (format_,) if format_ is not None and format_.quantized else ()
 
-    nodes = [node for node in flat.nodes if _has_quantised_port(node)]
+    nodes = [node for node in flat.nodes if _has_quantized_port(node)]
     return _found(nodes, Signatures(opsets), chosen) if nodes else []
 
 
 def possible_holdings(flat: FlatGraph, opsets: Opsets) -> list[Held]:
-    """The quantised forms that values of a placed model may take, before formats are chosen.
+    """The quantized forms that values of a placed model may take, before formats are chosen.
 
     Only formats are looked at in which a value may have several, or those of the source model: in all others, uses of
     one value share their parameters.
@@ -271,11 +271,11 @@ def _contested_formats(flat: FlatGraph) -> set[Format]:
     return {format_ for format_, known in rules.items() if len(known) > 1 or adopted}
 
 
-def _has_quantised_port(node: ir.Node) -> bool:
+def _has_quantized_port(node: ir.Node) -> bool:
     placement = get_placement(node)
     if placement is None:
         return False
-    return bool(placement.ports) or placement.precision is not None and placement.precision.quantised
+    return bool(placement.ports) or placement.precision is not None and placement.precision.quantized
 
 
 def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) -> list[Held]:
@@ -336,7 +336,7 @@ def _adopted(value: ir.Value, format_: Format, computed: bool) -> Parameters | N
         format_: The format.
         computed: Whether its producer computes it in this format.
     """
-    qdq = dequantising(value)
+    qdq = dequantizing(value)
     if qdq is None and computed:
-        qdq = next((one for one in quantising(value) if one.fits(format_)), None)
+        qdq = next((one for one in quantizing(value) if one.fits(format_)), None)
     return qdq.parameters if qdq is not None and qdq.fits(format_) else None

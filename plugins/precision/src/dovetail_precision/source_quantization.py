@@ -100,13 +100,13 @@ def qdq_of(node: ir.Node | None) -> QdqNode | None:
     return QdqNode(node, dtype_name(integers.dtype), parameters, axis, group if several else None)
 
 
-def dequantising(value: ir.Value) -> QdqNode | None:
+def dequantizing(value: ir.Value) -> QdqNode | None:
     """The QDQ node that computes a value from integers; None if none does."""
     producer = value.producer()
     return qdq_of(producer) if producer is not None and producer.op_type == "DequantizeLinear" else None
 
 
-def quantising(value: ir.Value) -> Iterator[QdqNode]:
+def quantizing(value: ir.Value) -> Iterator[QdqNode]:
     """The QDQ nodes that turn a value into integers."""
     for node, index in value.uses():
         if index == 0 and node.op_type == "QuantizeLinear":
@@ -119,7 +119,7 @@ def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
     """The numbers of a weight: of an initializer, or of one that the source model has in integers; else None."""
     if value.is_initializer():
         return None if value.is_graph_input() else value.const_value
-    qdq = dequantising(value)
+    qdq = dequantizing(value)
     if qdq is None:
         return None
     stored = qdq.integers
@@ -127,14 +127,14 @@ def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
         return None
     integers, dtype = stored.const_value, dtype_of(value)
     return ir.LazyTensor(
-        lambda: ir.Tensor(_dequantised(integers.numpy(), qdq).astype(dtype.numpy())),
+        lambda: ir.Tensor(_dequantized(integers.numpy(), qdq).astype(dtype.numpy())),
         dtype,
         ir.Shape(integers.shape.numpy()),
         name=value.name,
     )
 
 
-def _dequantised(integers: np.ndarray, qdq: QdqNode) -> np.ndarray:
+def _dequantized(integers: np.ndarray, qdq: QdqNode) -> np.ndarray:
     scale, zero = (_shaped(numbers, qdq, integers.shape) for numbers in qdq.parameters)
     return (integers.astype(np.float32) - zero) * scale
 
@@ -187,13 +187,13 @@ def _wanted(held: Held, borders: dict[str, Border | None]) -> Iterator[tuple[Qdq
     producer = held.producer
     if producer is not None:
         home = placement_of(producer.node).backend
-        for qdq in quantising(held.value):
+        for qdq in quantizing(held.value):
             if held.adopted == qdq.parameters and qdq.fits(held.format):
                 yield qdq, home
                 if (border := borders.get(home)) is not None and border.out == "inside":
-                    yield from ((back, home) for node, _ in qdq.integers.uses() if (back := _dequantise(node)))
+                    yield from ((back, home) for node, _ in qdq.integers.uses() if (back := _dequantize(node)))
         return
-    own = dequantising(held.value)
+    own = dequantizing(held.value)
     if own is None or not own.fits(held.format) or held.adopted is None and not held.rule.factors:
         return
     reader = placement_of(held.uses[0].node).backend
@@ -207,9 +207,9 @@ def _remark_other_scheme(held: Held, ctx: Context) -> None:
     """Say where the source model has integers of another kind: its conversions stay beside those of the plan."""
     if held.adopted is not None or held.rule.factors:
         return
-    qdq = dequantising(held.value)
+    qdq = dequantizing(held.value)
     if qdq is None and held.producer is not None:
-        qdq = next(quantising(held.value), None)
+        qdq = next(quantizing(held.value), None)
     if qdq is None or qdq.fits(held.format) or qdq.integers.const_value is not None:
         return
     node = held.uses[0].node
@@ -217,10 +217,10 @@ def _remark_other_scheme(held: Held, ctx: Context) -> None:
         f"the source model has '{held.value.name}' in {qdq.element} with another scheme or granularity than "
         f"{held.format}; both conversions are carried out"
     )
-    ctx.remark("missed", node, "other-scheme", why, suggest="compile the model as it was before it was quantised")
+    ctx.remark("missed", node, "other-scheme", why, suggest="compile the model as it was before it was quantized")
 
 
-def _dequantise(node: ir.Node) -> QdqNode | None:
+def _dequantize(node: ir.Node) -> QdqNode | None:
     return qdq_of(node) if node.op_type == "DequantizeLinear" else None
 
 

@@ -37,8 +37,8 @@ class WidenFloats(Pass):
     """
 
     name = "widen-floats"
-    stage = "normalise"
-    after = ("normalise",)
+    stage = "normalize"
+    after = ("normalize",)
     before = ("fold-constants",)
 
     def run(self, model: Model, ctx: Context) -> bool:

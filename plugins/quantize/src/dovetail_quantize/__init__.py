@@ -1,4 +1,4 @@
-"""Quantisation: holdings, calibration on data, observers, and the conversions between floats and integers."""
+"""Quantization: holdings, calibration on data, observers, and the conversions between floats and integers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ dovetail_api = 1
 def register(registry: Registry) -> None:
     """Register passes, the option of compiling, observers and conversions."""
     registry.pass_("calibrate", "dovetail_quantize.calibrate:Calibrate")
-    registry.pass_("quantise", "dovetail_quantize.quantize:Quantise")
+    registry.pass_("quantize", "dovetail_quantize.quantize:Quantize")
+    registry.pass_.renamed("quantise", "quantize")
+    registry.pass_.renamed("equalise", "equalize")
     registry.pass_("integer-arithmetic", "dovetail_quantize.arithmetic.integer_arithmetic:IntegerArithmetic")
     registry.option("refine", "dovetail_quantize.refining.steps:REFINE")
-    registry.pass_("equalise", "dovetail_quantize.refining.equalize:Equalise")
+    registry.pass_("equalize", "dovetail_quantize.refining.equalize:Equalize")
     registry.pass_("smooth", "dovetail_quantize.refining.smooth:Smooth")
     registry.pass_("reserve-biases", "dovetail_quantize.refining.biases:ReserveBiases")
     registry.pass_("round-weights", "dovetail_quantize.refining.rounding:RoundWeights")

@@ -12,7 +12,7 @@ from dovetail.passes import Pass
 from dovetail.planning import Holding, Parameters, placement_of
 from dovetail.text import pluralize
 from dovetail_precision.sharing_groups import Held, held_values
-from dovetail_precision.source_quantization import dequantising, weight_of
+from dovetail_precision.source_quantization import dequantizing, weight_of
 
 from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales
 from dovetail_quantize.observing import NamedObserver, chosen_observer, observe
@@ -76,7 +76,7 @@ _ByUse = Mapping[tuple[int, str], Held]
 
 @dataclass(frozen=True)
 class Calibrate(Pass):
-    """Find scale and zero point of every value that is computed or read in a quantised format.
+    """Find scale and zero point of every value that is computed or read in a quantized format.
 
     Given:  conv_1 reads %x in int8[symmetric], and data on which %x lies between -1 and 2
     Result: a holding of %x with the scale 2/127; the graph does not change
@@ -113,7 +113,7 @@ class Calibrate(Pass):
 
 
 class _Calibration:
-    """Finds the parameters of the quantised values of one model."""
+    """Finds the parameters of the quantized values of one model."""
 
     def __init__(self, model: Model, ctx: Context):
         self._model, self._ctx = model, ctx
@@ -149,7 +149,7 @@ class _Calibration:
             if one.rule.factors:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
-                product, qdq = product_of_scales(one.format, factors), dequantising(one.value)
+                product, qdq = product_of_scales(one.format, factors), dequantizing(one.value)
                 if not self._fits(product, one, node):
                     continue
                 if qdq is not None and is_adopted(qdq, one.format, product, one.value.shape):
@@ -169,7 +169,7 @@ class _Calibration:
         return False
 
     def holding(self, held: Held) -> Holding:
-        """What was found of a quantised value."""
+        """What was found of a quantized value."""
         parameters, source = self._found[id(held)]
         if held.fused is not None:
             source = f"computed together with {held.fused.name}"
@@ -280,7 +280,7 @@ class _Calibration:
         if factor is None or id(factor) not in self._found:
             raise DovetailError(
                 f"node '{node.name}': the scale of '{held.value.name}' is {held.rule.scale}, and {port} has none",
-                "list quantised types for this port in the backend's file, or another scale",
+                "list quantized types for this port in the backend's file, or another scale",
             )
         return self._found[id(factor)][0]
 

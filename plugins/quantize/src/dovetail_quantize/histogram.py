@@ -143,7 +143,7 @@ class Histogram:
     def _count_row(self, row: np.ndarray, factor: np.float32, room: np.ndarray) -> None:
         """Count the numbers of the only slice.
 
-        Neighbours are counted apart: a processor waits where it counts up the same bin twice in a row, as it would for
+        Neighbors are counted apart: a processor waits where it counts up the same bin twice in a row, as it would for
         the many zeros behind a Relu.
         """
         bins = self._counts.shape[1]

@@ -139,7 +139,7 @@ def expressible(parameters: Parameters, format_: Format) -> Parameters:
     return Parameters(tuple(scale.astype(np.float64).tolist()), parameters.zero_point)
 
 
-def quantised(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+def quantized(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """`array` in integers of the format, rounded to nearest even and saturated."""
     smallest, largest = bounds(format_)
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)

@@ -92,7 +92,7 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     parts, shown = _instrumented(work, wanted)
     engines = engines_of([ctx.host], ctx.registry)
     threads = _threads(one for each in wanted.values() for one in each)
-    options = {"optimise": "none", "share_weights": True, "threads": threads}
+    options = {"optimize": "none", "share_weights": True, "threads": threads}
     executor = Executor(work, engines, options, regions=given_regions(work.graph, parts))
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = samples = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dovetail.ir import dtype_of, name_of
 from dovetail.planning import ObserverChoice, Parameters, parse_holdings
-from dovetail_precision.source_quantization import QdqNode, dequantising, quantising
+from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing
 
 from dovetail_quantize.integers import bounds, number_of_scales, parameters_of_range, product_of_scales, slices
 from dovetail_quantize.observers.clipping import CountingObserver
@@ -50,9 +50,9 @@ def range_of_source(leaders: Iterable[Held]) -> Parameters | None:
     """
     low, high, format_ = np.inf, -np.inf, None
     for held in leaders:
-        qdq = dequantising(held.value)
+        qdq = dequantizing(held.value)
         if qdq is None and len(held.value.uses()) == 1:
-            qdq = next(quantising(held.value), None)
+            qdq = next(quantizing(held.value), None)
         if qdq is None or held.format.axis is not None or qdq.axis is not None:
             return None
         smallest, largest = _bounds(qdq)
@@ -70,7 +70,7 @@ def _bounds(qdq: QdqNode) -> tuple[float, float]:
 def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Parameters]:
     """Find the parameters of values in a plan, by `id` of the held value.
 
-    A holding is recognised by value, format and sharing group. Where plan and model both hold a value in a format only
+    A holding is recognized by value, format and sharing group. Where plan and model both hold a value in a format only
     once, the group may have another name: it names the observer, and a replay observes nothing.
 
     Raises:

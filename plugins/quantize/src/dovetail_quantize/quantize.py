@@ -1,4 +1,4 @@
-"""The `quantise` pass: a QuantizeLinear and a DequantizeLinear where a plan holds a value in integers."""
+"""The `quantize` pass: a QuantizeLinear and a DequantizeLinear where a plan holds a value in integers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dovetail.passes import Pass
 from dovetail.planning import HOST, Step, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
-from dovetail_precision.source_quantization import QdqNode, dequantising, quantising, weight_of
+from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.integers import parameters_of, quantised
+from dovetail_quantize.integers import parameters_of, quantized
 from dovetail_quantize.parameters import is_adopted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnx_ir._core import Usage
 
 
-class QuantisedTensor(ir.LazyTensor):
+class QuantizedTensor(ir.LazyTensor):
     """`source` in the integers of a format.
 
     Attributes:
@@ -36,7 +36,7 @@ class QuantisedTensor(ir.LazyTensor):
         self._format, self._parameters = format_, parameters
 
     def _whole(self) -> ir.Tensor:
-        integers = quantised(self.source.numpy(), self._format, self._parameters)
+        integers = quantized(self.source.numpy(), self._format, self._parameters)
         return ir.Tensor(integers, dtype=self.dtype, name=self.name)
 
 
@@ -76,7 +76,7 @@ class Inserter:
             _Conversions(self, value, forms).insert()
             return
         for held, holding in forms:
-            if not is_adopted(dequantising(value), held.format, parameters_of(holding), value.shape):
+            if not is_adopted(dequantizing(value), held.format, parameters_of(holding), value.shape):
                 self._store(held, holding, weight)
         producer = value.producer()
         if not value.uses() and producer is not None:
@@ -108,14 +108,14 @@ class Inserter:
         before, after = step.source, step.target
         assert before is not None and after is not None
         held, wanted = _stored(before), _stored(after)
-        crossing = held if before.quantised != floats_cross else wanted
+        crossing = held if before.quantized != floats_cross else wanted
         result, nodes, constants = self._steps.make(
             source,
             step._replace(source=_expressing(before, floats), target=_expressing(after, floats)),
             lambda node: self._places.choose(node, held, wanted, (backend,), crossing),
             name,
         )
-        planned = Format.of((before if before.quantised else after).expressed)
+        planned = Format.of((before if before.quantized else after).expressed)
         for node in nodes:
             set_placement(node, replace(placement_of(node), precision=planned))
         for constant in constants:
@@ -136,7 +136,7 @@ class Inserter:
         """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
         graph, value = self.model.graph, held.value
         name = self.names.fresh(f"{value.name}_{held.format.element}")
-        tensor = QuantisedTensor(weight, held.format, parameters_of(holding), name)
+        tensor = QuantizedTensor(weight, held.format, parameters_of(holding), name)
         stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
         graph.register_initializer(stored)
         step = Step("dequantize", held.format, Format.of(held.format.expressed), holding.parameters)
@@ -185,7 +185,7 @@ class _Conversions:
         """Take the source model's own conversions of the value; return its QuantizeLinear that makes the integers."""
         if self._made is None:
             return None
-        qdq = next((one for one in quantising(self._value) if self._is_adopted(one, self._made)), None)
+        qdq = next((one for one in quantizing(self._value) if self._is_adopted(one, self._made)), None)
         if qdq is None:
             return None
         node = qdq.node
@@ -204,7 +204,7 @@ class _Conversions:
 
     def _read(self, form: tuple[Held, Holding], backend: str) -> ir.Value:
         """The value in a holding, as the float that it stands for, for readers on a backend."""
-        if self._made is None and self._is_adopted(dequantising(self._value), form):
+        if self._made is None and self._is_adopted(dequantizing(self._value), form):
             return self._value
         key = (id(form[0]), backend)
         if key not in self._floats:
@@ -246,7 +246,7 @@ class _Conversions:
         held, holding = form
         readers = [use.node for use in held.uses if not use.is_output]
         first = self._value.producer() or readers[0]
-        kind = "requantised" if self._made is not None and form is not self._made else "quantised"
+        kind = "requantized" if self._made is not None and form is not self._made else "quantized"
         scale = parameters_of(holding).scale
         numbers = f"scale {scale[0]:.6g}" if len(scale) == 1 else f"{len(scale)} scales"
         why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({holding.source})"
@@ -267,8 +267,8 @@ def _stored(format_: Format) -> Format:
 
 
 def _expressing(format_: Format, floats: ir.DataType) -> Format:
-    """The format with another type of floats; these themselves if it is not quantised."""
-    if not format_.quantised:
+    """The format with another type of floats; these themselves if it is not quantized."""
+    if not format_.quantized:
         return Format.of(dtype_name(floats))
     words = [format_.scheme, f"expressed={dtype_name(floats)}"]
     words += [
@@ -278,7 +278,7 @@ def _expressing(format_: Format, floats: ir.DataType) -> Format:
 
 
 @dataclass(frozen=True)
-class Quantise(Pass):
+class Quantize(Pass):
     """Hold values in the integers that the plan says.
 
     Given:  conv_1 reads %x in int8[symmetric] with the scale 0.02, and computes %y in int8[symmetric]
@@ -290,8 +290,8 @@ class Quantise(Pass):
     operator computes is what it stands for.
     """
 
-    name = "quantise"
-    stage = "quantise"
+    name = "quantize"
+    stage = "quantize"
     requires = ("calibrate",)
 
     def run(self, model: Model, ctx: Context) -> bool:

@@ -26,7 +26,7 @@ def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx:
     """Refuse the nodes of the plan that must be placed elsewhere because the engine of their backend refuses them.
 
     An engine that names no node of a region refuses the whole region. Conversions are not in the plan, so the
-    neighbours of a refused conversion are refused instead.
+    neighbors of a refused conversion are refused instead.
 
     Args:
         refusals: Errors of engines when regions were loaded.

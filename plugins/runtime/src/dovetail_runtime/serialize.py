@@ -36,14 +36,14 @@ def needs_file(model: Model) -> bool:
 
 
 def source_of(region: RegionModel) -> Path | bytes:
-    """The file of a region where there is one, its serialised form otherwise."""
+    """The file of a region where there is one, its serialized form otherwise."""
     return region.path if region.path is not None else to_proto(region.model.ir).SerializeToString()
 
 
 def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The serialised form of a model, and its large weights beside it, for an engine that takes these as arrays.
+    """The serialized form of a model, and its large weights beside it, for an engine that takes these as arrays.
 
-    In the serialised form they stand as external data without a file. Weights are not copied. Numbers in types that
+    In the serialized form they stand as external data without a file. Weights are not copied. Numbers in types that
     NumPy does not have stay in it.
     """
     import numpy as np

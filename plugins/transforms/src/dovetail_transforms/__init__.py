@@ -9,7 +9,8 @@ dovetail_api = 1
 def register(registry):
     """Register the passes of this plugin, and the option of one of them."""
     registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
-    registry.pass_("normalise", "dovetail_transforms.canonicalize.normalize:Normalise")
+    registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
+    registry.pass_.renamed("normalise", "normalize")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")
     registry.pass_("fold-batchnorm", "dovetail_transforms.canonicalize.fold_batchnorm:FoldBatchNorm")
     registry.pass_("fold-affine", "dovetail_transforms.canonicalize.fold_affine:FoldAffine")

@@ -319,9 +319,9 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         total.same_top / total.rows if total.rows else None,
         None,
         equal,
-        (total.hits[0] / total.labelled, total.hits[1] / total.labelled) if total.labelled else None,
+        (total.hits[0] / total.labeled, total.hits[1] / total.labeled) if total.labeled else None,
         total.broken,
         total.shapes,
         total.typical_snr_db,
-        bool(total.margin_signal or total.labelled),
+        bool(total.margin_signal or total.labeled),
     )

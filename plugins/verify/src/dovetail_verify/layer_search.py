@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _SAME = 1e-9  # relative difference of two sums over the same numbers in another order
-_RESCALING = ("equalise", "smooth")  # refinements
+_RESCALING = ("equalize", "smooth")  # refinements
 _MEASURED = 10
 
 

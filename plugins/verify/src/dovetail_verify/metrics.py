@@ -36,7 +36,7 @@ class Difference:
         signal_rows: How many rows these are.
         margin_signal, margin_noise: Of rows of shares, sums of squares of the margin and of its difference.
         rows, same_top: Rows of scores, and how many have their largest element in the same place.
-        labelled, hits: Rows with a label, and how many of original and result hit it.
+        labeled, hits: Rows with a label, and how many of original and result hit it.
         shared, union: Findings (indices, or rows of them) in both, and in either.
         elements, equal: Elements, and how many are exactly equal.
     """
@@ -55,7 +55,7 @@ class Difference:
     margin_noise: float = 0.0
     rows: int = 0
     same_top: int = 0
-    labelled: int = 0
+    labeled: int = 0
     hits: list[int] = field(default_factory=lambda: [0, 0])
     shared: int = 0
     union: int = 0
@@ -144,7 +144,7 @@ class Difference:
         self.rows += len(a)
         self.same_top += int((tops[0] == tops[1]).sum())
         if labels is not None and len(labels) == len(a):
-            self.labelled += len(a)
+            self.labeled += len(a)
             for index, top in enumerate(tops):
                 self.hits[index] += int((top == labels.reshape(-1)).sum())
 

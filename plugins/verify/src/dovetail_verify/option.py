@@ -102,7 +102,7 @@ class VerifyResult(Option):
         failure: DovetailError | None = None
         if not goals:
             compiled = proceed()
-        elif job.recognised is not None:
+        elif job.recognized is not None:
             # What it was compiled from is not there to measure it again, and need not be.
             from dovetail_verify.accuracy.goals import recorded_failure
 
@@ -135,7 +135,7 @@ class VerifyResult(Option):
     def _layers(self, job: CompileJob, compiled: CompiledModel) -> LayerErrors | None:
         """The errors of all nodes, in the plan of the result; None if nobody asked, or if they are in it already."""
         by = _order(job.keywords)
-        if not by or job.recognised is compiled:
+        if not by or job.recognized is compiled:
             return None
         from dovetail.passes import Context
 

@@ -20,7 +20,7 @@ class Roles(Strategy):
         return claims
 
     def fix_up(self, view, claims):
-        """Withdraw passive nodes that have a neighbour elsewhere; asked again, it finds those beside them."""
+        """Withdraw passive nodes that have a neighbor elsewhere; asked again, it finds those beside them."""
         kept = []
         for claim in claims.claims:
             missing = self._missing(view, claim.node) if claim.role == "passive" else ""
@@ -32,7 +32,7 @@ class Roles(Strategy):
         return Claims(kept)
 
     def remedies(self, view, node):
-        """An identity convolution beside a passive node is an active neighbour."""
+        """An identity convolution beside a passive node is an active neighbor."""
         verdict = view.verdict(node)
         if verdict.ok is not False and verdict.role == "passive":
             for side in ("after", "before"):

@@ -1,4 +1,4 @@
-"""The edit: a 1x1 convolution that changes nothing, an active neighbour for a passive node."""
+"""The edit: a 1x1 convolution that changes nothing, an active neighbor for a passive node."""
 
 import numpy as np
 import onnx_ir as ir

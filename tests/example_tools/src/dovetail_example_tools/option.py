@@ -23,7 +23,7 @@ class Greeted(Option):
     def compile(self, job, proceed):
         compiled = proceed()
         who = job.keywords.get("hello")
-        if who and job.recognised is None:
+        if who and job.recognized is None:
             from dovetail_example_tools.greeting import hello
 
             compiled.files["hello.txt"] = f"{hello(who)}: {compiled.coverage()}\n"

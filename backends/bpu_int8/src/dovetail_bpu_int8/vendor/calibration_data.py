@@ -14,7 +14,7 @@ from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 
 from dovetail_bpu_int8.vendor.asked import OTHER_DATA, names_in
-from dovetail_bpu_int8.vendor.inputs import Change, normalisation, words_of
+from dovetail_bpu_int8.vendor.inputs import Change, normalization, words_of
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class CalibrationData:
         place: Where `cal_data_dir` stands.
         folders: The folders, one per input; empty for random numbers.
         types: The element type of raw files, by input.
-        normalised: For each input, what is taken away and what the rest is multiplied by; None for nothing.
+        normalized: For each input, what is taken away and what the rest is multiplied by; None for nothing.
     """
 
     place: Node
     folders: tuple[Path, ...] = ()
     types: tuple[str, ...] = ()
-    normalised: tuple[Change | None, ...] = ()
+    normalized: tuple[Change | None, ...] = ()
 
     def of(self, model: Model, shapes: _Shapes) -> Any:
         """The samples for a model, in a form that `dovetail.input_data` takes.
@@ -92,7 +92,7 @@ class CalibrationData:
         array = self._array(index, path, shape)
         if shape is not None and array.size == math.prod(shape):
             array = array.reshape(shape)
-        change = self.normalised[index] if self.normalised else None
+        change = self.normalized[index] if self.normalized else None
         if change is not None:
             try:
                 array = (array.astype(np.float32) - change[0]) * change[1]
@@ -156,7 +156,7 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> 
         given,
         tuple(folders),
         _types(calibration, count),
-        normalisation(inputs, count, asked),
+        normalization(inputs, count, asked),
     )
 
 

@@ -66,7 +66,7 @@ def _diff_lines(found: LogDiff) -> list[str]:
 def _scale_lines(found: ScaleDiff) -> list[str]:
     if not found.nodes:
         return []
-    (here, there), (made, logged) = found.scales, found.requantised
+    (here, there), (made, logged) = found.scales, found.requantized
     lines = [
         "",
         f"{pluralize(found.nodes, 'node')} with a scale in both, {found.alike} share it with the same nodes "
@@ -74,7 +74,7 @@ def _scale_lines(found: ScaleDiff) -> list[str]:
     ]
     if made or logged:
         lines.append(
-            f"{pluralize(made, 'value')} requantised, {logged} in the log; {found.requantised_alike} are the same"
+            f"{pluralize(made, 'value')} requantized, {logged} in the log; {found.requantized_alike} are the same"
         )
     rows = [(name, ", ".join(mine), ", ".join(theirs)) for name, mine, theirs in found.others]
     return lines + (columns([("Node", "shares with, only here", "only in the log"), *rows]) if rows else [])

@@ -124,8 +124,8 @@ _KEYS = ("norm_type", "mean_value", "scale_value", "std_value")
 _NOTHING, _ONE = np.zeros(1, np.float32), np.ones(1, np.float32)
 
 
-def normalisation(inputs: Entries, count: int, asked: Asked) -> tuple[Change | None, ...]:
-    """What hb_mapper's preprocess node does to each input, whose samples are not normalised yet.
+def normalization(inputs: Entries, count: int, asked: Asked) -> tuple[Change | None, ...]:
+    """What hb_mapper's preprocess node does to each input, whose samples are not normalized yet.
 
     hb_compile calibrates before it adds that node, on samples that are.
     """
@@ -139,7 +139,7 @@ def normalisation(inputs: Entries, count: int, asked: Asked) -> tuple[Change | N
         return ()
     if asked.march.tool != HB_MAPPER:
         why = "samples are taken as they are: hb_compile adds mean and scale behind calibration"
-        asked.note(f"{node.where}: {why}", "normalise the samples as the model expects them")
+        asked.note(f"{node.where}: {why}", "normalize the samples as the model expects them")
         return ()
     means, scales = _per_input(inputs, "mean_value"), _per_input(inputs, "scale_value")
     found: list[Change | None] = []
@@ -153,7 +153,7 @@ def normalisation(inputs: Entries, count: int, asked: Asked) -> tuple[Change | N
         first, second = (one.reshape(shape) if one.size > 1 else one.reshape(1) for one in both)
         found.append(None if mean is None and scale is None else (first, second))
     if any(change is not None for change in found):
-        why = "samples are normalised accordingly, and the model takes normalised inputs"
+        why = "samples are normalized accordingly, and the model takes normalized inputs"
         written = "hb_mapper adds a preprocess node that does so, as the config.yaml that is written says"
         asked.note(f"{node.where}: {why}", written)
     return tuple(found)

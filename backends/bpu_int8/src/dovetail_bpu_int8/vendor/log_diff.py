@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CUT = "..."  # in front of names that the tool has cut
 _MOST, _SHOWN = 20, 3
-_JOINING = "Concat"  # the one operator that the tool requantises for
+_JOINING = "Concat"  # the one operator that the tool requantizes for
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class ScaleDiff:
         scales: How many scales these nodes have here, and in the log.
         others: The first that share theirs with others than in the log: one of them, some with whom it shares only
             here, and some with whom only there.
-        requantised: How many values are requantised for a Concat here, and in the log.
-        requantised_alike: How many of these are the same.
+        requantized: How many values are requantized for a Concat here, and in the log.
+        requantized_alike: How many of these are the same.
     """
 
     nodes: int
     alike: int
     scales: tuple[int, int]
     others: Sequence[tuple[str, Sequence[str], Sequence[str]]]
-    requantised: tuple[int, int]
-    requantised_alike: int
+    requantized: tuple[int, int]
+    requantized_alike: int
 
 
 def scale_diff(
@@ -54,7 +54,7 @@ def scale_diff(
     Args:
         here: What tells the scale of a node's first input apart, in the plan.
         there: The same in the log.
-        made: The values that are requantised in the plan.
+        made: The values that are requantized in the plan.
         logged: Those in the log; a name may lack its beginning.
     """
     names = [name for name in here if name in there]
@@ -80,12 +80,12 @@ def scale_diff(
         alike=alike,
         scales=(len(mine), len(theirs)),
         others=others,
-        requantised=(len(made), len(logged)),
-        requantised_alike=same,
+        requantized=(len(made), len(logged)),
+        requantized_alike=same,
     )
 
 
-def requantised_in(plan: Plan) -> list[str]:
+def requantized_in(plan: Plan) -> list[str]:
     """The values that a Concat reads at one scale and gives at another."""
     joining = {node.name: node.output for node in plan.nodes if node.op_type == _JOINING}
     given: dict[str, str] = {}
@@ -114,7 +114,7 @@ _ROW = re.compile(
 _TITLES = re.compile(r"(?:^|\s)Node\s+ON\s+Subgraph\b")
 _NUMBER = re.compile(r"\s(-?\d+\.\d+(?:e-?\d+)?)")
 _UNIT = "UNIT_CONV_FOR_"
-_REQUANTISED = "_calibrated_Requantize"
+_REQUANTIZED = "_calibrated_Requantize"
 _OWN = ("HzPreprocess", "HzSQuantizedPreprocess", "HzRequantize", "HzQuantize", "HzDequantize")
 _NEAR = 0.05
 
@@ -254,8 +254,8 @@ def hb_diff(result: CompiledModel | Plan | str | Path, log: str | Path) -> LogDi
         scales=scale_diff(
             {name: row.scale for name, row in rows.items() if row.scale},
             {name: row.threshold for name, row in there.items() if row.threshold is not None},
-            requantised_in(plan),
-            [row.node.removesuffix(_REQUANTISED) for row in logged if row.node.endswith(_REQUANTISED)],
+            requantized_in(plan),
+            [row.node.removesuffix(_REQUANTIZED) for row in logged if row.node.endswith(_REQUANTIZED)],
         ),
     )
 

@@ -42,7 +42,7 @@ class March:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The optimisation levels of its compiler."""
+        """The optimization levels of its compiler."""
         return ("O0", "O1", "O2", "O3") if self.tool == HB_MAPPER else ("O0", "O1", "O2")
 
 

@@ -143,7 +143,7 @@ def take_other_names(asked: Asked, names: ModelNames) -> None:
         node = _node_of(named.selector, names)
         if node and named.selector not in renamed:
             renamed[named.selector] = node
-            why = f"'{named.selector}' exists only after the vendor's optimiser; it is taken for '{node}'"
+            why = f"'{named.selector}' exists only after the vendor's optimizer; it is taken for '{node}'"
             asked.note(f"{named.place.where}, {named.key}: {why}", "name the node of the model")
     if not renamed:
         return

@@ -51,7 +51,7 @@ class BpuOption(Option):
             action="append",
             default=[],
             metavar="SELECTOR",
-            help="compute nodes in int16 on bpu-int8, where they and their neighbours can (repeatable)",
+            help="compute nodes in int16 on bpu-int8, where they and their neighbors can (repeatable)",
         )
         add(
             "--ladder",
@@ -130,11 +130,11 @@ class BpuOption(Option):
         """
         goal = checked_goal(job.keywords.get("ladder"))
         lacking = job.request.options.get(OPTION, {}).get("no_data")
-        if lacking and job.recognised is None and job.request.plan is None:
+        if lacking and job.recognized is None and job.request.plan is None:
             from dovetail_bpu_int8.vendor.asked import OTHER_DATA
 
             raise DovetailError(lacking, OTHER_DATA)
-        if job.recognised is None and wants_search(job):
+        if job.recognized is None and wants_search(job):
             best, cosines = best_request(job)
 
             def chosen(asked: Asked | None = None, request: Request | None = best) -> CompiledModel:
@@ -160,7 +160,7 @@ class VendorNotes(Pass):
     """
 
     name = "vendor-notes"
-    stage = "normalise"
+    stage = "normalize"
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Remark what the option has recorded."""

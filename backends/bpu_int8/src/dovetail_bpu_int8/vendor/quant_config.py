@@ -99,7 +99,7 @@ def _activation(content: Entries, asked: Asked) -> None:
             continue
         chosen = _alternatives(value) if key.raw in ("per_channel", "asymmetric") else []
         if key.raw == "per_channel" and True in chosen:
-            asked.note(f"{key.where}, {key.raw}: activations are not quantised per channel here", _COMPILES)
+            asked.note(f"{key.where}, {key.raw}: activations are not quantized per channel here", _COMPILES)
         elif key.raw == "asymmetric" and len(chosen) > 1:
             why = "hb_compile tries both and keeps the best for the outputs; here activations have no zero point"
             asked.note(f"{key.where}, {key.raw}: {why}", "write true or false")

@@ -86,7 +86,7 @@ class HbReport:
         nodes: The nodes, in the order of the graph.
         outputs: The outputs of the model.
         notes: What is missing in the tables, and how to get it.
-        conversions: How many values are quantised or dequantised at the borders of the BPU, which the CPU does.
+        conversions: How many values are quantized or dequantized at the borders of the BPU, which the CPU does.
         converted_bytes: The size of what that gives, in bytes; extents that are not known count nothing.
         predictions: Latency and memory traffic of every subgraph, where there are figures of the BPU to predict from.
     """

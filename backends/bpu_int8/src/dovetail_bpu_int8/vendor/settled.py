@@ -96,7 +96,7 @@ def _settled(node: ir.Node, format_of, signatures: Signatures) -> Settled:
 
 
 def _element(format_: Format | None) -> str:
-    return "" if format_ is None or not format_.quantised and not format_.is_float else format_.element
+    return "" if format_ is None or not format_.quantized and not format_.is_float else format_.element
 
 
 def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled]) -> dict[str, Difference]:
@@ -160,7 +160,7 @@ def threshold(holding: Holding) -> float | list[float] | None:
 
 
 def input_thresholds(holdings: Iterable[Holding]) -> dict[tuple[str, str], float | list[float]]:
-    """The threshold at every port that reads a quantised value, by the names of node and port."""
+    """The threshold at every port that reads a quantized value, by the names of node and port."""
     found: dict[tuple[str, str], float | list[float]] = {}
     for holding in holdings:
         value = threshold(holding)
@@ -192,7 +192,7 @@ def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[st
 
     Args:
         model: The model.
-        holdings: The quantised forms of its values.
+        holdings: The quantized forms of its values.
         march: The BPU.
     """
     read = input_thresholds(holdings)

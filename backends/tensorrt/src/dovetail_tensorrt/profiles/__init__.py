@@ -1,1 +1,1 @@
-"""Optimisation profiles: the extents for which an engine is built, given, seen in data, and carried to its inputs."""
+"""Optimization profiles: the extents for which an engine is built, given, seen in data, and carried to its inputs."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def why_not_here(library: Library, capability: tuple[int, int]) -> str:
     """Why the engines of a TensorRT do not run on a GPU of this compute capability; empty if they do.
 
-    TensorRT-RTX lists the GPUs that it is made for, among them none for data centres. On one that is not listed, a
+    TensorRT-RTX lists the GPUs that it is made for, among them none for data centers. On one that is not listed, a
     network of one layer is built and loaded, once per process, rather than every region of every model.
     """
     listed = getattr(library.trt, "ComputeCapability", None)

@@ -39,7 +39,7 @@ class LoadedEngine:
         region: The region with its nodes.
         call: The call that stands for it; None if its nodes stand for themselves.
         logger: What TensorRT says.
-        runtime: What deserialised it, which must live as long.
+        runtime: What deserialized it, which must live as long.
         notes: Why it is not the one that was compiled ahead of time.
     """
 
@@ -72,7 +72,7 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
     if region.artifact is not None:
         try:
             made = _fitting(region.artifact, content, library, capability)
-            engine = _deserialised(region.artifact / ENGINE, runtime, logger)
+            engine = _deserialized(region.artifact / ENGINE, runtime, logger)
             return LoadedEngine(engine, made, nodes, call, logger, runtime)
         except EngineError as error:
             why = error.message
@@ -82,7 +82,7 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
                 nodes, library, _profile(nodes, call), target_of(library, "", capability),
                 recorded_workspace(call), Path(folder), content, said.append,
             )  # fmt: skip
-            engine = _deserialised(Path(folder) / ENGINE, runtime, logger)
+            engine = _deserialized(Path(folder) / ENGINE, runtime, logger)
         except EngineError as error:
             if why:
                 error.message = f"{why}; and no other can be built: {error.message}"
@@ -110,7 +110,7 @@ def _fitting(folder: Path, content: str, library: Library, capability: tuple[int
     return made
 
 
-def _deserialised(path: Path, runtime: Any, logger: Any) -> Any:
+def _deserialized(path: Path, runtime: Any, logger: Any) -> Any:
     engine = runtime.deserialize_cuda_engine(path.read_bytes())
     if engine is None:
         said = [text for kind, text in logger.taken() if kind == "error"]

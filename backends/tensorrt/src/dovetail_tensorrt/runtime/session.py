@@ -148,8 +148,8 @@ class TensorRTSession(Session):
     """Runs an engine; safe to call from several threads.
 
     Args:
-        engine: A deserialised engine.
-        trt: The module of the TensorRT that deserialised it.
+        engine: A deserialized engine.
+        trt: The module of the TensorRT that deserialized it.
         cuda: The GPU.
         inputs: The inputs of the region.
         outputs: Its outputs.

@@ -1,4 +1,4 @@
-"""Summarise the decisions about a model or many nodes: coverage, reasons with counts, and what would help."""
+"""Summarize the decisions about a model or many nodes: coverage, reasons with counts, and what would help."""
 
 from __future__ import annotations
 

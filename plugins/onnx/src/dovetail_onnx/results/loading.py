@@ -153,7 +153,7 @@ def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ..
     return (*chosen, ctx.host)
 
 
-def recognise(job: CompileJob) -> Recognition:
+def recognize(job: CompileJob) -> Recognition:
     """The result that the model of a job is already, if it was compiled for the same request and is as it was saved.
 
     The stamp says what it was compiled for, the seal that neither graph nor weights were edited since. The graph is
@@ -164,10 +164,10 @@ def recognise(job: CompileJob) -> Recognition:
     def mark(compiled: CompiledModel) -> None:
         compiled.model.ir.metadata_props[STAMP] = stamp
 
-    return Recognition(_recognised(job, stamp), mark)
+    return Recognition(_recognized(job, stamp), mark)
 
 
-def _recognised(job: CompileJob, stamp: str) -> CompiledModel | None:
+def _recognized(job: CompileJob, stamp: str) -> CompiledModel | None:
     model = job.original
     if not stamp or model.path is None or not model.untouched or stamp_of(model) != stamp:
         return None

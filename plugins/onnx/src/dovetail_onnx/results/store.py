@@ -44,11 +44,11 @@ class FolderStore(ResultStore):
 
         return load_result(path, plugins)
 
-    def recognise(self, job: CompileJob) -> Recognition:
+    def recognize(self, job: CompileJob) -> Recognition:
         """Whether the model is what the same request made, told by its stamp and its seal."""
-        from dovetail_onnx.results.loading import recognise
+        from dovetail_onnx.results.loading import recognize
 
-        return recognise(job)
+        return recognize(job)
 
     def save_plan(self, plan: Plan, path: Path) -> None:
         """Write a plan as YAML, or as JSON if the name ends in `.json`."""

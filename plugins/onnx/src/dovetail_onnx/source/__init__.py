@@ -1,6 +1,6 @@
 """Check source models: defects of a file are reported with the file, before any pass runs.
 
-The rules check the proto as it was read, in one walk over all nodes. Everything that `normalise` repairs is accepted:
+The rules check the proto as it was read, in one walk over all nodes. Everything that `normalize` repairs is accepted:
 nodes out of order, names that shadow outer ones, initializers listed as inputs, unnamed nodes, local functions. Type
 errors that only inference finds are not checked here; `Source.fault` does that after a pass has failed.
 """

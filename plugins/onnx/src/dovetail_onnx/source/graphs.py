@@ -264,7 +264,7 @@ class GraphRules:
     def _node(self, node: onnx.NodeProto, inputs: list[str], outputs: int) -> bool:
         """Check one node; return whether it has bodies."""
         attributes = node.attribute
-        # Verdicts are cached by operator, ports and serialised attributes, as nodes repeat.
+        # Verdicts are cached by operator, ports and serialized attributes, as nodes repeat.
         texts = tuple([attribute.SerializeToString() for attribute in attributes]) if attributes else ()
         blanks = tuple([index for index, name in enumerate(inputs) if not name]) if "" in inputs else ()
         form = (node.op_type, node.domain, self._calls and node.overload, len(inputs), outputs, blanks, texts)

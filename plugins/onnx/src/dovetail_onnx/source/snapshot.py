@@ -61,7 +61,7 @@ class Source:
 
     Attributes:
         name: Its name in messages: its path, or `the model`.
-        content: Its proto without large weights, serialised: cheap to keep, and immutable.
+        content: Its proto without large weights, serialized: cheap to keep, and immutable.
         weights: The tensors that are not in `content`, by name.
     """
 

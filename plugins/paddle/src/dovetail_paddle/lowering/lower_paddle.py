@@ -43,8 +43,8 @@ class LowerPaddle(Pass):
     """
 
     name = "lower-paddle"
-    stage = "normalise"
-    before = ("normalise",)
+    stage = "normalize"
+    before = ("normalize",)
     takes_anything = True
 
     keep_unknown: bool = False

@@ -153,7 +153,7 @@ def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple
         if _is(node, groups["products"]):
             found.append((node, *_fused_behind(node, legal, groups["fused"])))
         if not _is(node, groups["quantizers"]) and not _is(node, groups["dequantizers"]):
-            found.append(_quantised(node, legal, groups["quantizers"], groups["dequantizers"]))
+            found.append(_quantized(node, legal, groups["quantizers"], groups["dequantizers"]))
     return [atom for atom in found if len(atom) > 1]
 
 
@@ -180,7 +180,7 @@ def _fused_behind(node: ir.Node, legal: Collection[ir.Node], fused: Collection[s
         node = reader
 
 
-def _quantised(
+def _quantized(
     node: ir.Node, legal: Collection[ir.Node], quantizers: Collection[str], dequantizers: Collection[str]
 ) -> tuple[ir.Node, ...]:
     producers = dict.fromkeys(value.producer() for value in node.inputs if value is not None)

@@ -80,8 +80,8 @@ class Swaps:
             for node in nodes:
                 if self._is_free[node]:
                     at.setdefault(self.level[node], []).append(node)
-            neighbours = dict.fromkeys([*zip(levels, levels[1:], strict=False), *((levels[0], o) for o in levels[1:])])
-            for pair in neighbours:
+            neighbors = dict.fromkeys([*zip(levels, levels[1:], strict=False), *((levels[0], o) for o in levels[1:])])
+            for pair in neighbors:
                 nodes = [node for number in pair for node in at.get(number, ())]
                 if nodes:
                     found.setdefault(pair, {}).update(dict.fromkeys(nodes))
@@ -111,7 +111,7 @@ class Swaps:
         return part, looked
 
     def _moves(self, node: int, low: int, high: int) -> bool:
-        """Whether a node may be on either level, if its neighbours on these two move with it."""
+        """Whether a node may be on either level, if its neighbors on these two move with it."""
         level, problem = self.level, self._problem
         if level[node] == low:
             for user in problem.behind[node]:

@@ -74,7 +74,7 @@ class EngineRegionsStrategy(Autocast):
         return Claims([claim for claim in claims.claims if claim.node not in gone])
 
     def remedies(self, view: View, node: ir.Node) -> Iterator[Remedy]:
-        """For what the backend takes, but alone is not worth it: pins of the node, and of it with a neighbour."""
+        """For what the backend takes, but alone is not worth it: pins of the node, and of it with a neighbor."""
         name = view.backend.name
         if view.verdict(node).ok is False:
             return

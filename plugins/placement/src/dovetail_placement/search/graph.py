@@ -60,7 +60,7 @@ class Sockets:
 
 
 def carries_numbers(value: ir.Value | None) -> bool:
-    """Whether a value is a float, or of a type that nobody knows; what is no float is never quantised."""
+    """Whether a value is a float, or of a type that nobody knows; what is no float is never quantized."""
     return value is not None and (float_name(value) is not None or value.dtype is None)
 
 

@@ -55,8 +55,8 @@ class Pattern:
 def matches_of(graph: SearchGraph, pattern: Pattern) -> Iterator[tuple[ir.Node, ...]]:
     """Yield every way in which different nodes of a graph form a pattern, in the order of `pattern.nodes`.
 
-    Candidates are neighbours of what is matched already, so the time is linear in the graph for patterns whose nodes
-    have few neighbours. There may be as many matches as there are choices among the readers of one value.
+    Candidates are neighbors of what is matched already, so the time is linear in the graph for patterns whose nodes
+    have few neighbors. There may be as many matches as there are choices among the readers of one value.
     """
     order, count = pattern.order(), len(pattern.nodes)
     first, *rest = order
@@ -82,7 +82,7 @@ def matches_of(graph: SearchGraph, pattern: Pattern) -> Iterator[tuple[ir.Node, 
 
 
 def _fits(graph: SearchGraph, pattern: Pattern, position: int, node: ir.Node) -> bool:
-    """Whether a node is what the pattern wants at a position, and has no more neighbours than an exclusive one has."""
+    """Whether a node is what the pattern wants at a position, and has no more neighbors than an exclusive one has."""
     wanted = pattern.nodes[position]
     if not (wanted(node) if callable(wanted) else node.op_type == wanted):
         return False

@@ -75,8 +75,8 @@ class Candidates:
         types = self.view.verdict(node).types
         found = known.get(id(types))
         if found is None:
-            quantised = any(format_.quantised for formats in types.values() for format_ in formats)
-            found = known[id(types)] = types, quantised
+            quantized = any(format_.quantized for formats in types.values() for format_ in formats)
+            found = known[id(types)] = types, quantized
         return found[1]
 
     def accepts(self, node: ir.Node) -> bool:
@@ -207,21 +207,21 @@ def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
     """Say why a node stays away, unless it is for the strategy to say."""
     view = candidates.view
     if _is_shape_arithmetic(candidates, node, follow):
-        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantised")
+        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantized")
         return True
     whole = view.whole(node)
     refused = next((part for part in whole if view.verdict(part).ok is False), None)
     if refused is not None:
         remark_refusal(view, node, refused)
     elif len(whole) > 1:
-        view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
+        view.remark("missed", node, "control-flow", "numbers in bodies are not quantized")
     elif follow and _follows(candidates, node):
         producer = candidates.producer(node)
         where = f"'{producer.name}' ({producer.op_type}) goes" if producer else "an input of the model is"
         why = f"it goes where {where}, which is not on {view.backend.name}"
         view.remark("missed", node, "follows", why, because=(producer,) if producer else ())
     elif not any(map(carries_numbers, node.outputs)):
-        view.remark("missed", node, "no-floats", "it computes integers or truth values, which are never quantised")
+        view.remark("missed", node, "no-floats", "it computes integers or truth values, which are never quantized")
     elif not candidates.takes(node):
         view.remark("missed", node, "not-in-integers", f"{view.backend.name} takes {node.op_type} in floats only")
     else:
@@ -245,7 +245,7 @@ Reasons = Callable[["ir.Node"], tuple[str, tuple["ir.Node", ...]]]
 def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.Node]:
     """The nearest node that is not in integers before each node (`DOWN`) or behind it (`UP`), if there is one.
 
-    One walk: the obstacle of a node is a neighbour that is one, or that of its first neighbour that has one.
+    One walk: the obstacle of a node is a neighbor that is one, or that of its first neighbor that has one.
     """
     graph, taken = candidates.graph, candidates.taken
     found: dict[ir.Node, ir.Node] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Sides = frozenset["tuple[ir.Node, str]"]
 """Sides of nodes at which an edit stands."""
 
-_ROUNDS = 2  # a node may lack a neighbour at both sides
+_ROUNDS = 2  # a node may lack a neighbor at both sides
 
 
 class Place(NamedTuple):
@@ -45,12 +45,12 @@ def places_that_pay(
 ) -> list[Place]:
     """The places of edits that bring more nodes than there are edits, in each connected set of nodes that are brought.
 
-    An edit stands where a loss begins: at a node whose missing neighbour was not lost itself. The time is
+    An edit stands where a loss begins: at a node whose missing neighbor was not lost itself. The time is
     linear in the edges.
 
     Args:
         graph: The graph.
-        lost: The nodes that lack a neighbour: at which side, and the neighbour that is in the way.
+        lost: The nodes that lack a neighbor: at which side, and the neighbor that is in the way.
         losses: What is lost with edits at some sides.
         fits: Whether the edit can be made there.
     """
@@ -114,7 +114,7 @@ def moved(edges: Iterable[Edge]) -> Iterator[Edge]:
 
 
 def sides_of(lost: Mapping[ir.Node, Loss]) -> dict[ir.Node, tuple[str, ir.Node | None]]:
-    """At which side lost nodes lack a neighbour, and the one that is in the way."""
+    """At which side lost nodes lack a neighbor, and the one that is in the way."""
     return {node: (loss.side, loss.because) for node, loss in lost.items()}
 
 
@@ -153,7 +153,7 @@ def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) ->
     Args:
         node: The node.
         backend: The name of the backend.
-        edits: The edits that give it a neighbour, by side, as far as there are any.
+        edits: The edits that give it a neighbor, by side, as far as there are any.
     """
     pin = f"{node.name}={backend}"
     yield remedy((pin,))
@@ -163,14 +163,14 @@ def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) ->
 def remedies_of_lost(
     view: View, node: ir.Node, edits: Mapping[str, str], blocker: ir.Node | None, side: str
 ) -> Iterator[Remedy]:
-    """Of a node that lacks a neighbour.
+    """Of a node that lacks a neighbor.
 
     Args:
         view: What its strategy sees.
         node: The node.
         edits: The edits that give it one, by side, as far as there are any.
         blocker: The node that is in the way, if there is one.
-        side: Where the neighbour is missing.
+        side: Where the neighbor is missing.
     """
     name = view.backend.name
     if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:

@@ -40,7 +40,7 @@ class Roles(Strategy):
     claimed if everything that they move comes from nodes on the backend, and a node on the backend reads what they
     give. Manual ones are claimed only where they are pinned.
 
-    Source: the quantisation logic of Horizon's toolchain, as its vendor describes it; other integer accelerators that
+    Source: the quantization logic of Horizon's toolchain, as its vendor describes it; other integer accelerators that
     keep sums in more bits at the end of a region have the same rule for their tails.
 
     Attributes:
@@ -48,7 +48,7 @@ class Roles(Strategy):
             operators need a reader on the backend, too. Empty: a region may end with any active operator.
         sums: Operators that may end one, too, where nodes on the backend compute all of their operands, images of four
             axes: accelerators that add an image to the sums of a convolution compute them as a convolution.
-        edit: The edit that `dovetail explain` suggests beside a node without a neighbour, such as an identity
+        edit: The edit that `dovetail explain` suggests beside a node without a neighbor, such as an identity
             convolution; empty for none.
     """
 
@@ -121,7 +121,7 @@ class Roles(Strategy):
         return f"only {', '.join(self.ends)} may end a region" if role != "passive" else ""
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """Give back what lost its neighbours to other backends and to pins."""
+        """Give back what lost its neighbors to other backends and to pins."""
         here = {claim.node: claim for claim in claims.claims}
         lost = self._losses(Candidates(view), here)
         for node, loss in lost.items():
@@ -153,7 +153,7 @@ class Roles(Strategy):
     ) -> dict[ir.Node, Loss]:
         """What cannot stay, with the reasons, in the order in which it is lost; `edited` are sides with an edit.
 
-        Every loss is looked at once from each neighbour, so the time is linear in the edges.
+        Every loss is looked at once from each neighbor, so the time is linear in the edges.
         """
         graph, left, lost = candidates.graph, dict(here), {}
         readers = {node: sum(edge.target in here for edge in moved(graph.readers[node])) for node in here}
@@ -233,7 +233,7 @@ def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
 
 
 def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
-    """Say why a node stays away whatever its neighbours are; return False if it need not.
+    """Say why a node stays away whatever its neighbors are; return False if it need not.
 
     Args:
         candidates: The nodes of the graph, as the strategy sees them.
@@ -244,13 +244,13 @@ def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
     whole = view.whole(node)
     refused = next((part for part in whole if view.verdict(part).ok is False), None)
     if node in candidates.shape_arithmetic:
-        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantised")
+        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantized")
     elif refused is not None:
         remark_refusal(view, node, refused)
     elif len(whole) > 1:
-        view.remark("missed", node, "control-flow", "numbers in bodies are not quantised")
+        view.remark("missed", node, "control-flow", "numbers in bodies are not quantized")
     elif view.verdict(node).role == "manual" and not asked:
-        why = f"{node.op_type} is quantised only where somebody asks for it"
+        why = f"{node.op_type} is quantized only where somebody asks for it"
         view.remark("missed", node, "manual", why, suggest=remedy((f"{node.name}={name}",)), backend=name)
     elif not view.verdict(node).role:
         view.remark("missed", node, "no-role", f"its file gives {node.op_type} no role", backend=name)

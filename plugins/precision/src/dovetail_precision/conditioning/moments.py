@@ -1,4 +1,4 @@
-"""Recognise means and products of values, in whatever operators a graph computes them."""
+"""Recognize means and products of values, in whatever operators a graph computes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variances that cancel, and squares that may overflow under the root of a normalisation."""
+"""Variances that cancel, and squares that may overflow under the root of a normalization."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_statistics(
     squares: dict[int, _Square] = {}  # by the id of a mean square
     variances: dict[frozenset[int], str] = {}  # by the ids of its one or two arguments: the reason
     made: dict[frozenset[int], set[int]] = {}  # by the same ids: the nodes already found to compute it
-    centred: dict[int, list[ir.Node]] = {}  # by the id of a value x: the nodes that compute x - E[x]
+    centered: dict[int, list[ir.Node]] = {}  # by the id of a value x: the nodes that compute x - E[x]
     for node in nodes:
         moments.add(node)
         if not is_standard(node) or not node.outputs:
@@ -78,14 +78,14 @@ def find_statistics(
                 yield from _root_mean_square(node, steps, moments, measured)
         elif _is_scaling(node, moments):
             _follow_square(node, moments, squares)
-        elif (root := _centres(node, moments)) is not None:
-            centred.setdefault(root, []).append(node)
+        elif (root := _centers(node, moments)) is not None:
+            centered.setdefault(root, []).append(node)
     for roots, why in variances.items():
-        for node in centred.get(next(iter(roots)), ()) if len(roots) == 1 else ():
+        for node in centered.get(next(iter(roots)), ()) if len(roots) == 1 else ():
             yield Finding((node, *moments.between(input_of(node, 1), roots, made[roots])), why)
 
 
-def _centres(node: ir.Node, moments: Moments) -> int | None:
+def _centers(node: ir.Node, moments: Moments) -> int | None:
     """Return the `id` of x if `node` computes x - E[x]; else None."""
     if node.op_type != "Sub":
         return None

@@ -104,7 +104,7 @@ class Intervals:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Intervals:
-        """Analyse the current revision of `model`."""
+        """Analyze the current revision of `model`."""
         return cls(ctx.analysis(FlatGraph, model))
 
     def beyond(self, magnitude: float) -> dict[int, Range]:
@@ -178,11 +178,11 @@ class Intervals:
         if operator == "Mul" and inputs[0] is inputs[1]:
             return square(self.of(inputs[0]))
         if operator == "DequantizeLinear":
-            return self._dequantised(node)
+            return self._dequantized(node)
         rule = ARITHMETIC.get(operator)
         return rule(*(self.of(value) for value in inputs)) if rule else UNKNOWN
 
-    def _dequantised(self, node: ir.Node) -> Range:
+    def _dequantized(self, node: ir.Node) -> Range:
         steps = self.of(node.inputs[0])
         if len(node.inputs) > 2 and node.inputs[2] is not None:
             steps = ARITHMETIC["Sub"](steps, self.of(node.inputs[2]))

@@ -86,7 +86,7 @@ class PartialSums:
             copy.replace_input_with(index, None)
         row.type, row.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([3])
         graph.outputs.append(row)
-        return Executor(work, self._engines, {"optimise": "none"})
+        return Executor(work, self._engines, {"optimize": "none"})
 
 
 FILE = "ranges.json"
@@ -107,7 +107,7 @@ class MeasureRanges(Pass):
     """
 
     name = "measure-ranges"
-    stage = "analyse"
+    stage = "analyze"
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Measure, with a second run if sums in bodies may overflow the narrow type."""
@@ -201,7 +201,7 @@ class Measurement:
         work = instrumented(self._model, values, sums_in_bodies)
         by_output = {node.outputs[0].name: node for node in sums}
         try:
-            executor = Executor(work.model, self._engines, {"optimise": "none"}, regions=work.regions)
+            executor = Executor(work.model, self._engines, {"optimize": "none"}, regions=work.regions)
             says = partial(self._ctx.remark, "passed", "", "cut-data")
             for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, say=says)):
                 for name, array in feeds.items():

@@ -64,7 +64,7 @@ class OverflowAnalysis:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> OverflowAnalysis:
-        """Analyse the current revision of `model`."""
+        """Analyze the current revision of `model`."""
         return cls(ctx.analysis(Intervals, model), ctx.analysis(FlatGraph, model).nodes, model)
 
     @property

@@ -19,9 +19,9 @@ def low_side(
     """Return the `vertices` that are low at the minimum; ties go high.
 
     Args:
-        vertices: The vertices, closed under neighbourhood.
+        vertices: The vertices, closed under neighborhood.
         bias: Per vertex, the cost of high minus that of low.
-        caps: Per vertex, its neighbours with the cost of the vertex being low while the neighbour is high.
+        caps: Per vertex, its neighbors with the cost of the vertex being low while the neighbor is high.
         largest: The largest capacity. Larger costs are scaled down and rounded: the cut is then optimal up to half a
             divisor per cost.
 
@@ -72,7 +72,7 @@ class Energy:
 
     Attributes:
         bias: Per vertex, the cost of high less that of low.
-        caps: Per vertex, its neighbours with the cost of the vertex being low while the neighbour is high.
+        caps: Per vertex, its neighbors with the cost of the vertex being low while the neighbor is high.
     """
 
     def __init__(self):
@@ -91,7 +91,7 @@ class Energy:
             self.caps[low][high] = self.caps[low].get(high, 0) + cost
             self.caps[high].setdefault(low, 0)
 
-    def minimise(self) -> list[bool]:
+    def minimize(self) -> list[bool]:
         """Return whether each vertex is low at the minimum; ties go high. Consumes the energy."""
         order = self._eliminate()
         gone = {vertex for vertex, _ in order}
@@ -106,7 +106,7 @@ class Energy:
         return low
 
     def _eliminate(self) -> list[tuple[int, list[tuple[int, int | float, int | float]]]]:
-        """Eliminate vertices of degree two or less; return them in order, with their neighbours and pairwise costs."""
+        """Eliminate vertices of degree two or less; return them in order, with their neighbors and pairwise costs."""
         queue = [vertex for vertex, caps in enumerate(self.caps) if len(caps) <= 2][::-1]
         order, gone = [], set()
         while queue:

@@ -1,4 +1,4 @@
-"""Expansion moves: improve a labelling with more than two formats until no move lowers its cost.
+"""Expansion moves: improve a labeling with more than two formats until no move lowers its cost.
 
 A move offers every variable one other choice; each takes it or stays. That is an energy of two labels, of which the cut
 finds the minimum if it is submodular (Boykov, Veksler and Zabih, "Fast approximate energy minimization via graph cuts",
@@ -37,7 +37,7 @@ class _Ends(NamedTuple):
 
 
 class Expansion:
-    """The moves of one problem, from any labelling in `Variable.chosen`."""
+    """The moves of one problem, from any labeling in `Variable.chosen`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Expansion:
                     return
 
     def fuse(self, labels: Mapping[int, Choice]) -> None:
-        """Take from another labelling, by the id of the variable, what lowers the cost."""
+        """Take from another labeling, by the id of the variable, what lowers the cost."""
         for producers in (False, True):
             self._move({key: labels[key] for key in self._free}, producers)
 
@@ -166,7 +166,7 @@ class _Move:
 
     def best(self) -> list[int]:
         """Return the ids of the variables that move."""
-        low = self._energy.minimise()
+        low = self._energy.minimize()
         return [key for key, vertex in self._vertices.items() if low[vertex]]
 
     def add(self, chain: DefUseChain) -> None:

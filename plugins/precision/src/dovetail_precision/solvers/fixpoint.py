@@ -52,7 +52,7 @@ def _could_be_low(variable: Variable) -> bool:
 class _CastCount:
     """The number of uses of one value in each format, and the casts that takes.
 
-    Casts inside of regions that take and give the high precision do not count: for their neighbours, such regions are
+    Casts inside of regions that take and give the high precision do not count: for their neighbors, such regions are
     high.
     """
 
@@ -92,7 +92,7 @@ class _CastCount:
                 yield held, kind
 
     def state(self) -> tuple:
-        """Return what neighbours' decisions depend on: per format, whether no, one or several uses have it."""
+        """Return what neighbors' decisions depend on: per format, whether no, one or several uses have it."""
         return self.held(), frozenset((kind, min(n, 2)) for kind, n in self.readings.items() if n)
 
 
@@ -109,7 +109,7 @@ class _Around(NamedTuple):
 
 
 class _Worklist:
-    """Candidates whose neighbourhood changed.
+    """Candidates whose neighborhood changed.
 
     A value is revisited only when its format changes or its number of uses in a format crosses one or two. Candidates
     are never lowered again, so that happens a few times per value and the whole is linear.
@@ -214,7 +214,7 @@ def _ends(chain: DefUseChain) -> list[Variable]:
 
 
 def _alike(variable: Variable, around: list[_Around]) -> dict[Any, None]:
-    """Return the neighbours of `variable` with the same format: they share a value with it."""
+    """Return the neighbors of `variable` with the same format: they share a value with it."""
     found: dict[Any, None] = {}
     for casts, _ in around:
         for other in (casts.chain.producer, *casts.chain.readers[:8]):

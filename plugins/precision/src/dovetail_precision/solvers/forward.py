@@ -2,7 +2,7 @@
 
 A node whose policy is `lower` goes low, one whose policy is `fp32` goes high, and any other node takes the type of its
 inputs, as under torch.autocast (https://pytorch.org/docs/stable/amp.html). Constants and selects between constants
-take the type of their peers. A node that may be quantised takes its first choice if its policy or role goes low, and
+take the type of their peers. A node that may be quantized takes its first choice if its policy or role goes low, and
 otherwise the one that reads its input as it arrives.
 """
 
@@ -77,8 +77,8 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
             known = arriving(value)
             return reader.high if known.is_float and reader.shares_high_border(problem.defined_by(value)) else known
 
-        if variable.choices.quantised:
-            variable.chosen = _quantised(problem, variable, arrives, arriving_here)
+        if variable.choices.quantized:
+            variable.chosen = _quantized(problem, variable, arrives, arriving_here)
         else:
             wanted = _wanted(variable, arrives, arriving_here)
             chosen = legal_format(problem, variable, wanted)
@@ -87,7 +87,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
                 back = arriving(arrives[0])
             if chosen is not wanted and wanted is variable.low and problem.ill_conditioned(variable, wanted):
                 back = wanted  # readers of a raised statistic need not be raised with it
-            if variable.normalises and any(arriving(value) is variable.low for value in arrives):
+            if variable.normalizes and any(arriving(value) is variable.low for value in arrives):
                 back = variable.low  # nor need those of what was divided by it
         if variable.format is variable.high:
             variable.because = tuple(_producers(problem, arrives, variable.high))
@@ -110,13 +110,13 @@ def _wanted(variable: Variable, arrives: list[Value], arriving: Callable[[Value]
 
 
 def _expressed(format_: Format) -> Format:
-    return Format.of(format_.computes_in) if format_.quantised else format_
+    return Format.of(format_.computes_in) if format_.quantized else format_
 
 
-def _quantised(
+def _quantized(
     problem: TypingProblem, variable: Variable, arrives: list[Value], arriving: Callable[[Value], Format]
 ) -> Choice:
-    """Return the choice of a variable that may be quantised."""
+    """Return the choice of a variable that may be quantized."""
     required = required_choice(problem, variable)
     if required is not None:
         return required

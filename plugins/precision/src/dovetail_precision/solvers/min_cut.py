@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem, Variable
 
 
-def minimise_two_choices(
+def minimize_two_choices(
     problem: TypingProblem,
     chains: Iterable[DefUseChain],
     known: Mapping[int, tuple[Choice, ...]],
@@ -49,7 +49,7 @@ def minimise_two_choices(
     builder = _Builder(known, free, prices)
     for chain in chains:
         builder.add(chain)
-    low = builder.energy.minimise()
+    low = builder.energy.minimize()
     for variable in problem.variables:
         vertex = builder.vertices.get(id(variable))
         found = known[id(variable)]
@@ -158,7 +158,7 @@ class _Builder:
 
 
 def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> None:
-    """Make choices for all variables of `problem` that minimise `cost_of(problem, costs)`; ties go high.
+    """Make choices for all variables of `problem` that minimize `cost_of(problem, costs)`; ties go high.
 
     With more than two formats to choose from, the result costs no more than those of `forward`, of `fixpoint` and of
     everything high, and is usually the minimum.
@@ -181,7 +181,7 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
     }
     float32 = uniform(FLOAT32)
     if all(len(known[key]) == 2 and known[key][1] is float32 for key in free):
-        minimise_two_choices(problem, chains, known, free, Prices(costs))
+        minimize_two_choices(problem, chains, known, free, Prices(costs))
         _settle(chains)
     else:
         _expand(problem, chains, known, free, costs)
@@ -250,7 +250,7 @@ def _settle(chains: list[DefUseChain]) -> None:
 
 
 def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, Variable]) -> None:
-    """Record the neighbours of the same format as the reason of each free variable."""
+    """Record the neighbors of the same format as the reason of each free variable."""
     beside: dict[int, list[Any]] = {key: [] for key in free}
 
     def note(variable: Variable | None, other: Variable | None) -> None:
@@ -265,4 +265,4 @@ def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, 
     for variable in problem.variables:
         if id(variable) in beside:
             variable.because = tuple(dict.fromkeys(beside[id(variable)]))[:8]
-            variable.why = f"{variable.format}, the cheapest type given its neighbours"
+            variable.why = f"{variable.format}, the cheapest type given its neighbors"

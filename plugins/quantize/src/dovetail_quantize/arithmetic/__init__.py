@@ -1,4 +1,4 @@
-"""Quantised nodes in integer operators: what each operator computes, bit for bit, whatever engine runs it.
+"""Quantized nodes in integer operators: what each operator computes, bit for bit, whatever engine runs it.
 
 A value in integers stands for `(integer - zero point) * scale`. What follows holds for the zero point 0; others are
 subtracted first and added last. `M` is computed in float64 from the float32 scales, products and quotients from left to
@@ -16,7 +16,7 @@ right; `round` rounds halves to even; `clip` is to the range of the element type
   scale of X / scale of the result, and shift = (B - mean * slope) / scale of the result.
 - Averages and sums over axes or windows: the exact sum, and `clip(round(sum * M))` with M = scale of the operand /
   (scale of the result * number of summed elements), the latter 1 for ReduceSum.
-- Movement, MaxPool, Max, Min, ReduceMax and such: the integers themselves. Where scales differ, an operand is quantised
+- Movement, MaxPool, Max, Min, ReduceMax and such: the integers themselves. Where scales differ, an operand is quantized
   again: `clip(round(x * M))`, M = its scale / scale of the result. The indices of TopK are those before that.
 - Comparisons: the integers themselves; where scales differ, the numbers that they stand for, which float64 holds
   exactly.

@@ -11,7 +11,7 @@ from dovetail.ir import shape_of
 
 from dovetail_quantize.arithmetic.lowering import NotIntegerError
 from dovetail_quantize.arithmetic.ports import known_extents
-from dovetail_quantize.arithmetic.sums import bounds_of, centred, rounded, scaled
+from dovetail_quantize.arithmetic.sums import bounds_of, centered, rounded, scaled
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -133,6 +133,6 @@ def _reduced(at: Lowering, held: Integers, axes: list[int], kept: bool, mean: bo
     count = math.prod(extents)
     kind = np.int32 if held.largest * count < _INT32 else np.int64
     over = nodes.constant(axes, np.int64, "axes")
-    total = nodes.make("ReduceSum", [centred(nodes, held, kind), over], kind, at.shape, keepdims=int(kept))
+    total = nodes.make("ReduceSum", [centered(nodes, held, kind), over], kind, at.shape, keepdims=int(kept))
     multiplier = held.one_scale()[0] / (result.held.one_scale()[0] * (count if mean else 1))
     return rounded(nodes, scaled(nodes, total, multiplier), result.held, bounds_of(result.held, result.activation))

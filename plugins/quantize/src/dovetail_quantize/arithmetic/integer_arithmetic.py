@@ -1,4 +1,4 @@
-"""The `integer-arithmetic` pass: write quantised nodes in integer operators, for backends that compute in integers."""
+"""The `integer-arithmetic` pass: write quantized nodes in integer operators, for backends that compute in integers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dovetail_quantize.arithmetic.moving import lower_arg, lower_comparison, low
 from dovetail_quantize.arithmetic.parts import Parts
 from dovetail_quantize.arithmetic.ports import Integers, integers_of
 from dovetail_quantize.arithmetic.products import lower_conv, lower_conv_transpose, lower_gemm, lower_matmul
-from dovetail_quantize.arithmetic.sums import lower_batch_norm, lower_mul, lower_sum, requantised
+from dovetail_quantize.arithmetic.sums import lower_batch_norm, lower_mul, lower_sum, requantized
 from dovetail_quantize.arithmetic.tables import FUNCTIONS, lower_function
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ _LOWEST = 13  # opset; ReduceSum and Split have their inputs, QuantizeLinear its
 
 @dataclass(frozen=True)
 class IntegerArithmetic(Pass):
-    """Compute quantised nodes in integers, where their backend asks for it (`emit: {arithmetic: integers}`).
+    """Compute quantized nodes in integers, where their backend asks for it (`emit: {arithmetic: integers}`).
 
     Given:  %q = QuantizeLinear(Conv(DequantizeLinear(%x), DequantizeLinear(%w), DequantizeLinear(%b)))
     Result: %q = Cast(Clip(Round(Mul(Cast(Add(ConvInteger(%x, %w), %b)), %multiplier))))
@@ -83,11 +83,11 @@ class IntegerArithmetic(Pass):
     """
 
     name = "integer-arithmetic"
-    stage = "quantise"
-    requires = ("quantise",)
+    stage = "quantize"
+    requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Rewrite the main graph; nothing else is quantised."""
+        """Rewrite the main graph; nothing else is quantized."""
         wanted = {one.name for one in ctx.backends if one.arithmetic == "integers"}
         if not wanted:
             return False
@@ -125,10 +125,10 @@ class _Rewriting:
         if node in self._gone or node.op_type == "DequantizeLinear":
             return
         if node.op_type == "QuantizeLinear":
-            self._requantise(node)
+            self._requantize(node)
             return
         at = Lowering(node)
-        if not at.quantised or not _is_planned_in_integers(node):
+        if not at.quantized or not _is_planned_in_integers(node):
             return
         at.nodes, at.parts = Nodes(node, self._names, self._version, self._constants), self._parts
         try:
@@ -144,14 +144,14 @@ class _Rewriting:
         self._splice(at, made)
         self.count += 1
 
-    def _requantise(self, node: ir.Node) -> None:
+    def _requantize(self, node: ir.Node) -> None:
         """Integers of one scale that become integers of another."""
         held, result = integers_of(node.inputs[0]), Lowering(node)
         wanted = _target(node)
         if held is None or wanted is None or held.scale.size > 1 or wanted.scale.size > 1:
             return
         result.nodes = nodes = Nodes(node, self._names, self._version, self._constants)
-        value = requantised(nodes, held, wanted)
+        value = requantized(nodes, held, wanted)
         if value is held.value:
             value = nodes.make("Identity", [value], wanted.dtype, value)
         self._enter(node, nodes.made)
@@ -264,10 +264,10 @@ class _Rewriting:
 
 
 def _is_planned_in_integers(node: ir.Node) -> bool:
-    """Whether a port of a node has a quantised format; others compute floats because the plan says so."""
+    """Whether a port of a node has a quantized format; others compute floats because the plan says so."""
     placement = placement_of(node)
     formats = (placement.precision, *placement.ports.values())
-    return any(format_ is not None and format_.quantised for format_ in formats)
+    return any(format_ is not None and format_.quantized for format_ in formats)
 
 
 def _target(node: ir.Node) -> Integers | None:

@@ -42,7 +42,7 @@ class Lowering:
         self.results: list[Result] = results_of(node)
 
     @property
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         """Whether it reads or computes integers at all."""
         return any(self.operands) or any(result.held is not None for result in self.results)
 

@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.ir import dtype_of
 
 from dovetail_quantize.arithmetic.lowering import NotIntegerError
-from dovetail_quantize.arithmetic.sums import centred, requantised, round_to, scaled
+from dovetail_quantize.arithmetic.sums import centered, requantized, round_to, scaled
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,7 +43,7 @@ def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> lis
     # Behind a single operand each result has a scale of its own, and TopK chooses from all integers.
     behind = count == 1 and not side
     moved = operands[0] if behind else held[0]
-    given = [operand.value if behind else requantised(at.nodes, operand, moved) for operand in operands]
+    given = [operand.value if behind else requantized(at.nodes, operand, moved) for operand in operands]
     places = at.node.op_type == "MaxPool" and len(at.results) > 1 and at.node.outputs[1].uses()
     kind = np.float32 if places else _computed_in(at.node.op_type, moved)
     inputs = [at.nodes.cast(value, kind) for value in given]
@@ -60,7 +60,7 @@ def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> lis
 
 def _behind(at: Lowering, value: ir.Value, moved: Integers, wanted: Integers) -> ir.Value:
     value = at.nodes.cast(value, moved.dtype)
-    return requantised(at.nodes, type(moved)(value, moved.dtype, moved.scale, moved.zero, None), wanted)
+    return requantized(at.nodes, type(moved)(value, moved.dtype, moved.scale, moved.zero, None), wanted)
 
 
 def lower_pad(at: Lowering) -> list[ir.Value]:
@@ -105,7 +105,7 @@ def lower_comparison(at: Lowering) -> list[ir.Value]:
     if held[0].same_numbers(held[1]):
         inputs = [nodes.cast(one.value, np.int32) for one in held]
     else:
-        inputs = [scaled(nodes, centred(nodes, one, np.int32), one.one_scale()[0], "scale") for one in held]
+        inputs = [scaled(nodes, centered(nodes, one, np.int32), one.one_scale()[0], "scale") for one in held]
     return nodes.copy(inputs, [dtype_of(at.node.outputs[0])])
 
 

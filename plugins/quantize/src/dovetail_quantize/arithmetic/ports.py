@@ -1,4 +1,4 @@
-"""What a quantised node reads and computes: integers with their scale, as the conversions around it say."""
+"""What a quantized node reads and computes: integers with their scale, as the conversions around it say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import dtype_name, dtype_of, input_of, shape_of
 from dovetail.planning import get_placement
-from dovetail_precision.source_quantization import QdqNode, dequantising, qdq_of
+from dovetail_precision.source_quantization import QdqNode, dequantizing, qdq_of
 
 if TYPE_CHECKING:
     pass
@@ -125,13 +125,13 @@ def known_extents(value: ir.Value) -> list[int]:
 
 
 def integers_of(value: ir.Value | None) -> Integers | None:
-    """The integers that a value stands for; None if it is not dequantised with constant parameters."""
-    qdq = dequantising(value) if value is not None else None
+    """The integers that a value stands for; None if it is not dequantized with constant parameters."""
+    qdq = dequantizing(value) if value is not None else None
     return Integers.of(qdq) if qdq is not None else None
 
 
 def results_of(node: ir.Node) -> list[Result]:
-    """The results of a node, with what quantises each."""
+    """The results of a node, with what quantizes each."""
     return [_result(value, node) for value in node.outputs]
 
 
@@ -140,15 +140,15 @@ def _result(value: ir.Value, node: ir.Node) -> Result:
     if reader is None:
         return Result(value)
     if _is(reader, "QuantizeLinear"):
-        return _quantised(value, reader)
+        return _quantized(value, reader)
     if any(_is(reader, name) for name in _BOUNDING) and len(node.outputs) == 1 and _same_backend(node, reader):
         behind = _only_reader(reader.outputs[0])
         if behind is not None and _is(behind, "QuantizeLinear"):
-            return _quantised(reader.outputs[0], behind, reader)
+            return _quantized(reader.outputs[0], behind, reader)
     return Result(value)
 
 
-def _quantised(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = None) -> Result:
+def _quantized(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = None) -> Result:
     qdq = qdq_of(quantize)
     held = Integers.of(qdq) if qdq is not None and qdq.floats is value else None
     if held is None:

@@ -59,7 +59,7 @@ def round_to(number: float | np.ndarray, held: Integers, zero: int) -> int | np.
     return int(found) if np.ndim(number) == 0 else found
 
 
-def centred(nodes: Nodes, held: Integers, dtype: type) -> ir.Value:
+def centered(nodes: Nodes, held: Integers, dtype: type) -> ir.Value:
     """The integers of a value without their zero point, in a type that holds them."""
     zero = held.one_scale()[1]
     value = nodes.cast(held.value, dtype)
@@ -89,12 +89,12 @@ def rounded(nodes: Nodes, real: ir.Value, held: Integers, bounds: Bounds | None 
     return nodes.cast(value, held.dtype)
 
 
-def requantised(nodes: Nodes, held: Integers, wanted: Integers) -> ir.Value:
+def requantized(nodes: Nodes, held: Integers, wanted: Integers) -> ir.Value:
     """The integers of a value with the scale, zero point and type of another; themselves where these are the same."""
     if held.same_numbers(wanted):
         return held.value
     multiplier = held.one_scale()[0] / wanted.one_scale()[0]
-    return rounded(nodes, scaled(nodes, centred(nodes, held, np.int32), multiplier), wanted)
+    return rounded(nodes, scaled(nodes, centered(nodes, held, np.int32), multiplier), wanted)
 
 
 _INT32 = 1 << 31
@@ -108,7 +108,7 @@ def lower_sum(at: Lowering) -> list[ir.Value]:
 
     def term(index: int) -> ir.Value:
         held = at.operand(index)
-        return scaled(nodes, centred(nodes, held, np.int32), held.one_scale()[0] / scale)
+        return scaled(nodes, centered(nodes, held, np.int32), held.one_scale()[0] / scale)
 
     total = term(0)
     for index in range(1, len(at.node.inputs)):
@@ -123,7 +123,7 @@ def lower_mul(at: Lowering) -> list[ir.Value]:
     if one.largest * other.largest >= _INT32:
         raise NotIntegerError("a product of its operands may be too large for int32")
     multiplier = one.one_scale()[0] * other.one_scale()[0] / result.held.one_scale()[0]
-    factors = [centred(nodes, held, np.int32) for held in (one, other)]
+    factors = [centered(nodes, held, np.int32) for held in (one, other)]
     product = nodes.make("Mul", factors, np.int32, at.shape)
     return [rounded(nodes, scaled(nodes, product, multiplier), result.held, bounds_of(result.held, result.activation))]
 
@@ -135,7 +135,7 @@ def lower_prelu(at: Lowering) -> list[ir.Value]:
     if slope is None:
         raise NotIntegerError("its slope is computed")
     scale, wanted = held.one_scale()[0], result.held.one_scale()[0]
-    exact = nodes.cast(centred(nodes, held, np.int32), np.float64)
+    exact = nodes.cast(centered(nodes, held, np.int32), np.float64)
     zero = nodes.constant(0, np.float64, "zero")
     parts = []
     slopes = slope.astype(np.float64) * scale / wanted
@@ -158,7 +158,7 @@ def lower_batch_norm(at: Lowering) -> list[ir.Value]:
     slope = factor / np.sqrt(variance + np.float64(np.float32(at.node.attributes.get_float("epsilon", 1e-5))))
     scale, wanted = held.one_scale()[0], result.held.one_scale()[0]
     channels = (-1, *(1,) * (at.rank - 2))
-    term = scaled(nodes, centred(nodes, held, np.int32), (slope * scale / wanted).reshape(channels))
+    term = scaled(nodes, centered(nodes, held, np.int32), (slope * scale / wanted).reshape(channels))
     shift = nodes.constant(((summand - mean * slope) / wanted).reshape(channels), np.float64, nodes.named("shift"))
     total = nodes.make("Add", [term, shift], np.float64, at.shape)
     return [rounded(nodes, total, result.held, bounds_of(result.held, result.activation))]

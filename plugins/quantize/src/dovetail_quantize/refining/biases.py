@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Constants, Layer
-    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantisedTwin
+    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedTwin
     from dovetail_quantize.refining.record import Record
 
 
 @dataclass(frozen=True)
 class CorrectBiases(Pass):
-    """Add to biases what quantisation takes away on average.
+    """Add to biases what quantization takes away on average.
 
     Given:  %y = Conv(%x, %w, %b) in int8, whose channel 3 is 0.02 too large on average over the data
     Result: %y = Conv(%x, %w, %b'), where element 3 of %b' is 0.02 smaller
 
-    The mean is that of the float output less the output with quantised weights and inputs, per channel. Layers are
+    The mean is that of the float output less the output with quantized weights and inputs, per channel. Layers are
     corrected from the first to the last, so each sees the corrections before it. A mean m that the data leaves
     uncertain is taken in part, by 1 - c v / m^2, where v is the variance of a mean over n samples and c = 1 + 8 / (n -
     1), and not at all where that is negative.
@@ -135,7 +135,7 @@ class MeanError:
         self._signal += float((wanted.astype(np.float64) ** 2).sum())
         self._numbers += samples.size // samples.shape[-1]
 
-    def refine(self, twin: QuantisedTwin) -> bool:
+    def refine(self, twin: QuantizedTwin) -> bool:
         """Correct the bias by what is certain of the mean."""
         if not self._samples:
             return False
@@ -182,7 +182,7 @@ class ReserveBiases(Pass):
     """
 
     name = "reserve-biases"
-    stage = "analyse"
+    stage = "analyze"
     before = ("edge-kinds",)
 
     def run(self, model: Model, ctx: Context) -> bool:

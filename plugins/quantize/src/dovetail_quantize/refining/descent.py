@@ -34,7 +34,7 @@ _FEW = 1e-3  # share of the elements that changed in the last sweep
 def choose(rows: np.ndarray, missing: np.ndarray, down: np.ndarray, up: np.ndarray) -> np.ndarray:
     """For every element of a weight, whether to round it up.
 
-    The sample is small for large layers, and what results lack is mostly the noise of quantised inputs, which no weight
+    The sample is small for large layers, and what results lack is mostly the noise of quantized inputs, which no weight
     removes; so only what the sample supports counts. Products of different inputs count by N / (N + K), where N is the
     number of rows and K that of inputs. The correlation r between an input and what a result lacks counts by
     1 - 4 v / r^2, where v is the variance of r, and not at all below two standard deviations. With few rows, this is

@@ -1,4 +1,4 @@
-"""The `equalise` pass: cross-layer equalization (Nagel et al., 2019, "Data-Free Quantization")."""
+"""The `equalize` pass: cross-layer equalization (Nagel et al., 2019, "Data-Free Quantization")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.ir import constant_of, input_of, shape_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.layers import Constants
-from dovetail_quantize.refining.steps import EQUALISE, wanted
+from dovetail_quantize.refining.steps import EQUALIZE, wanted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Equalise(Pass):
-    """Give the channels between two quantised layers equal ranges in the weights of both.
+class Equalize(Pass):
+    """Give the channels between two quantized layers equal ranges in the weights of both.
 
     Given:  %1 = Conv(%x, %w1, %b1)   %2 = Relu(%1)   %3 = Conv(%2, %w2)
     Result: %1 = Conv(%x, %w1 / s, %b1 / s)   %2 = Relu(%1)   %3 = Conv(%2, %w2 * s)
@@ -35,10 +35,10 @@ class Equalise(Pass):
     PRelu, pooling, and movement of data.
 
     Options:
-        everywhere: Equalise layers that the plan does not quantise, too, whatever the request says.
+        everywhere: Equalize layers that the plan does not quantize, too, whatever the request says.
     """
 
-    name = "equalise"
+    name = "equalize"
     stage = "calibrate"
     before = ("calibrate",)
 
@@ -50,19 +50,19 @@ class Equalise(Pass):
         Raises:
             DovetailError: The request contradicts a replayed plan.
         """
-        if not self.everywhere and not wanted(ctx, EQUALISE):
+        if not self.everywhere and not wanted(ctx, EQUALIZE):
             return False
         from dovetail_quantize.refining.layers import Constants, layers_of, refined_layers
         from dovetail_quantize.refining.record import Record
 
         record = Record.of(ctx)
         nodes = list(model.graph)
-        found = layers_of(nodes) if self.everywhere else refined_layers(nodes, EQUALISE, record.steps)
-        changed = equalise_layers(found, Constants(model, ctx), ctx)
+        found = layers_of(nodes) if self.everywhere else refined_layers(nodes, EQUALIZE, record.steps)
+        changed = equalize_layers(found, Constants(model, ctx), ctx)
         if changed:
             model.touch()
-            ctx.count("equalised", changed)
-            record.count(EQUALISE, changed)
+            ctx.count("equalized", changed)
+            record.count(EQUALIZE, changed)
         return bool(changed)
 
 
@@ -200,11 +200,11 @@ _LARGEST_FACTOR = 2.0**8
 _KEPT_BYTES = 64 << 20  # of magnitudes that are not read again in every sweep
 
 
-def equalise_layers(found: Sequence[Layer], constants: Constants, ctx: Context) -> int:
-    """Equalise all chains among layers; return how many pairs changed by more than a percent."""
+def equalize_layers(found: Sequence[Layer], constants: Constants, ctx: Context) -> int:
+    """Equalize all chains among layers; return how many pairs changed by more than a percent."""
     layers = {id(layer.node): layer for layer in found}
     pairs = [pair for layer in found if (pair := pair_from(layer, layers)) is not None]
-    return sum(_equalised(chain, constants, ctx) for chain in _chains(pairs))
+    return sum(_equalized(chain, constants, ctx) for chain in _chains(pairs))
 
 
 def _chains(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
@@ -219,8 +219,8 @@ def _chains(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
             yield chain
 
 
-def _equalised(chain: list[Pair], constants: Constants, ctx: Context) -> int:
-    """Equalise one chain; return how many pairs changed by more than a percent."""
+def _equalized(chain: list[Pair], constants: Constants, ctx: Context) -> int:
+    """Equalize one chain; return how many pairs changed by more than a percent."""
     layers = [chain[0].first, *(pair.second for pair in chain)]
     weights = _Magnitudes(layers)
     factors = [np.ones(pair.first.channels) for pair in chain]
@@ -251,7 +251,7 @@ def _equalised(chain: list[Pair], constants: Constants, ctx: Context) -> int:
             f"its {by.size} input channels are scaled by {by.min():.3g} to {by.max():.3g}, and those that "
             f"'{pair.first.node.name}' computes by the inverse: the weights of both have equal ranges then"
         )
-        ctx.remark("passed", pair.second.node, "equalised", why, because=(pair.first.node,))
+        ctx.remark("passed", pair.second.node, "equalized", why, because=(pair.first.node,))
     return changed
 
 

@@ -106,11 +106,11 @@ class Layer:
         groups, outputs, _ = self.layout.extents
         return groups * outputs
 
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         """Whether the plan holds its weight in integers."""
         placement = get_placement(self.node)
         format_ = placement.port_format(_WEIGHT_PORTS[self.node.op_type]) if placement is not None else None
-        return format_ is not None and format_.quantised
+        return format_ is not None and format_.quantized
 
 
 def layer_of(node: ir.Node | None) -> Layer | None:
@@ -136,10 +136,10 @@ def layers_of(nodes: Iterable[ir.Node]) -> list[Layer]:
 
 
 def refined_layers(nodes: Iterable[ir.Node], step: str, steps: Mapping[str, tuple[str, ...]]) -> list[Layer]:
-    """The quantised layers among nodes on backends that have a refinement."""
+    """The quantized layers among nodes on backends that have a refinement."""
     return [
         layer for layer in layers_of(nodes)
-        if layer.quantised() and step in steps.get(placement_of(layer.node).backend, ())
+        if layer.quantized() and step in steps.get(placement_of(layer.node).backend, ())
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Run a float model and its quantised twin side by side, block by block, and refine the layers of each block.
+"""Run a float model and its quantized twin side by side, block by block, and refine the layers of each block.
 
 The values between blocks lie in temporary files, so that every node runs once per batch in the float model, and twice
 in the twin: before and after its block is refined. Memory holds one block and one batch.
@@ -15,7 +15,7 @@ from dovetail_runtime.data.batches import batches
 from dovetail_transforms.regions.regions import used_values
 
 from dovetail_quantize.refining.layers import RefinedTensor
-from dovetail_quantize.refining.quantized_model import ActivationCache, QuantisedTwin, Side
+from dovetail_quantize.refining.quantized_model import ActivationCache, QuantizedTwin, Side
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ class Refiner(Protocol):
         """See one batch.
 
         Args:
-            inputs: What the layer reads in the quantised model.
+            inputs: What the layer reads in the quantized model.
             computed: What it computes there.
             wanted: What it computes in the float model.
 
@@ -94,7 +94,7 @@ class Refiner(Protocol):
             DovetailError: A number is infinite or NaN.
         """
 
-    def refine(self, twin: QuantisedTwin) -> bool:
+    def refine(self, twin: QuantizedTwin) -> bool:
         """Change the layer once all batches were seen, and its twin with it; return whether that changed."""
 
 
@@ -124,7 +124,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         if isinstance(value.const_value, RefinedTensor):
             value.const_value = value.const_value.source  # what was rounded is not what is wanted
     copies = dict(zip(model.graph, list(floats.graph)))
-    twin = QuantisedTwin(model, ctx)
+    twin = QuantizedTwin(model, ctx)
     read = {layer: input_of(twin.nodes[layer.node], 0) for layer in layers}
     computed = {layer: twin.nodes[layer.node].outputs[0] for layer in layers}
     wanted = {layer: copies[layer.node].outputs[0] for layer in layers}

@@ -21,7 +21,7 @@ from dovetail_runtime.serialize import needs_file
 from dovetail_transforms.regions.regions import extract, given_regions
 
 from dovetail_quantize.integers import parameters_of
-from dovetail_quantize.quantize import Quantise, QuantisedTensor
+from dovetail_quantize.quantize import Quantize, QuantizedTensor
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -53,8 +53,8 @@ class HeldConstants:
         return None if found is None else found[1]
 
 
-class QuantisedTwin:
-    """A copy of a calibrated model that computes as the quantised one will.
+class QuantizedTwin:
+    """A copy of a calibrated model that computes as the quantized one will.
 
     Args:
         model: The model; it stays as it is.
@@ -69,7 +69,7 @@ class QuantisedTwin:
         self.model = model.clone()
         self.nodes = dict(zip(model.graph, list(self.model.graph)))
         said, counts = len(ctx.remarks), Counter(ctx.counts)
-        Quantise().run(self.model, ctx)
+        Quantize().run(self.model, ctx)
         # What is said of the copy will be said again of the model.
         del ctx.remarks[said:]
         ctx.counts = counts
@@ -82,7 +82,7 @@ class QuantisedTwin:
             value.const_value = tensor
             return
         stored = input_of(producer, 0)
-        stored.const_value = QuantisedTensor(tensor, holding.format, parameters_of(holding), name_of(stored))
+        stored.const_value = QuantizedTensor(tensor, holding.format, parameters_of(holding), name_of(stored))
 
 
 Batch = Mapping[str, Any]
@@ -204,7 +204,7 @@ class Runner:
             path = Path(self._folder.name) / "block.onnx" if needs_file(part) else None
             if path is not None:
                 part.save(path)
-            options = {"optimise": "none", "spin": False}
+            options = {"optimize": "none", "spin": False}
             self._session = RegionRunner(region, RegionModel(part, path), engines, options, lambda text: None)
 
     def run(self, inputs: Batch) -> Batch:

@@ -225,7 +225,7 @@ class RecordRefinements(Pass):
     name = "record-refinements"
     stage = "calibrate"
     requires = ("calibrate",)
-    after = ("equalise", "smooth", "round-weights", "correct-biases")
+    after = ("equalize", "smooth", "round-weights", "correct-biases")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fill the summary of the plan that is being carried out."""
@@ -234,5 +234,5 @@ class RecordRefinements(Pass):
         if ctx.outcome.holdings:
             Record.of(ctx).finish(ctx)
         else:
-            ctx.remark("analysis", "", "refine", "nothing is quantised, so nothing was refined")
+            ctx.remark("analysis", "", "refine", "nothing is quantized, so nothing was refined")
         return False

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from dovetail.planning import Holding
 
     from dovetail_quantize.refining.layers import Layer
-    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantisedTwin
+    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedTwin
     from dovetail_quantize.refining.record import Record
 
 
 @dataclass(frozen=True)
 class RoundWeights(Pass):
-    """Round every element of a quantised weight down or up, so that the results of its layer lose least.
+    """Round every element of a quantized weight down or up, so that the results of its layer lose least.
 
     Given:  %y = Conv(%x, %w) in int8, with weights 0.4 and 0.4 in steps of 1 for two inputs that are always equal
     Result: the weights 0 and 1 instead of 0 and 0: their sum, 0.8, is what the results depend on
 
-    A layer is seen with the inputs that it has in the quantised model, after the layers before it were rounded, and its
+    A layer is seen with the inputs that it has in the quantized model, after the layers before it were rounded, and its
     results are compared with those of the float model. 4096 rows of inputs are sampled, fewer where rows are long; one
     sample of four is held back, and a layer keeps its new weights only if the error falls by two percent on those, too.
-    Quantised inputs often cost more than weights, and then no rounding helps. If biases are going to be corrected, the
+    Quantized inputs often cost more than weights, and then no rounding helps. If biases are going to be corrected, the
     mean of the error does not count.
     """
 
@@ -138,7 +138,7 @@ class RoundedWeights:
     def levels(self, layer: Layer) -> Levels:
         """The grid of a layer's weight."""
         holding = self._held.at(*layer.weight_at)
-        assert holding is not None, "only quantised layers are rounded"
+        assert holding is not None, "only quantized layers are rounded"
         return Levels(constant_of(layer.weight).numpy(), holding)
 
     def put(self, layer: Layer, grid: Levels, levels: np.ndarray) -> None:
@@ -146,11 +146,11 @@ class RoundedWeights:
         kept = self.record.save(ROUNDING, name_of(layer.output), grid.stored(levels))
         self._constants.put(layer.weight, RefinedTensor(kept, grid.real, constant_of(layer.weight)))
 
-    def put_in_twin(self, layer: Layer, twin: QuantisedTwin) -> None:
+    def put_in_twin(self, layer: Layer, twin: QuantizedTwin) -> None:
         """Let the twin of a layer have the weight that the layer has now."""
         twin.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
 
-    def shift_in_twin(self, layer: Layer, twin: QuantisedTwin, by: np.ndarray) -> None:
+    def shift_in_twin(self, layer: Layer, twin: QuantizedTwin, by: np.ndarray) -> None:
         """Add to the bias of the twin of a layer."""
         at = layer.bias_at
         assert at is not None, "only layers with a bias are centered"
@@ -185,7 +185,7 @@ class Rounding:
         self._inputs = inputs * math.prod(layer.layout.shape[2:])
         self._layer, self._weights, self._ctx = layer, weights, ctx
         steps = weights.record.steps.get(placement_of(layer.node).backend, ())
-        self._centred = BIAS in steps and layer.bias is not None
+        self._centered = BIAS in steps and layer.bias is not None
         size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (beside * groups * self._inputs)))
         self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
         self._samples = 0
@@ -202,7 +202,7 @@ class Rounding:
         for sample, part in ((self._used, np.flatnonzero(~held_back)), (self._held_back, np.flatnonzero(held_back))):
             sample.offer(len(part), partial(self._rows, inputs, wanted, part))
 
-    def refine(self, twin: QuantisedTwin) -> bool:
+    def refine(self, twin: QuantizedTwin) -> bool:
         """Exchange the weight, if the new one is better on what was held back."""
         if len(self._used) + len(self._held_back) < 2:
             return False
@@ -211,8 +211,8 @@ class Rounding:
         down, up = self._matrices(grid.off(grid.down)), self._matrices(grid.off(grid.up))
         nearest = np.where(np.abs(up) < np.abs(down), up, down)
         rows, missing = self._lacking(*used)
-        shift = missing.mean(axis=1, keepdims=True) if self._centred else np.zeros((), np.float32)
-        middle = rows.mean(axis=2, keepdims=True) if self._centred else np.zeros((), np.float32)
+        shift = missing.mean(axis=1, keepdims=True) if self._centered else np.zeros((), np.float32)
+        middle = rows.mean(axis=2, keepdims=True) if self._centered else np.zeros((), np.float32)
         chosen = choose(rows - middle, missing - shift, down, up)
         off = np.where(chosen, up, down)
 
@@ -235,11 +235,11 @@ class Rounding:
         else:
             why = "its weights are rounded to the nearest integers: no other way gains two percent on samples held back"
             self._ctx.remark("analysis", self._layer.node, "rounding", why)
-        if self._centred:
+        if self._centered:
             # Later layers are rounded for what this one computes once its bias is corrected.
             by = shift - middle.swapaxes(1, 2) @ (off if better else nearest)
             self._weights.shift_in_twin(self._layer, twin, by)
-        return better or self._centred
+        return better or self._centered
 
     def _rows(
         self, inputs: np.ndarray, wanted: np.ndarray, part: np.ndarray, at: np.ndarray

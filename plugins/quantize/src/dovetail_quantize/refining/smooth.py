@@ -12,7 +12,7 @@ from dovetail.ir import constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
-from dovetail_quantize.integers import parameters_of_range, quantised, shaped
+from dovetail_quantize.integers import parameters_of_range, quantized, shaped
 from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.refining.equalize import only_reader
 from dovetail_quantize.refining.layers import Layer, is_own, layer_of, refined_layers
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Smooth(Pass):
-    """Make the channels that quantised products read more alike, and their weights less.
+    """Make the channels that quantized products read more alike, and their weights less.
 
     Given:  %x = LayerNormalization(%h, %scale, %bias)   %q = MatMul(%x, %w1)   %k = MatMul(%x, %w2)
     Result: %x = LayerNormalization(%h, %scale / s, %bias / s)   %q = MatMul(%x, s * %w1)   %k = MatMul(%x, s * %w2)
 
     There is one s per channel: its largest activation on the data to the power of alpha, over its largest weight to the
-    power of 1 - alpha. It needs constants in front of %x that take it up: those of a normalisation, written out or not,
+    power of 1 - alpha. It needs constants in front of %x that take it up: those of a normalization, written out or not,
     a Mul by a constant, or the product before. A value keeps its channels unless the error of its products on a sample
     of rows falls by two percent. The model computes the same function.
 
@@ -47,7 +47,7 @@ class Smooth(Pass):
 
     name = "smooth"
     stage = "calibrate"
-    after = ("equalise",)
+    after = ("equalize",)
     before = ("calibrate",)
 
     alpha: float = 0.5
@@ -134,7 +134,7 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
         if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
             return None
         if node.op_type in _NORMS:
-            return found if _normalised(node, channels, found) else None
+            return found if _normalized(node, channels, found) else None
         layer = layer_of(node)
         if layer is not None and not layer.is_convolution and layer.channels == channels:
             # A bias that another node adds was met on the way here.
@@ -156,8 +156,8 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
     return None
 
 
-def _normalised(node: ir.Node, channels: int, found: Absorber) -> bool:
-    """Whether a normalisation along the last axis has a scale of its own for each channel."""
+def _normalized(node: ir.Node, channels: int, found: Absorber) -> bool:
+    """Whether a normalization along the last axis has a scale of its own for each channel."""
     axis, rank = node.attributes.get_int("axis", -1), len(input_of(node, 0).shape or ())
     given = [value for value in node.inputs[1:3] if value is not None]
     if axis not in (-1, rank - 1) or not given or not all(_per_channel(value, channels) for value in given):
@@ -193,7 +193,7 @@ _ACTIVATION, _WEIGHT = "A", "B"
 
 @dataclass(frozen=True, eq=False)
 class SmoothedInput:
-    """A value that quantised products read, and nothing else does."""
+    """A value that quantized products read, and nothing else does."""
 
     value: ir.Value
     format: Format
@@ -227,9 +227,9 @@ def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[Smoothed
 
 
 def _format(layer: Layer, port: str) -> Format | None:
-    """The quantised format of a port, if that has one scale, or the port is the weight."""
+    """The quantized format of a port, if that has one scale, or the port is the weight."""
     format_ = placement_of(layer.node).port_format(port)
-    usable = format_ is not None and format_.quantised and (port == _WEIGHT or format_.axis is None)
+    usable = format_ is not None and format_.quantized and (port == _WEIGHT or format_.axis is None)
     return format_ if usable else None
 
 
@@ -291,7 +291,7 @@ class SeenInput:
             weight = _array(layer)
             scaled = layer.layout.weight(layer.layout.matrices(weight) * by[:, None])
             format_ = _format(layer, _WEIGHT)
-            assert format_ is not None, "refined layers have quantised weights"
+            assert format_ is not None, "refined layers have quantized weights"
             observer = MinMax(format_)
             observer.update(scaled)
             held = _rounded(scaled, format_, observer.parameters())
@@ -309,5 +309,5 @@ def _array(layer: Layer) -> np.ndarray:
 def _rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """The numbers that a format holds instead of those of an array."""
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)
-    integers = quantised(array, format_, parameters).astype(np.float32)
+    integers = quantized(array, format_, parameters).astype(np.float32)
     return (integers - zero) * scale.astype(np.float32)

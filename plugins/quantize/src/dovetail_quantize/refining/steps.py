@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-EQUALISE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalise", "smooth", "rounding", "bias")
+EQUALIZE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalize", "smooth", "rounding", "bias")
 """All refinements, in the order in which they run."""
 
-SCALING = (EQUALISE, SMOOTH)
+SCALING = (EQUALIZE, SMOOTH)
 """Those that change what the model computes between layers, and so what calibration sees."""
 
+_RENAMED = {"equalise": "equalize"}  # what plans and files of the release before call it
 OPTION, RECORD, _NONE = "refine", "refined", "none"
 
 
@@ -30,7 +31,7 @@ def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
         UsageError: There is no such refinement, or `none` stands beside others.
     """
     parts = given.split(",") if isinstance(given, str) else list(given)
-    names = [part.strip() if isinstance(part, str) else part for part in parts]
+    names = [_RENAMED.get(name, name) for name in (part.strip() if isinstance(part, str) else part for part in parts)]
     for name in names:
         if name not in (*STEPS, _NONE):
             near = did_you_mean(name, (*STEPS, _NONE)) if isinstance(name, str) else ""
@@ -124,7 +125,7 @@ class Refine(Option):
     """The option: `dovetail compile --refine bias,rounding`, and `dovetail.compile(..., refine="bias,rounding")`.
 
     Keyword arguments of `dovetail.compile` and `dovetail.bisect`:
-        refine: The refinements of quantised weights, as a text with commas or as names: `equalise`, `smooth`,
+        refine: The refinements of quantized weights, as a text with commas or as names: `equalize`, `smooth`,
             `rounding`, `bias`; `none` for none. By default (None), those that each backend's file names.
     """
 
@@ -136,7 +137,7 @@ class Refine(Option):
         parser.add_argument(
             "--refine",
             metavar="STEPS",
-            help=f"change quantised weights so that less is lost: some of {','.join(STEPS)}, or none; by default what "
+            help=f"change quantized weights so that less is lost: some of {','.join(STEPS)}, or none; by default what "
             "each backend's file says",
         )
 

@@ -69,7 +69,7 @@ def _host(model: Model) -> Run:
     model = model.runnable()
     registry = load_plugins().registry
     engines = engines_of([load_chosen(registry, BackendChoice(HOST))], registry)
-    executor = Executor(model, engines, {"optimise": "none"}, regions=slices(model.graph))
+    executor = Executor(model, engines, {"optimize": "none"}, regions=slices(model.graph))
     return lambda feeds: executor.run(fitted(model, feeds))
 
 

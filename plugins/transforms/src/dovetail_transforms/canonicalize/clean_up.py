@@ -23,8 +23,8 @@ class DeadCode(Pass):
     """
 
     name = "dead-code"
-    stage = "normalise"
-    after = ("normalise", "fold-constants", "remove-identity", "fold-batchnorm", "fold-affine")
+    stage = "normalize"
+    after = ("normalize", "fold-constants", "remove-identity", "fold-batchnorm", "fold-affine")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Remove nodes in one backward walk; bodies first, as they capture outer values."""
@@ -64,8 +64,8 @@ class RemoveIdentity(Pass):
     """
 
     name = "remove-identity"
-    stage = "normalise"
-    after = ("normalise", "fold-constants")
+    stage = "normalize"
+    after = ("normalize", "fold-constants")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Remove no-ops in graph order, so that chains collapse in one walk."""

@@ -163,8 +163,8 @@ class FoldAffine(Pass):
     """
 
     name = "fold-affine"
-    stage = "normalise"
-    after = ("normalise", "fold-constants", "fold-batchnorm")
+    stage = "normalize"
+    after = ("normalize", "fold-constants", "fold-batchnorm")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold in graph order, so that chains fold into their product one by one."""
@@ -222,7 +222,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
     import numpy as np
 
     if node.op_type == _BOTH:
-        return _normalisation(node, overridable)
+        return _normalization(node, overridable)
     for own, other in ((0, 1), (1, 0)):
         if own == 1 and node.op_type in ("Div", "Sub"):
             break  # c / x and c - x are not affine in this form
@@ -241,8 +241,8 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
     return None
 
 
-def _normalisation(node: ir.Node, overridable: set[int]) -> _Affine | None:
-    """Batch normalisation with constant statistics is a scale and a shift of each channel, the second axis."""
+def _normalization(node: ir.Node, overridable: set[int]) -> _Affine | None:
+    """Batch normalization with constant statistics is a scale and a shift of each channel, the second axis."""
     import numpy as np
 
     value, *rest = node.inputs

@@ -1,4 +1,4 @@
-"""The `fold-batchnorm` pass: fold inference-mode batch normalisation into the preceding convolution."""
+"""The `fold-batchnorm` pass: fold inference-mode batch normalization into the preceding convolution."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class FoldBatchNorm(Pass):
     """
 
     name = "fold-batchnorm"
-    stage = "normalise"
-    after = ("normalise", "fold-constants")
+    stage = "normalize"
+    after = ("normalize", "fold-constants")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold every pair; remark pairs that cannot be folded."""

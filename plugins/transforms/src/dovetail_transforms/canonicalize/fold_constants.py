@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _REFERENCE = "reference"
 """The engine that evaluates single nodes."""
 
-# Not pure functions of their inputs, or part of the form of quantised models.
+# Not pure functions of their inputs, or part of the form of quantized models.
 _NEVER = frozenset({
     "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap",
@@ -46,8 +46,8 @@ class FoldConstants(Pass):
     """
 
     name = "fold-constants"
-    stage = "normalise"
-    after = ("normalise",)
+    stage = "normalize"
+    after = ("normalize",)
 
     limit: int = 65536
 
@@ -55,7 +55,7 @@ class FoldConstants(Pass):
         """Fold in graph order, so that folded results can feed later nodes."""
         changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
-        news: set[int] = set()  # values of which more is known than normalise could infer
+        news: set[int] = set()  # values of which more is known than normalize could infer
         evaluator = _evaluator(ctx.registry)
         if evaluator is None:
             why = "only constants and extents are folded: no engine here evaluates single nodes"

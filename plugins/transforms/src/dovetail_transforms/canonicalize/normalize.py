@@ -1,4 +1,4 @@
-"""The `normalise` pass: run onnx's converter and inference once, on the model without its weights."""
+"""The `normalize` pass: run onnx's converter and inference once, on the model without its weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEWEST_COMMON = 18  # the default: an opset that every engine reads
 
 
 @dataclass(frozen=True)
-class Normalise(Pass):
+class Normalize(Pass):
     """Bring a model to normal form: functions inlined, opset raised, nodes named, values typed.
 
     Given:  any model that onnx can read, with its weights anywhere.
@@ -50,15 +50,15 @@ class Normalise(Pass):
         shapes: Shapes of inputs besides those of `--fix-shape`: `NAME:1x3x224x224`, with a space between two.
     """
 
-    name = "normalise"
-    stage = "normalise"
+    name = "normalize"
+    stage = "normalize"
     takes_anything = True
 
     opset: int = 0
     shapes: str = ""
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Rebuild the model from its normalised proto."""
+        """Rebuild the model from its normalized proto."""
         sorted_before = was_sorted(model)
         origins = _origins(model)
         skeleton = skeleton_of(model)

@@ -12,7 +12,7 @@ from dovetail.passes import Context, Pass
 from dovetail.planning import Refusal
 
 from dovetail_transforms.canonicalize.clean_up import DeadCode
-from dovetail_transforms.canonicalize.normalize import Normalise
+from dovetail_transforms.canonicalize.normalize import Normalize
 from dovetail_transforms.canonicalize.opsets import ir_version_of
 from dovetail_transforms.lowering.node_facts import constant
 from dovetail_transforms.lowering.schemas import is_default, version_of, why_not_as_written
@@ -51,7 +51,7 @@ class Lowered(NamedTuple):
 def lower(model: Model, opset: int) -> Lowered:
     """Return a copy of `model` in `opset`, or as it is if it imports that or an older one already.
 
-    The copy shares the weights. A model that was not normalised is normalised first. Nodes of other domains stay.
+    The copy shares the weights. A model that was not normalized is normalized first. Nodes of other domains stay.
 
     Raises:
         NotLowered: A node has no form in `opset`.
@@ -61,7 +61,7 @@ def lower(model: Model, opset: int) -> Lowered:
     ctx = Context(model=copy)
     ctx.current_pass = "lower-opset"
     if copy.ir.functions or any(value.type is None for node in copy.nodes() for value in node.outputs if value.name):
-        Normalise().run(copy, ctx)
+        Normalize().run(copy, ctx)
     lower_in_place(copy, opset, ctx)
     return Lowered(copy, tuple(ctx.remarks))
 
@@ -86,7 +86,7 @@ def lower_in_place(model: Model, opset: int, ctx: Context) -> bool:
         name = next(iter(model.ir.functions))[1]
         raise DovetailError(
             f"the model has functions of its own ('{name}'), which are not lowered",
-            "run `normalise` first: it replaces them by their nodes",
+            "run `normalize` first: it replaces them by their nodes",
         )
     refused: list[NodeRefused] = []
     with gc_paused():
@@ -130,7 +130,7 @@ def _error(refused: list[NodeRefused], opset: int) -> NotLowered:
 
 @dataclass(frozen=True)
 class LowerOpset(Pass):
-    """Lower a normalised model to an older opset.
+    """Lower a normalized model to an older opset.
 
     Given:  opset 18   %y = ReduceMean <keepdims = 1> (%x, axes), where axes is the constant {-1}
     Result: opset 11   %y = ReduceMean <axes = [-1], keepdims = 1> (%x)
@@ -140,7 +140,7 @@ class LowerOpset(Pass):
     """
 
     name = "lower-opset"
-    after = ("normalise",)
+    after = ("normalize",)
 
     opset: int = LOWEST
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.ir import FreshNames, bodies, dtype_of, float_name, name_of
 from dovetail_transforms.regions.regions import given_regions
 
-from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_quantised, seen_by_readers
+from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_quantized, seen_by_readers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,7 +161,7 @@ class _Part:
             del self._made[begun:], self._inputs[fed:]
             return []
         result = copy.outputs[list(node.outputs).index(value)]
-        behind = seen_by_readers(value, self._number) if is_quantised(node) else []
+        behind = seen_by_readers(value, self._number) if is_quantized(node) else []
         if not behind:
             self._cuts.append(_Cut(name_of(node), name, name_of(result), ""))
             return [result]
@@ -246,7 +246,7 @@ def _is_low(node: ir.Node) -> bool:
     if bodies(node) or first_float(node) is None or not all(map(_is_tensor, node.inputs)):
         return False
     kinds = {float_name(value) for value in (*node.inputs, *node.outputs) if value is not None}
-    return bool(kinds & {"bfloat16", "float16"}) or is_quantised(node)
+    return bool(kinds & {"bfloat16", "float16"}) or is_quantized(node)
 
 
 def _is_tensor(value: ir.Value | None) -> bool:

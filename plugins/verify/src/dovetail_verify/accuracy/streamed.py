@@ -18,7 +18,7 @@ from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.accuracy.integer_results import with_floats
 from dovetail_verify.accuracy.per_node_errors import ErrorSums, NodeResult, PerNodeErrors
-from dovetail_verify.accuracy.watched import Watched, first_float, is_quantised, seen_by_readers
+from dovetail_verify.accuracy.watched import Watched, first_float, is_quantized, seen_by_readers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,6 +180,6 @@ def _is_there(value: ir.Value, part: int, number: Mapping[str, int]) -> bool:
 
 def _seen(node: ir.Node | None, number: Mapping[str, int]) -> str:
     """The name of the value in which the readers of a node's first float result see it; empty if it is that itself."""
-    value = first_float(node) if node is not None and is_quantised(node) else None
+    value = first_float(node) if node is not None and is_quantized(node) else None
     chain = seen_by_readers(value, number) if value is not None else ()
     return name_of(chain[-1].outputs[0]) if chain else ""

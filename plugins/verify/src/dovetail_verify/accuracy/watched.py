@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
 
-OPTIONS = {"optimise": "none", "share_weights": True}
+OPTIONS = {"optimize": "none", "share_weights": True}
 """Options of engines: no fusion may hide a value, and the same weights are in several sessions."""
 
 
@@ -90,13 +90,13 @@ def float_of(node: ir.Node) -> ir.Value:
     return cast("ir.Value", first_float(node))
 
 
-def is_quantised(node: ir.Node) -> bool:
-    """Whether a node computes in a quantised format, or one of its ports has one."""
+def is_quantized(node: ir.Node) -> bool:
+    """Whether a node computes in a quantized format, or one of its ports has one."""
     placement = get_placement(node)
     if placement is None:
         return False
     formats = (placement.precision, *placement.ports.values())
-    return any(format_ is not None and format_.quantised for format_ in formats)
+    return any(format_ is not None and format_.quantized for format_ in formats)
 
 
 def seen_by_readers(value: ir.Value, planned: Collection[str]) -> list[ir.Node]:

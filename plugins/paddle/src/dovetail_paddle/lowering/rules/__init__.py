@@ -36,7 +36,7 @@ def rules() -> Mapping[str, Rule]:
         logic,
         norm,
         proposals,
-        quantise,
+        quantize,
         recurrent,
         reduction,
         resize,
@@ -48,7 +48,7 @@ def rules() -> Mapping[str, Rule]:
 
     families = (
         activation, control_flow, convolution, creation, detection, elementwise, indexing, layout, linear, logic,
-        norm, proposals, quantise, recurrent, reduction, resize, shape, sorting, windows,
+        norm, proposals, quantize, recurrent, reduction, resize, shape, sorting, windows,
         writing,
     )  # fmt: skip
     return {name: rule for family in families for name, rule in family.RULES.items()}

@@ -61,11 +61,11 @@ def _cast(op: Replacement, x: ir.Value, dtype: int) -> ir.Value:
 def _layer_normalization(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Value, bias: ir.Value | None):
     inside = _cast(op, x, attribute(node, "stash_type", _FLOAT))
     mean = _mean(op, node, inside)
-    centred = op.Sub(inside, mean)
-    variance = _mean(op, node, op.Mul(centred, centred))
+    centered = op.Sub(inside, mean)
+    variance = _mean(op, node, op.Mul(centered, centered))
     epsilon = scalar(op, attribute(node, "epsilon", 1e-5), inside, "epsilon")
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, epsilon)))
-    normal = op.Mul(centred, inverse)
+    normal = op.Mul(centered, inverse)
     normal = normal if inside is x else op.Cast(normal, to=int(dtype_of(x)))
     scaled = op.Mul(normal, scale)
     return scaled if bias is None else op.Add(scaled, bias), mean, inverse

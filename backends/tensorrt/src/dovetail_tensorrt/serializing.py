@@ -1,0 +1,34 @@
+"""A region as the parser reads it: bytes, or a file with its weights beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail_onnx.saving import save_model
+from dovetail_onnx.type_gaps import to_proto
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+
+
+_LARGEST_IN_MEMORY = 1 << 24  # bytes of weights
+
+
+def parse_source(model: Model, folder: Path) -> bytes | Path:
+    """The serialized model, or, with more than 16 MiB of weights, a file in `folder` that they were streamed to."""
+    import onnx_ir as ir
+
+    size = 0
+    for _, graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor):
+                size = _LARGEST_IN_MEMORY + 1
+            elif tensor is not None and tensor.dtype is not ir.DataType.STRING:
+                size += tensor.nbytes
+    if size <= _LARGEST_IN_MEMORY:
+        return to_proto(model.ir).SerializeToString()
+    path = folder / "region.onnx"
+    save_model(model, path, external=True)
+    return path
