@@ -52,7 +52,7 @@ def dense(seed: int, launch: int) -> Problem:
 
 
 def mixed(seed: int, launch: int) -> Problem:
-    """A random graph of 6 to 12 nodes, with atoms."""
+    """A random graph of 6 to 12 nodes, with fused groups."""
     return random_problem(seed, SMALL[seed % len(SMALL)], launch)
 
 

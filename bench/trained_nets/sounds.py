@@ -103,7 +103,7 @@ def music(seed: int, rate: int, seconds: float) -> np.ndarray:
 
 
 def brain_waves(seed: int, rate: int, seconds: float) -> np.ndarray:
-    """A made electroencephalogram: noise that falls with frequency, alpha waves, and spindles of 13 Hz."""
+    """A made electroencephalogram: noise that falls with frequency, alpha topological order, and spindles of 13 Hz."""
     chance, count = np.random.default_rng(seed), int(rate * seconds)
     spectrum = np.fft.rfft(chance.normal(size=count))
     spectrum /= np.maximum(np.fft.rfftfreq(count, 1 / rate), 0.5)

@@ -147,7 +147,7 @@ def test_a_factor_beyond_the_range_keeps_its_node_high(tmp_path, solver):
 def test_compiling_the_result_again_changes_no_type(tmp_path, solver, name):
     """Defect 8: a second conversion left operators whose inputs did not go together."""
     _, saved = compiled(GRAPHS[name], tmp_path, solver)
-    del saved.metadata_props[:]  # without the stamp the model is not recognized
+    del saved.metadata_props[:]  # without the cache key the model is not recognized
     for node in saved.graph.node:
         del node.metadata_props[:]
     onnx.save(saved, tmp_path / "again.onnx")

@@ -78,7 +78,7 @@ def test_it_is_listed(dovetail, site):
         "solver": ["as-exported"],
         "frontend": ["toy"],
         "edit": ["unit-conv"],
-        "region_former": ["pairs"],
+        "partitioner": ["pairs"],
         "backend": ["toy-npu", "toy-relu"],
         "backend_format": ["operator-list"],
         "executor": ["sequential"],
@@ -192,7 +192,7 @@ SOLVER = ("as_exported.py", "for variable in", "for variable in 1 / 0, *")
 PASS = ("clips.py", "return rewrite_model(", "return (1 / 0)(")
 TEXT = ("__init__.py", "fixpoint(relu-to-clip)", "fixpoint(relu-to-clap)")
 EDIT = ("unit_conv.py", "names, channels =", "1 / 0; names, channels =")
-FORMER = ("pairs.py", "first_of, taken =", "1 / 0; first_of, taken =")
+PARTITIONER = ("pairs.py", "first_of, taken =", "1 / 0; first_of, taken =")
 BACKEND = ("toy_npu.py", "self.chosen =", "1 / 0; self.chosen =")
 EXECUTOR = ("sequential.py", "graph = compiled", "1 / 0; graph = compiled")
 NPU = ["compile", DIGITS, "--backend", "toy-npu"]
@@ -210,7 +210,7 @@ NPU = ["compile", DIGITS, "--backend", "toy-npu"]
             ["compile", DIGITS, "--backend", "cpu-bf16", "--solver", "as-exported"],
             "error: solver 'as-exported' of dovetail-example-tools",
         ),
-        (FORMER, NPU, "error: region former 'pairs' of dovetail-example-tools failed: ZeroDivisionError"),
+        (PARTITIONER, NPU, "error: partitioner 'pairs' of dovetail-example-tools failed: ZeroDivisionError"),
         (BACKEND, NPU, "error: backend 'toy-npu' of dovetail-example-tools cannot be made: ZeroDivisionError"),
         (
             EXECUTOR,
@@ -218,7 +218,7 @@ NPU = ["compile", DIGITS, "--backend", "toy-npu"]
             "error: executor 'sequential' of dovetail-example-tools failed: ZeroDivisionError",
         ),
     ],
-    ids=["frontend", "pass", "pipeline", "edit", "solver", "former", "backend", "executor"],
+    ids=["frontend", "pass", "pipeline", "edit", "solver", "partitioner", "backend", "executor"],
 )
 def test_what_is_broken_is_named_and_the_rest_of_it_works(dovetail, broken, change, command, says):
     Path("m.toy").write_text(TOY)

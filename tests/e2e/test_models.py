@@ -58,7 +58,7 @@ ATTENTION_WEIGHTS = """float[16,16] wq, float[16,16] wk, float[16,16] wv, float[
   float[32,16] wd, float scale = {0.35}, int64[4] heads = {0, 0, 2, 8}, int64[3] whole = {0, 0, 16}, float[16] gain,
   float[16] shift"""
 
-TRANSFORMER = (
+TRANSPARTITIONER = (
     "g (float[2,6,16] x) => (float[2,6,16] y) <"
     + ATTENTION_WEIGHTS
     + "> { [norm] n = LayerNormalization (x, gain, shift)"
@@ -189,7 +189,7 @@ FLAGS = [{"c": np.array(flag), "n": np.array(3)} for flag in (True, False)]
 # text, opset, inputs of one run
 KINDS = {
     "convolutions": (CONVOLUTIONS, 13, inputs(image=(3, 3, 16, 16))),
-    "transformer": (TRANSFORMER, 17, inputs(x=(2, 6, 16))),
+    "transformer": (TRANSPARTITIONER, 17, inputs(x=(2, 6, 16))),
     "decomposed normalization": (DECOMPOSED, 13, inputs(x=(2, 6, 16))),
     "decoder": (DECODER, 17, TOKENS),
     "detector": (DETECTOR, 17, inputs(image=(1, 3, 16, 12))),

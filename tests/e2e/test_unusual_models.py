@@ -105,11 +105,11 @@ Q, DQ = "QuantizeLinear", "DequantizeLinear"
     [(QDQ, {"q": Q, "dq": DQ, "wdq": DQ, "q_out": Q, "dq_out": DQ}), (QLINEAR, {"mul": "QLinearMatMul"})],
     ids=["qdq", "qlinear"],
 )
-def test_what_is_quantized_already_stays_so(compiled, text, atoms):
+def test_what_is_quantized_already_stays_so(compiled, text, fused_groups):
     compiled(text)
     before, after = fill(text), onnx.load("out/model.onnx")
-    found = {node.name: node.op_type for node in after.graph.node if node.name in atoms}
-    assert found == atoms
+    found = {node.name: node.op_type for node in after.graph.node if node.name in fused_groups}
+    assert found == fused_groups
     weights = {tensor.name: tensor for tensor in after.graph.initializer}
     for tensor in before.graph.initializer:
         assert numpy_helper.to_array(weights[tensor.name]).tobytes() == numpy_helper.to_array(tensor).tobytes()

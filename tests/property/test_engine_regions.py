@@ -50,8 +50,8 @@ def reordered(problem: Problem, order: list[int]) -> Problem:
     values = [
         Traffic(v.weight, at[v.producer], tuple(at[reader] for reader in v.readers), v.leaves) for v in problem.values
     ]
-    atoms = [tuple(at[node] for node in atom) for atom in problem.atoms]
-    return Problem([problem.legal[node] for node in order], values, atoms, problem.launch, problem.atom)
+    fused_groups = [tuple(at[node] for node in atom) for atom in problem.fused_groups]
+    return Problem([problem.legal[node] for node in order], values, fused_groups, problem.launch, problem.atom)
 
 
 @pytest.mark.parametrize("size", [8, 40, 200])

@@ -83,7 +83,7 @@ class Backend(dovetail.plugin.Backend):
         refine: The refinements of quantized weights that are made unless the request names others.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The smallest region worth having, in nodes.
-        regions: Name of the region former that cuts its nodes into regions; empty for the default.
+        regions: Name of the partitioner that cuts its nodes into regions; empty for the default.
         place: The other keys under `place:`, which its strategy reads.
         place_sources: File and line of each of them.
         engines: Engines in order of preference.

@@ -152,7 +152,7 @@ def _build(
     policies = _policies(layers, find, read)
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
-    former = place.get("regions")
+    partitioner = place.get("regions")
     own = [(key, value) for key, value in place if key.raw not in _PLACE]
     return Backend(
         name=tree.require("backend").text("backend"),
@@ -179,7 +179,7 @@ def _build(
         refine=_refine(top.get("refine")),
         strategy=strategy.text("strategy") if strategy else "",
         min_region=_count(smallest, "min_region") if smallest else 1,
-        regions=former.text("regions") if former else "",
+        regions=partitioner.text("regions") if partitioner else "",
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         "engine": list(registry.engine),
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
-        "region_former": list(registry.region_former),
+        "partitioner": [*registry.partitioner, "waves"],
     }
 
     def load(options: Mapping[str, str]) -> Backend:
@@ -183,7 +183,7 @@ CHECK = PlainCommand(
 _MOST_COMBINATIONS = 64
 _NAMED = {
     "strategy": ("place", "strategy"),
-    "region_former": ("place", "regions"),
+    "partitioner": ("place", "regions"),
     "engine": ("emit", "engines"),
     "emitter": ("emit", "artifacts"),
 }
@@ -194,12 +194,12 @@ def lint_backend(
 ) -> None:
     """Check what loading a file with its default options leaves out.
 
-    Names of engines, emitters, strategies and region formers must be registered, the opset must exist, and every
+    Names of engines, emitters, strategies and partitioners must be registered, the opset must exist, and every
     variant must load.
 
     Args:
         source: The file.
-        known: Registered names by kind: `engine`, `emitter`, `strategy`, `region_former`.
+        known: Registered names by kind: `engine`, `emitter`, `strategy`, `partitioner`.
         load: Loads the file with values of its options.
 
     Raises:

@@ -32,7 +32,7 @@ class Looks(Emitter):
         graph = region.source.graph
         self.seen.append((
             [node.name for node in graph], [value.name for value in graph.inputs],
-            [value.name for value in graph.outputs], sorted(holding.value for holding in region.holdings),
+            [value.name for value in graph.outputs], sorted(quantized.value for quantized in region.quantized_values),
             sorted({value.name for value in region.model.graph.outputs}),
         ))  # fmt: skip
         return Artifact()

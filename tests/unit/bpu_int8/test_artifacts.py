@@ -10,7 +10,7 @@ import onnx
 import pytest
 import yaml as pyyaml
 from dovetail.ir import Format
-from dovetail.planning import Holding, Parameters
+from dovetail.planning import Parameters, QuantizedValue
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.settled import threshold
 
@@ -193,7 +193,7 @@ def test_thresholds_are_the_largest_magnitudes_that_the_integers_hold(tmp_path):
 def test_scales_are_found_again_from_thresholds_bit_for_bit(element, highest):
     scales = np.random.default_rng(0).uniform(1e-6, 2, 300).astype(np.float32)
     numbers = Parameters(tuple(scales.tolist()), (0,) * 300)
-    held = Holding("x", Format.of(f"{element}[symmetric,axis=1]"), "x", parameters=numbers)
+    held = QuantizedValue("x", Format.of(f"{element}[symmetric,axis=1]"), "x", parameters=numbers)
     assert np.array_equal(np.float32(np.asarray(threshold(held)) / highest), scales)
 
 

@@ -65,10 +65,10 @@ def test_a_mistake_is_named_with_its_line(documented, cli):
 BROKEN = {
     "engine": ("engines: [onnxruntime-cpu]", "engines: [onnxruntime-cup]", "(did you mean 'onnxruntime-cpu'?)"),
     "strategy": ("strategy: autocast", "strategy: autocsat", "unknown strategy 'autocsat' (did you mean 'autocast'?)"),
-    "former": (
+    "partitioner": (
         "strategy: autocast",
-        "strategy: autocast, regions: wavse",
-        "unknown region_former 'wavse' (did you mean 'waves'?)",
+        "strategy: autocast, regions: topologic",
+        "unknown partitioner 'topologic' (did you mean 'topological'?)",
     ),
     "range": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 1-7}}", "'1-7' is no range; did you mean 1..7?"),
     "word": ("{policy: lower}", "{shape: {X: N C KH KW}, limits: {KH: 7x}}", "'7x' is neither a number nor a range"),

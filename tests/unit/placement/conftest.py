@@ -1,4 +1,4 @@
-"""A backend of two floats, region formers for tests, good and broken ones, and the digits with an image."""
+"""A backend of two floats, partitioners for tests, good and broken ones, and the digits with an image."""
 
 from pathlib import Path
 
@@ -94,7 +94,7 @@ class Leaves:
         raise SystemExit(3)
 
 
-FORMERS = {
+PARTITIONERS = {
     "one-by-one": OneByOne,
     "all-in-one": AllInOne,
     "by-backend": ByBackend,

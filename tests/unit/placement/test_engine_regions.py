@@ -8,7 +8,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning import Placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_onnx.opening import open_text
-from dovetail_placement.forming import formed_regions
+from dovetail_placement.partitioning import formed_regions
 from dovetail_transforms.regions.regions import in_order, placed_backend, reads_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,17 +201,19 @@ def test_control_flow_is_cut_whole(engine):
 
 
 @pytest.fixture(scope="module")
-def formers():
+def partitioners():
     made = Registry("acme")
-    made.region_former("waves", "dovetail_placement.form_regions:Waves")
-    made.region_former("engine-regions", "dovetail_placement.engine_regions.former:EngineRegions")
+    made.partitioner("topological", "dovetail_placement.form_regions:Topological")
+    made.partitioner("engine-regions", "dovetail_placement.engine_regions.partitioner:EngineRegions")
     return made
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_regions_of_several_backends_run_after_another(formers, data):
-    """Two backends with this former, and two that `waves` cuts around them: `formed_regions` refuses any cycle."""
+def test_regions_of_several_backends_run_after_another(partitioners, data):
+    """Two backends with this partitioner, and two that `topological` cuts around them: `formed_regions` refuses any
+    cycle.
+    """
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2]))
     values, nodes = [x], []
     for number in range(data.draw(st.integers(1, 24))):
@@ -222,6 +224,6 @@ def test_regions_of_several_backends_run_after_another(formers, data):
         nodes.append(node)
         values.append(node.outputs[0])
     graph = ir.Graph([x], [values[-1]], nodes=nodes, opset_imports={"": 17}, name="g")
-    former_of = {"a": "engine-regions", "b": "engine-regions", "c": "waves", "d": "waves"}
-    regions = formed_regions(graph, former_of, formers, placed_backend)
+    partitioner_of = {"a": "engine-regions", "b": "engine-regions", "c": "topological", "d": "topological"}
+    regions = formed_regions(graph, partitioner_of, partitioners, placed_backend)
     assert in_order([region.nodes for region in regions], reads_of(graph))

@@ -193,7 +193,7 @@ def test_what_is_no_file(toy, tmp_path):
         dovetail.open(tmp_path / "folder.toy")
 
 
-class Unbuilt:
+class LazyModel:
     """A model whose graph is made when it is asked for."""
 
     built = 0
@@ -216,12 +216,12 @@ class Unbuilt:
 
 
 def test_a_graph_is_built_when_it_is_asked_for():
-    held = Unbuilt()
-    model = Model(unbuilt=held)
+    held = LazyModel()
+    model = Model(lazy=held)
     assert model.untouched
     assert (model.node_count(), model.interface(), model.initializer_names()) == (1, (["x"], ["y"]), set())
     assert repr(model.clone()) == "<Model>"
     assert not held.built
     assert [node.op_type for node in model.nodes()] == ["Relu"]
-    assert model.unbuilt is None
+    assert model.lazy is None
     assert (model.node_count(), held.built) == (1, 1)

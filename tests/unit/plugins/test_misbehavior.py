@@ -20,7 +20,7 @@ precision: {low: float16, high: float32}
 policies: fp16
 types: {f: [float16, float32]}
 ops: {"Conv, Relu, MaxPool, Gemm, Flatten": {types: fLIMITS}}
-place: {strategy: STRATEGY, regions: FORMER}
+place: {strategy: STRATEGY, regions: PARTITIONER}
 emit: {engines: [ENGINE]EMITTER}
 """
 
@@ -59,7 +59,7 @@ class Strategy:
     claim = act
 
 
-class Former:
+class RegionPartitioner:
     form = act
 
 
@@ -111,7 +111,7 @@ class Session(dovetail.plugin.Session):
 
 KINDS = {
     "strategy": ({"STRATEGY": "odd"}, {}),
-    "region_former": ({"FORMER": "odd"}, {}),
+    "partitioner": ({"PARTITIONER": "odd"}, {}),
     "emitter": ({"EMITTER": ", artifacts: [odd]"}, {}),
     "fact": ({"LIMITS": ", limits: {odd_fact: 1..}"}, {}),
     "pass_": ({}, {}),
@@ -124,7 +124,7 @@ KINDS = {
     "engine executed": ({"ENGINE": "odd-engine"}, {}),
 }
 CODE = {
-    "strategy": ("odd", "Strategy"), "region_former": ("odd", "Former"), "emitter": ("odd", "Emitter"),
+    "strategy": ("odd", "Strategy"), "partitioner": ("odd", "Former"), "emitter": ("odd", "Emitter"),
     "fact": ("odd_fact", "act"), "pass_": ("odd-pass", "OddPass"), "edit": ("odd", "Editor"), "solver": ("odd", "act"),
     "frontend": ("odd", "Front"), "engine": ("odd-engine", "Engine"),
 }  # fmt: skip
@@ -143,7 +143,13 @@ def test_it_is_named_and_nothing_else_is_blamed(kind, way, with_backend, tmp_pat
     NOW.update(way=WAYS[way], at=kind.partition(" ")[2])
     changed, request = KINDS[kind]
     text = BACKEND
-    plain = {"LIMITS": "", "STRATEGY": "autocast", "FORMER": "waves", "ENGINE": "onnxruntime-cpu", "EMITTER": ""}
+    plain = {
+        "LIMITS": "",
+        "STRATEGY": "autocast",
+        "PARTITIONER": "topological",
+        "ENGINE": "onnxruntime-cpu",
+        "EMITTER": "",
+    }
     for word, default in plain.items():
         text = text.replace(word, changed.get(word, default))
     plugins = with_backend(text)

@@ -118,7 +118,7 @@ class Backend(dovetail.plugin.Backend):
     name, summary, device = "odd-npu", "It is odd.", "npu"
     low, high, accumulate = "float32", "float32", None
     opset = (13, 22)
-    strategy, regions, engines = "autocast", "waves", ("onnxruntime-cpu",)
+    strategy, regions, engines = "autocast", "topological", ("onnxruntime-cpu",)
     facts, border_types, source = (), ("float32",), "odd"
     def __init__(self, options):
         self.chosen = dict(options)

@@ -126,10 +126,10 @@ def test_a_request_with_lists_is_another_request(tmp_path):
         "bool c)", "bool c, float[8,8] w, float[8,8] u)"
     )
     (tmp_path / "m.onnxtxt").write_text(text)
-    stamps = set()
+    cache_keys = set()
     for lists in ({}, {"low": ["type:Exp"]}, {"high": ["type:Exp"]}):
         result = api.compile(tmp_path / "m.onnxtxt", ["gpu-fp16"], verify=False, **lists)
-        stamps.add(result.model.ir.metadata_props["dovetail.request"])
-    assert len(stamps) == 3
+        cache_keys.add(result.model.ir.metadata_props["dovetail.request"])
+    assert len(cache_keys) == 3
     request = Request.of("gpu-fp16", low=("a",), high=("b",))
     assert Request.from_dict(json.loads(json.dumps(request.as_dict()))) == request

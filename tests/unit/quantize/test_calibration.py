@@ -5,7 +5,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir import Format
 from dovetail.planning import Parameters
-from dovetail_quantize.integers import bounds, parameters_of_range, quantized
+from dovetail_quantize.integers import bounds, parameters_of_range, quantize_array
 
 from .conftest import NET
 
@@ -44,7 +44,7 @@ def test_weights_are_rounded_as_quantizelinear_rounds(text):
     zero = np.array(3, format_.dtype.numpy())
     (expected,) = ReferenceEvaluator(node, opsets={"": 21}).run(None, {"x": array, "s": np.float32(0.03125), "z": zero})
     low, high = bounds(format_)
-    assert np.array_equal(quantized(array, format_, parameters), np.clip(expected, low, high))
+    assert np.array_equal(quantize_array(array, format_, parameters), np.clip(expected, low, high))
 
 
 def test_every_channel_has_its_own_scale():
@@ -52,7 +52,7 @@ def test_every_channel_has_its_own_scale():
     array = np.array([[1.0, 10.0], [-2.0, 20.0]], np.float32)
     parameters = parameters_of_range(format_, array.min(0), array.max(0))
     assert parameters.scale == pytest.approx((2 / 127, 20 / 127))
-    assert quantized(array, format_, parameters).tolist() == [[64, 64], [-127, 127]]
+    assert quantize_array(array, format_, parameters).tolist() == [[64, 64], [-127, 127]]
 
 
 OBSERVERS = """

@@ -96,12 +96,12 @@ OTHER = "other: {dtype: int8, scheme: symmetric, observer: half}"
 
 
 @pytest.mark.parametrize(("options", "holdings"), [("{name: percentile, percentile: 99}", 1), ("percentile", 2)])
-def test_uses_share_a_scale_if_observer_and_options_are_the_same(compiled, options, holdings):
+def test_uses_share_a_scale_if_observer_and_options_are_the_same(compiled, options, quantized_values):
     """Two types on two lines of the file say the same, or not."""
     changes = [observed("{name: percentile, percentile: 99}"), (OTHER, OTHER.replace("half", options))]
     net = NET.replace("float[1,8,4,4] y)", "float[1,8,4,4] y, float[1,4,8,8] m)")
     net = net.replace("[out]", "[times] m = Mul (x, x)\n  [out]")
-    assert len(compiled(net, *changes).plan.values["x"]) == holdings
+    assert len(compiled(net, *changes).plan.values["x"]) == quantized_values
 
 
 def test_a_request_chooses_the_observer_of_what_is_calibrated(compiled, installed, samples):

@@ -5,7 +5,7 @@ import pytest
 from dovetail.ir import Format
 from dovetail.planning import Parameters
 from dovetail_quantize.histogram import Histogram
-from dovetail_quantize.integers import bounds, quantized
+from dovetail_quantize.integers import bounds, quantize_array
 from dovetail_quantize.observers.clipping import Entropy, MeanSquaredError, Percentile
 from dovetail_quantize.observers.extremes import Isotone, MinMax
 
@@ -43,7 +43,7 @@ def covered(text, parameters):
 
 def restored(array, text, parameters):
     format_ = Format.of(text)
-    integers = quantized(array, format_, parameters).astype(np.float64)
+    integers = quantize_array(array, format_, parameters).astype(np.float64)
     (scale,), (zero,) = parameters
     return (integers - zero) * scale
 
@@ -133,7 +133,7 @@ def test_isotone_keeps_the_largest_of_every_row_the_largest(text):
     rows = np.exp(logits)
     rows = (rows / rows.sum(axis=1, keepdims=True)).astype(np.float32)
     parameters = found(Isotone, text, rows)
-    integers = quantized(rows, Format.of(text), parameters).astype(int)
+    integers = quantize_array(rows, Format.of(text), parameters).astype(int)
     best = np.sort(integers, axis=1)
     apart = np.sort(rows, axis=1)[:, -1] - np.sort(rows, axis=1)[:, -2] > parameters.scale[0]
     assert apart.mean() > 0.9
@@ -148,7 +148,7 @@ def test_isotone_keeps_more_rows_than_minmax_where_one_number_is_large():
     text = "int8[symmetric]"
 
     def kept(parameters):
-        integers = np.sort(quantized(rows, Format.of(text), parameters), axis=1)
+        integers = np.sort(quantize_array(rows, Format.of(text), parameters), axis=1)
         return int((integers[:, -1] > integers[:, -2]).sum())
 
     assert kept(found(Isotone, text, rows)) > 1.5 * kept(found(MinMax, text, rows))

@@ -19,21 +19,21 @@ def placed(compiled, *operators):
     return {node.name: get_placement(node).backend for node in nodes_of(compiled, *operators)}
 
 
-def holdings(compiled, value):
+def quantized_values(compiled, value):
     return compiled.plan.values[value]
 
 
 def test_a_net_computes_in_integers_and_the_plan_says_how(compiled, samples):
     result = compiled(verify=True)
     assert result.summary().startswith("npu 22/25 nodes in 1 region, host 3; 2 joins; SNR 3")
-    (x,) = holdings(result, "x")
+    (x,) = quantized_values(result, "x")
     assert x == {
         "format": "int8[symmetric]", "group": "x", "source": "minmax of 8 batches", "readers": ["conv1:X"],
         "scale": pytest.approx(float(np.abs(samples["x"]).max()) / 127), "zero_point": 0,
     }  # fmt: skip
-    (w1,) = holdings(result, "w1")
+    (w1,) = quantized_values(result, "w1")
     assert w1 == {"format": "int8[symmetric,axis=0]", "group": "w1", "source": "weights", "readers": ["conv1:W"]}
-    (b1,) = holdings(result, "b1")
+    (b1,) = quantized_values(result, "b1")
     assert (b1["source"], len(b1["scale"])) == ("X*W of conv1", 4)
 
 
@@ -102,10 +102,10 @@ def test_a_shared_scale_comes_from_where_the_file_says(compiled, samples, mode, 
     seen.graph.outputs.extend(node.outputs[0] for node in list(seen.graph)[:2])
     floats = dovetail.compile(seen, "host")
     largest = max(np.abs(floats.run({"x": sample[None]})[decides]).max() for sample in samples["x"])
-    (before,) = holdings(result, "a")
-    (after,) = (found for found in holdings(result, "p") if found["group"] == before["group"])
+    (before,) = quantized_values(result, "a")
+    (after,) = (found for found in quantized_values(result, "p") if found["group"] == before["group"])
     assert before["scale"] == after["scale"] == pytest.approx(part * largest / 127)
-    assert len(holdings(result, "p")) == (1 if mode == "consumer" else 2)
+    assert len(quantized_values(result, "p")) == (1 if mode == "consumer" else 2)
 
 
 def test_a_chain_takes_the_scale_of_what_ends_it(compiled):
@@ -125,7 +125,7 @@ def test_two_scales_for_one_value_are_two_holdings_with_a_requantization_between
     text = """<ir_version: 10, opset_import: ["": 21]>
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) { [relu] r = Relu (x) [mul] m = Mul (r, r) [add] y = Add (m, r) }"""
     result = compiled(text, verify=True)
-    plain, half = holdings(result, "r")
+    plain, half = quantized_values(result, "r")
     assert plain["scale"] == pytest.approx(2 * half["scale"])
     assert (plain["readers"], half["readers"]) == (["add:B"], ["mul:A", "mul:B"])
     second = next(
@@ -157,7 +157,7 @@ def test_a_value_between_a_product_and_the_activation_computed_with_it_is_not_he
     result = compiled(NET, FUSED, verify=True)
     relu = next(iter(nodes_of(result, "Relu")))
     assert relu.inputs[0].producer().op_type == "Conv", "nothing stands between them"
-    between, after = holdings(result, "a")[0], holdings(result, "r")[0]
+    between, after = quantized_values(result, "a")[0], quantized_values(result, "r")[0]
     assert (between["group"], between["scale"]) == (after["group"], after["scale"]), "of the result, not of its input"
     assert between["source"] == "computed together with relu"
     assert len(nodes_of(result, "QuantizeLinear")) == len(nodes_of(compiled(), "QuantizeLinear")) - 1
@@ -168,7 +168,7 @@ def test_a_value_with_a_second_reader_is_held_all_the_same(compiled):
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,3,3] w> {
       [conv] a = Conv <pads = [1,1,1,1]> (x, w) [relu] r = Relu (a) [add] y = Add (a, r) }"""
     result = compiled(text, FUSED)
-    assert holdings(result, "a")[0]["source"] == "minmax of 8 batches"
+    assert quantized_values(result, "a")[0]["source"] == "minmax of 8 batches"
     assert next(iter(nodes_of(result, "Relu"))).inputs[0].producer().op_type == "DequantizeLinear"
 
 
@@ -192,7 +192,7 @@ def test_an_output_in_integers_keeps_its_name_and_type(compiled, samples):
     result = compiled(text)
     outputs = result.run({"x": samples["x"][:1]})
     assert {name: array.dtype.name for name, array in outputs.items()} == {"r": "float32", "s": "float32"}
-    scale = holdings(result, "r")[0]["scale"]
+    scale = quantized_values(result, "r")[0]["scale"]
     assert np.allclose(np.rint(outputs["r"] / scale), outputs["r"] / scale, atol=1e-3), "it lies on the grid"
 
 
@@ -212,7 +212,7 @@ def test_a_replay_needs_no_data_and_gives_the_same_bytes(compiled, installed, tm
     first = compiled(plugins=plugins)
     first.save(tmp_path / "first")
     again = compiled(data=None, plan=tmp_path / "first" / "plan.yaml", plugins=plugins)
-    assert [entry["source"] for entry in holdings(again, "x")] == ["replayed"]
+    assert [entry["source"] for entry in quantized_values(again, "x")] == ["replayed"]
     again.save(tmp_path / "again")
     assert same_but_for_the_request(tmp_path / "first", tmp_path / "again")
 
@@ -264,7 +264,7 @@ g (float[1,4,8,8] x) => (float[1,4,8,8] y, float[1,4,8,8] z) <float[4,4,3,3] w1,
 
 def test_an_accumulator_that_leaves_its_region_is_the_float_that_was_computed(compiled):
     result = compiled(ENDS, *TAIL, pins="last=npu/Y:int32[symmetric,axis=1]", verify=True)
-    (b,) = holdings(result, "b")
+    (b,) = quantized_values(result, "b")
     assert (b["format"], b["source"], len(b["scale"])) == ("int32[symmetric,axis=1]", "X*W of last", 4)
     assert [node.inputs[0].name for node in nodes_of(result, "Tanh")] == ["b", "a_float32_1"]
 

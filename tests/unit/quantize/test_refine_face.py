@@ -91,7 +91,7 @@ def test_a_backend_written_in_python_with_a_mistake_is_named(compiled, installed
 
 
 def test_it_is_part_of_the_request(compiled, installed, tmp_path):
-    """So of the stamp: what was refined is recognized only by a request for the same."""
+    """So of the cache key: what was refined is recognized only by a request for the same."""
     plugins = installed()
     compiled(plugins=plugins, refine="equalize,bias").save(tmp_path)
     saved = tmp_path / "model.onnx"

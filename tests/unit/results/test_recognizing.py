@@ -15,7 +15,7 @@ from dovetail.planning import Plan
 from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.results.cache_key import stamp_for
-from dovetail_onnx.saving import SEAL, read_seal, seal_holds
+from dovetail_onnx.saving import CONTENT_DIGEST, content_digest_holds, read_content_digest
 from onnx import numpy_helper
 
 from .conftest import files_of
@@ -65,7 +65,7 @@ def test_a_model_that_somebody_edited_is_compiled(results, how):
     results["a"].save("out")
     again = compiled_again(edited(how))
     assert again.saved is None
-    again.save("again")  # with a stamp and a seal of its own
+    again.save("again")  # with a cache key and a content digest of its own
     assert compiled_again("again/model.onnx").saved is not None
 
 
@@ -82,7 +82,7 @@ def test_a_byte_that_was_changed_in_place(results, place):
 
 
 def test_a_stamp_alone_does_not_count(results):
-    """As in files of a version that knew no seals."""
+    """As in files of a version that knew no content digests."""
     results["a"].model.save("unsealed.onnx")
     assert compiled_again("unsealed.onnx").saved is None
 
@@ -121,7 +121,7 @@ def test_a_replayed_plan_is_part_of_the_request(results):
     assert compiled_again("replayed/model.onnx", plan="plan.yaml").saved is not None
 
 
-def stamp(**changes):
+def cache_key(**changes):
     request = Request.of("cpu-bf16", **changes)
     return stamp_for(request, Context(request, plugins=load_plugins()))
 
@@ -136,25 +136,25 @@ def test_a_result_that_no_engine_was_tried_with_is_another_one(results):
 def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):
     Path(tmp_path, "costs.yaml").write_text("start: 1\n")
     costs = {"costs": tmp_path / "costs.yaml"}
-    first, plain = stamp(**costs), stamp()
-    assert stamp() == plain
+    first, plain = cache_key(**costs), cache_key()
+    assert cache_key() == plain
     Path(tmp_path, "costs.yaml").write_text("start: 2\n")
     others = [
         first,
         plain,
-        stamp(**costs),
-        stamp(low=["a"]),
-        stamp(data={"x": np.ones(2)}),
-        stamp(plan=Plan(values={"a": 1})),
+        cache_key(**costs),
+        cache_key(low=["a"]),
+        cache_key(data={"x": np.ones(2)}),
+        cache_key(plan=Plan(values={"a": 1})),
     ]
     from importlib import metadata
 
     version = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "99" if name == "onnx" else version(name))
-    others.append(stamp())
+    others.append(cache_key())
     # What an extra brings builds what others only plan.
     monkeypatch.setattr(metadata, "version", lambda name: "99" if name.startswith("tensorrt-rtx") else version(name))
-    others.append(stamp())
+    others.append(cache_key())
     assert len(set(others)) == len(others)
 
 
@@ -234,13 +234,13 @@ def test_a_seal_is_the_end_of_a_file_that_every_reader_takes(results):
     results["a"].save("out")
     path = Path("out/model.onnx")
     onnx.checker.check_model(path, full_check=True)
-    (found,) = [entry.value for entry in onnx.load(path).metadata_props if entry.key == SEAL]
+    (found,) = [entry.value for entry in onnx.load(path).metadata_props if entry.key == CONTENT_DIGEST]
     assert path.read_bytes().endswith(found.encode())
-    assert read_seal(path) == found
-    assert seal_holds(path, [])
+    assert read_content_digest(path) == found
+    assert content_digest_holds(path, [])
     path.write_bytes(b"short")
-    assert read_seal(path) == ""
-    assert not seal_holds(path, [])
+    assert read_content_digest(path) == ""
+    assert not content_digest_holds(path, [])
 
 
 def test_weights_survive_the_way(results):

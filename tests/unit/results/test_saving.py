@@ -23,7 +23,7 @@ def test_what_belongs_together_is_named(results):
     plan = api.load("out").plan
     assert plan.model["path"] == "a.onnx"
     assert plan.model["sha256"] == files_of(".")["a.onnx"]
-    assert plan.model["result"] == manifest.seal
+    assert plan.model["result"] == manifest.content_digest
 
 
 def test_equal_results_are_equal_in_every_byte(results):

@@ -71,7 +71,7 @@ def assert_regions_hold(graph, regions):
 
 @settings(max_examples=200, deadline=None)
 @given(placed_graphs())
-def test_regions_of_random_graphs_without_a_former(graph):
+def test_regions_of_random_graphs_without_a_partitioner(graph):
     assert_regions_hold(graph, ready_regions(graph))
 
 

@@ -63,7 +63,7 @@ NAMED = {
     "engine": ("emit", "engines"),
     "emitter": ("emit", "artifacts"),
     "strategy": ("place", "strategy"),
-    "region_former": ("place", "regions"),
+    "partitioner": ("place", "regions"),
 }
 
 

@@ -16,7 +16,7 @@ from dovetail.plugin import EngineError
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.planning import Parameters
-    from dovetail.plugin import EmittedRegion, Holding
+    from dovetail.plugin import EmittedRegion, QuantizedValue
 
 
 _BITS = 8
@@ -34,19 +34,19 @@ def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:
     Raises:
         EngineError: A value has two scales, for which there is no place in the file; names a node that reads it.
     """
-    found: dict[str, Holding] = {}
+    found: dict[str, QuantizedValue] = {}
     fused = _fused_values(region)
-    for holding in region.holdings:
-        if holding.format.dtype.bitwidth != _BITS or holding.value in fused:
+    for quantized in region.quantized_values:
+        if quantized.format.dtype.bitwidth != _BITS or quantized.value in fused:
             continue
-        other = found.setdefault(holding.value, holding)
-        if _numbers(other) != _numbers(holding):
-            why = f"'{holding.value}' has two scales, and PPL takes one per value"
-            raise EngineError(why, node=_reader(holding, region))
+        other = found.setdefault(quantized.value, quantized)
+        if _numbers(other) != _numbers(quantized):
+            why = f"'{quantized.value}' has two scales, and PPL takes one per value"
+            raise EngineError(why, node=_reader(quantized, region))
     first: dict[str, int] = {}
     return {
-        name: _entry(holding, number, first.setdefault(holding.group, number))
-        for number, (name, holding) in enumerate(found.items(), start=1)
+        name: _entry(quantized, number, first.setdefault(quantized.group, number))
+        for number, (name, quantized) in enumerate(found.items(), start=1)
     }
 
 
@@ -73,9 +73,9 @@ def _fused_values(region: EmittedRegion) -> set[str]:
     return found
 
 
-def _entry(holding: Holding, number: int, dominator: int) -> dict[str, Any]:
-    per_channel = holding.format.axis is not None
-    scale = list(_scale(holding))
+def _entry(quantized: QuantizedValue, number: int, dominator: int) -> dict[str, Any]:
+    per_channel = quantized.format.axis is not None
+    scale = list(_scale(quantized))
 
     def one_or_all(numbers: Iterable[float]) -> float | list[float]:
         numbers = list(numbers)
@@ -97,17 +97,17 @@ def _entry(holding: Holding, number: int, dominator: int) -> dict[str, Any]:
     }
 
 
-def _scale(holding: Holding) -> tuple[float, ...]:
+def _scale(quantized: QuantizedValue) -> tuple[float, ...]:
     """The scales of a value, which one in 8 bits has."""
-    return cast("Parameters", holding.parameters).scale
+    return cast("Parameters", quantized.parameters).scale
 
 
-def _numbers(holding: Holding) -> Mapping[str, Any]:
-    return {"scale": _scale(holding), "axis": holding.format.axis}
+def _numbers(quantized: QuantizedValue) -> Mapping[str, Any]:
+    return {"scale": _scale(quantized), "axis": quantized.format.axis}
 
 
-def _reader(holding: Holding, region: EmittedRegion) -> str:
-    """A node of the backend that reads a holding, which can be placed elsewhere."""
+def _reader(quantized: QuantizedValue, region: EmittedRegion) -> str:
+    """A node of the backend that reads a quantized value, which can be placed elsewhere."""
     own = set(region.nodes)
-    readers = (reader.rpartition(":")[0] for reader in holding.readers)
+    readers = (reader.rpartition(":")[0] for reader in quantized.readers)
     return next((reader for reader in readers if reader in own), "")

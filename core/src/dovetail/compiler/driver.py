@@ -18,7 +18,7 @@ from dovetail.passes.manager import Manager
 from dovetail.passes.result import Result
 from dovetail.passes.rounds import rounds
 from dovetail.planning.node_keys import keep_keys
-from dovetail.planning.quantized_value import holdings_document
+from dovetail.planning.quantized_value import quantized_values_document
 from dovetail.planning.remark import Remark
 from dovetail.plugin.options import CompileJob
 from dovetail.plugin.output import own_output
@@ -112,7 +112,7 @@ class Driver:
             self._refusals = ctx.refusals
         made = ctx.outcome
         trial, made.trial = made.trial, None  # the context outlives results that are unloaded
-        decided.remarks, decided.values = list(ctx.remarks), holdings_document(made.holdings)
+        decided.remarks, decided.values = list(ctx.remarks), quantized_values_document(made.quantized_values)
         return CompiledModel(
             work, decided, (*ctx.backends, ctx.host), files=dict(ctx.round.files), artifacts=made.artifacts,
             trial=trial, registry=ctx.registry,

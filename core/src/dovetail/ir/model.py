@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onnx_ir import Graph, Node  # inside of the class, `ir` is its property
 
     from dovetail.ir.editing import FreshNames
-    from dovetail.plugin.frontend import Dialect, SourceSnapshot, Unbuilt
+    from dovetail.plugin.frontend import Dialect, LazyModel, SourceSnapshot
 
 
 class Model:
@@ -38,12 +38,12 @@ class Model:
         model: ir.Model | None = None,
         path: Path | None = None,
         *,
-        unbuilt: Unbuilt | None = None,
+        lazy: LazyModel | None = None,
         checked: bool = False,
         dialect: Dialect | None = None,
     ):
         self._ir = model
-        self._unbuilt = unbuilt
+        self._unbuilt = lazy
         self._building = threading.RLock()
         self.path = path
         self.revision = 0
@@ -75,7 +75,7 @@ class Model:
         return built
 
     @property
-    def _read(self) -> Unbuilt:
+    def _read(self) -> LazyModel:
         """What the front end read, of a model that is not built."""
         assert self._unbuilt is not None, "a model is built from what a front end read, or given"
         return self._unbuilt
@@ -86,13 +86,13 @@ class Model:
         return self._ir is None
 
     @property
-    def unbuilt(self) -> Unbuilt | None:
+    def lazy(self) -> LazyModel | None:
         """What the front end read; None once the graph is built."""
         return self._unbuilt
 
-    def rebuild(self, unbuilt: Unbuilt) -> None:
+    def rebuild(self, lazy: LazyModel) -> None:
         """Replace the graph."""
-        self._ir, self._unbuilt = None, unbuilt
+        self._ir, self._unbuilt = None, lazy
         self.touch()
 
     def replace(self, other: Model) -> None:
@@ -129,7 +129,7 @@ class Model:
         """Return a copy of the graph that shares the weights."""
         checked = self._checked and not self.revision
         if self._ir is None:
-            return Model(path=self.path, unbuilt=self._read.copy(), checked=checked, dialect=self.dialect)
+            return Model(path=self.path, lazy=self._read.copy(), checked=checked, dialect=self.dialect)
         copied = self._ir.clone()
         _unshare_types(copied.graph)
         return Model(copied, self.path, checked=checked, dialect=self.dialect)

@@ -12,7 +12,7 @@ from dovetail.ir.graphs import FlatGraph
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.planning.node_keys import key_of
 from dovetail.planning.placement import HOST
-from dovetail.planning.refusals import Refusals, Refused
+from dovetail.planning.rejections import Rejection, Rejections
 from dovetail.planning.remark import NO_FACTS, Kind, Remark, Remedy
 from dovetail.plugin.registry import Registry
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.planning.conversion import Join
     from dovetail.planning.edits import Edit
     from dovetail.planning.plan import Plan
-    from dovetail.planning.quantized_value import Holding
+    from dovetail.planning.quantized_value import QuantizedValue
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.loader import PluginSet
 
@@ -73,14 +73,14 @@ class Outcome:
     Attributes:
         plan: The plan; None while nothing is carried out.
         decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
-        holdings: The quantized forms of values, with their parameters, once they are calibrated.
+        quantized values: The quantized forms of values, with their parameters, once they are calibrated.
         artifacts: What backends made of their regions, if anything.
         trial: What trying the engines left for whatever runs the result.
     """
 
     plan: Plan | None = None
     decided: Model | None = None
-    holdings: list[Holding] = field(default_factory=list)
+    quantized_values: list[QuantizedValue] = field(default_factory=list)
     artifacts: ArtifactFolder | None = None
     trial: Any = None
 
@@ -127,7 +127,7 @@ class Context:
         self.asked: Mapping[str, tuple[str, str]] = {}
         self.kept: dict[str, Any] = {}
         self.measured: dict[str, Any] = {}
-        self.refusals = Refusals()
+        self.refusals = Rejections()
         self.try_engines: bool | None = None
         self.files_wanted = True
         self.remedies_for: Collection[str] = ()
@@ -242,7 +242,7 @@ class Context:
             inside = f"'{_name(node)}' in its body cannot go there: {why}"
             because = (_name(node),)
             remarks.append(Remark(kind, _name(holder), by, rule, inside, because, "", source, backend, format))
-        refused = Refused(why, tuple(remarks))
+        refused = Rejection(why, tuple(remarks))
         if format:
             self.refusals.add_format(backend, key_of(node), format, refused)
         else:

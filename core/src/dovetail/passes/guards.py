@@ -78,8 +78,8 @@ def observe(plugins: PluginSet, own: Callable[..., None], *, model: Model, **arg
 
 def _state(model: Model) -> tuple[object, ...]:
     """Return a cheap fingerprint of a model that any edit changes."""
-    if model.unbuilt is not None:
-        content: object = model.unbuilt.content()
+    if model.lazy is not None:
+        content: object = model.lazy.content()
     else:
         nodes = [(id(node), node.op_type, node.inputs, node.outputs, len(node.attributes)) for node in model.nodes()]
         content = (hash(tuple(nodes)), tuple(map(id, model.graph.initializers.values())))

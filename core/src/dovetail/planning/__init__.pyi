@@ -48,10 +48,10 @@ from dovetail.planning.plan import (
     VERSION as VERSION,
 )
 from dovetail.planning.quantized_value import (
-    Holding as Holding,
+    QuantizedValue as QuantizedValue,
     ObserverChoice as ObserverChoice,
     Parameters as Parameters,
-    parse_holdings as parse_holdings,
+    parse_quantized_values as parse_quantized_values,
 )
 from dovetail.planning.remark import (
     Remark as Remark,

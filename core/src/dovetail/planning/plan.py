@@ -92,7 +92,7 @@ class Plan:
     Attributes:
         model: The source model: file name (`path`), its folder as seen from the working directory, if it is below that
             (`folder`), number of nodes after normalization, and the SHA-256 of the file (`sha256`). In a saved result
-            also the seal of the compiled model (`result`).
+            also the content digest of the compiled model (`result`).
         backends: Name, strategy, distribution with its version, and options of each backend, in order of preference.
         nodes: In graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
@@ -319,8 +319,8 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
 
 def _nodes(model: Model) -> Iterator[_Node]:
     """Yield every node of the model and its bodies, without building the graph if it is not built yet."""
-    if model.unbuilt is not None:
-        for node in model.unbuilt.nodes():
+    if model.lazy is not None:
+        for node in model.lazy.nodes():
             yield _Node(node.name, node.domain, node.op_type, tuple(node.input), tuple(node.output))
         return
     for node in model.nodes():
@@ -329,6 +329,6 @@ def _nodes(model: Model) -> Iterator[_Node]:
 
 
 def _functions(model: Model) -> set[tuple[str, str]]:
-    if model.unbuilt is not None:
-        return model.unbuilt.functions()
+    if model.lazy is not None:
+        return model.lazy.functions()
     return {(function.domain, function.name) for function in model.ir.functions.values()}

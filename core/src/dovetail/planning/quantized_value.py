@@ -63,13 +63,13 @@ class Observer(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class QuantizedValue:
     """One value in one quantized format, with one set of parameters.
 
     Attributes:
         value: Name of the value.
         format: The format.
-        group: Name of the sharing group; all holdings of a group have the same parameters.
+        group: Name of the sharing group; all quantized values of a group have the same parameters.
         source: Where the parameters come from: `minmax`, `weights`, `X*W of conv_1`, `replayed`.
         parameters: Scale and zero point; None before they are known.
         readers: Where it is read: `node:port`.
@@ -86,25 +86,25 @@ class Holding:
     made_by: str = ""
 
 
-def holdings_document(holdings: Iterable[Holding]) -> dict[str, list[dict[str, Any]]]:
-    """Holdings as they stand in a plan, by value.
+def quantized_values_document(quantized_values: Iterable[QuantizedValue]) -> dict[str, list[dict[str, Any]]]:
+    """Quantized values as they stand in a plan, by value.
 
     Parameters that follow from weights are left out: they are computed again.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for holding in holdings:
-        entry: dict[str, Any] = {"format": str(holding.format), "group": holding.group, "source": holding.source}
-        if holding.parameters is not None and len(holding.parameters.scale) == 1:
-            entry |= {"scale": holding.parameters.scale[0], "zero_point": holding.parameters.zero_point[0]}
-        elif holding.parameters is not None and holding.source != "weights":
-            entry |= {"scale": list(holding.parameters.scale), "zero_point": list(holding.parameters.zero_point)}
-        if holding.readers:
-            entry["readers"] = list(holding.readers)
-        found.setdefault(holding.value, []).append(entry)
+    for quantized in quantized_values:
+        entry: dict[str, Any] = {"format": str(quantized.format), "group": quantized.group, "source": quantized.source}
+        if quantized.parameters is not None and len(quantized.parameters.scale) == 1:
+            entry |= {"scale": quantized.parameters.scale[0], "zero_point": quantized.parameters.zero_point[0]}
+        elif quantized.parameters is not None and quantized.source != "weights":
+            entry |= {"scale": list(quantized.parameters.scale), "zero_point": list(quantized.parameters.zero_point)}
+        if quantized.readers:
+            entry["readers"] = list(quantized.readers)
+        found.setdefault(quantized.value, []).append(entry)
     return found
 
 
-def parse_holdings(document: Mapping[str, Any]) -> list[Holding]:
+def parse_quantized_values(document: Mapping[str, Any]) -> list[QuantizedValue]:
     """The inverse of `holdings_document`.
 
     Raises:
@@ -125,7 +125,7 @@ def parse_holdings(document: Mapping[str, Any]) -> list[Holding]:
     return found
 
 
-def _parsed(value: str, entry: Mapping[str, Any]) -> Holding:
+def _parsed(value: str, entry: Mapping[str, Any]) -> QuantizedValue:
     format_ = Format.of(str(entry["format"]))
     parameters = None
     if "scale" in entry:
@@ -136,7 +136,9 @@ def _parsed(value: str, entry: Mapping[str, Any]) -> Holding:
             raise ValueError(f"zero_point {entry['zero_point']!r} is not a whole number per scale")
         parameters = Parameters(tuple(map(float, scale)), tuple(zero))
     readers = tuple(map(str, entry.get("readers", ())))
-    return Holding(value, format_, str(entry.get("group", value)), str(entry.get("source", "")), parameters, readers)
+    return QuantizedValue(
+        value, format_, str(entry.get("group", value)), str(entry.get("source", "")), parameters, readers
+    )
 
 
 @dataclass(frozen=True, slots=True)

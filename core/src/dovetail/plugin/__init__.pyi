@@ -6,7 +6,11 @@ from dovetail.passes import Analysis as Analysis, Context as Context, Pass as Pa
 from dovetail.planning.claim import Claim as Claim, Claims as Claims, claim_of as claim_of
 from dovetail.planning.conversion import ConversionKind as ConversionKind, Step as Step
 from dovetail.planning.edits import Edit as Edit
-from dovetail.planning.quantized_value import Holding as Holding, Observer as Observer, Parameters as Parameters
+from dovetail.planning.quantized_value import (
+    QuantizedValue as QuantizedValue,
+    Observer as Observer,
+    Parameters as Parameters,
+)
 from dovetail.planning.quantized_value import ObserverChoice as ObserverChoice
 from dovetail.planning.remark import Remark as Remark
 from dovetail.planning.remark import Remedy as Remedy, remedy as remedy
@@ -50,7 +54,7 @@ from dovetail.plugin.frontend import (
     Dialect as Dialect,
     Frontend as Frontend,
     SourceSnapshot as SourceSnapshot,
-    Unbuilt as Unbuilt,
+    LazyModel as LazyModel,
 )
 from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec
 from dovetail.plugin.isolation import PluginWarning as PluginWarning
@@ -73,7 +77,7 @@ from dovetail.plugin.services import (
     Editor as Editor,
     Executor as Executor,
     InputData as InputData,
-    RegionFormer as RegionFormer,
+    Partitioner as Partitioner,
     RegionView as RegionView,
     Regions as Regions,
     Runner as Runner,

@@ -102,7 +102,7 @@ class Backend(ABC):
         idle_options: The options that change no placement; remedies leave them alone.
         place: The options of its strategy.
         place_sources: File and line of each of them.
-        regions: Name of its region former; empty for the default.
+        regions: Name of its partitioner; empty for the default.
         artifacts: Names of its emitters.
         border: Where conversions at the border of its regions stand; None for a backend without quantized formats.
         widened: The float types of a source model that stand for float32 here.
@@ -243,7 +243,7 @@ class BackendFormat(ABC):
 
         Args:
             source: The file.
-            known: Registered names by kind: `engine`, `strategy`, `region_former`.
+            known: Registered names by kind: `engine`, `strategy`, `partitioner`.
             load: Loads the file with other options.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
-    from dovetail.planning.quantized_value import Holding
+    from dovetail.planning.quantized_value import QuantizedValue
     from dovetail.plugin.backend import Backend
 
 
@@ -80,7 +80,7 @@ class EmittedRegion:
             source model. Its inputs and outputs are values of the source model. A region has the highest opset that
             the backend reads where the model is newer; the whole model has that of the compilation.
         nodes: The names of its nodes in the plan; of the whole model, those on the backend.
-        holdings: The quantized forms of the values that these nodes compute and read, with their parameters.
+        quantized values: The quantized forms of the values that these nodes compute and read, with their parameters.
         context: The context of the compilation: what was asked for, and the plugins; None where nobody compiles.
     """
 
@@ -89,7 +89,7 @@ class EmittedRegion:
     model: Model
     source: Model
     nodes: tuple[str, ...]
-    holdings: tuple[Holding, ...] = ()
+    quantized_values: tuple[QuantizedValue, ...] = ()
     context: Context | None = None
 
 

@@ -73,7 +73,7 @@ class Frontend(ABC):
         raise NotImplementedError
 
 
-class Unbuilt(Protocol):
+class LazyModel(Protocol):
     """A model as its front end read it, from which the graph is built once somebody asks for it.
 
     Many requests need only names and numbers: a result that is recognized is never built.
@@ -82,7 +82,7 @@ class Unbuilt(Protocol):
     def build(self) -> ir.Model:
         """The onnx-ir model."""
 
-    def copy(self) -> Unbuilt:
+    def copy(self) -> LazyModel:
         """A copy that shares the weights."""
 
     def interface(self) -> tuple[list[str], list[str]]:

@@ -111,8 +111,8 @@ class Option(ABC):
         return {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What of its keywords shapes the result, as plain data: it becomes part of the request, of the stamp by which
-        a result is recognized, and of the plan. Empty where nothing does.
+        """What of its keywords shapes the result, as plain data: it becomes part of the request, of the cache key by
+        which a result is recognized, and of the plan. Empty where nothing does.
 
         Raises:
             DovetailError: A keyword has a value that it cannot have.

@@ -31,7 +31,7 @@ DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
 """Kinds of which each thing is a file."""
 
 KINDS = {
-    **dict.fromkeys(("pass", "strategy", "frontend", "edit", "region_former", "solver", "engine", "emitter"), _CODE),
+    **dict.fromkeys(("pass", "strategy", "frontend", "edit", "partitioner", "solver", "engine", "emitter"), _CODE),
     **dict.fromkeys(("executor", "observer", "conversion", "fact", "backend_format", "result_store"), _CODE),
     **dict.fromkeys(("command", "device_memory", "kernel", "option"), _CODE),
     **dict.fromkeys(DATA_KINDS, _FILE),
@@ -57,6 +57,9 @@ class Entry(NamedTuple):
 
 class UnknownKindError(DovetailError, AttributeError):
     """Somebody registers or asks for something of a kind that nothing reads."""
+
+
+_RENAMED_KINDS = {"region_former": "partitioner"}
 
 
 class Table:
@@ -246,6 +249,12 @@ class Registry:
     def __getattr__(self, name: str) -> Table:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in _RENAMED_KINDS:
+            new = _RENAMED_KINDS[name]
+            message = f"registry.{name} is called registry.{new} now; the old name goes with the next release"
+            warnings.warn(message, FutureWarning, stacklevel=2)
+            table: Table = vars(self)[new]
+            return table
         known = [attribute for attribute, value in vars(self).items() if isinstance(value, Table)]
         raise UnknownKindError(
             f"there is no kind {name!r}{did_you_mean(name, known)}; a plugin may register {', '.join(known)}",

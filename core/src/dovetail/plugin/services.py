@@ -1,4 +1,4 @@
-"""What edits, region formers, executors, runners and solvers implement."""
+"""What edits, partitioners, executors, runners and solvers implement."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Editor(ABC):
 
 
 class RegionView(Protocol):
-    """What a region former sees.
+    """What a partitioner sees.
 
     Attributes:
-        graph: The main graph; a former never edits it.
-        backends: The backends that name the former.
+        graph: The main graph; a partitioner never edits it.
+        backends: The backends that name the partitioner.
         nodes: Their nodes in graph order, which are to be cut into regions.
-        formed: Regions that other formers made before.
+        formed: Regions that other partitioners made before.
         reads: The values that each node of the graph uses; those that bodies capture are among them.
         chosen: The backends of the request by name: their options (`chosen["acme-npu"].chosen`), and what their files
             say under `place:`.
@@ -69,11 +69,11 @@ class RegionView(Protocol):
         """The backend of any node of the graph."""
 
 
-class RegionFormer(Protocol):
+class Partitioner(Protocol):
     """Cuts the nodes of backends into regions, parts that run as one unit; called without arguments to make one.
 
-    A backend names its former in its attribute `regions` (in a file: `place: {regions: NAME}`); without one it has
-    `waves`, which makes as few regions as possible.
+    A backend names its partitioner in its attribute `regions` (in a file: `place: {regions: NAME}`); without one it has
+    `topological`, which makes as few regions as possible.
     """
 
     def form(self, view: RegionView) -> Iterable[Iterable[ir.Node]]:
@@ -159,7 +159,7 @@ class Runner(ABC):
     @staticmethod
     @abstractmethod
     def tried(ctx: Context) -> Mapping[str, str]:
-        """The engines that may refuse something of a compilation, by backend; they are part of its stamp.
+        """The engines that may refuse something of a compilation, by backend; they are part of its cache key.
 
         Raises:
             DovetailError: A backend has no engine at all.

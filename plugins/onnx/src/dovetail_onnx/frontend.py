@@ -83,7 +83,7 @@ class OnnxFrontend(Frontend):
             return open_proto(proto, name, path)
         if isinstance(source, ir.Model):
             if path is None and not in_order(source.graph):
-                return Model(unbuilt=split_weights(source), dialect=self.dialect)  # onnx-ir cannot clone it
+                return Model(lazy=split_weights(source), dialect=self.dialect)  # onnx-ir cannot clone it
             return Model(source.clone() if path is None else source, path, dialect=self.dialect)
         if isinstance(source, (bytes, bytearray, memoryview)):
             return open_proto(parse_proto(bytes(source), name), name, path)

@@ -62,7 +62,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
             text = path.read_text(encoding="utf-8", errors="replace")
         return open_text(text, str(path), path)
     with gc_paused():
-        return Model(unbuilt=_read(path, declared), path=path, checked=True, dialect=OnnxDialect())
+        return Model(lazy=_read(path, declared), path=path, checked=True, dialect=OnnxDialect())
 
 
 @contextlib.contextmanager
@@ -114,7 +114,7 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
     """
     with gc_paused():
         skeleton = _checked(proto, (), TensorLoader(name, path))
-        return Model(unbuilt=skeleton, path=path, checked=True, dialect=OnnxDialect())
+        return Model(lazy=skeleton, path=path, checked=True, dialect=OnnxDialect())
 
 
 def _read(path: Path, declared: bool) -> Skeleton:

@@ -25,36 +25,36 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
-SEAL = "dovetail.content"
-"""Key of the seal in the model's metadata."""
+CONTENT_DIGEST = "dovetail.content"
+"""Key of the content digest in the model's metadata."""
 
 _METADATA_PROPS = 14  # field number in ModelProto
 _DIGITS = 64
 
 
 def _prefix() -> bytes:
-    key = SEAL.encode()
+    key = CONTENT_DIGEST.encode()
     entry = tag(1) + varint(len(key)) + key + tag(2) + varint(_DIGITS)
     return tag(_METADATA_PROPS) + varint(len(entry) + _DIGITS) + entry
 
 
 _PREFIX = _prefix()
 SEAL_SIZE = len(_PREFIX) + _DIGITS
-"""Bytes of a seal at the end of a file."""
+"""Bytes of a content digest at the end of a file."""
 
 
 def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
-    """Return the bytes of a seal.
+    """Return the bytes of a content digest.
 
     Args:
-        content: SHA-256 of the file's bytes before the seal.
+        content: SHA-256 of the file's bytes before the content digest.
         data: SHA-256 of every data file, in the order of their names.
     """
     return _PREFIX + hashlib.sha256(b"".join((content, *data))).hexdigest().encode()
 
 
-def read_seal(path: Path) -> str:
-    """Return the hexadecimal digest at the end of the file, or empty if there is no seal; reads nothing else."""
+def read_content_digest(path: Path) -> str:
+    """Return the hexadecimal digest at the end of the file, or empty if it has none; reads nothing else."""
     with path.open("rb") as file:
         if file.seek(0, 2) < SEAL_SIZE:
             return ""
@@ -63,10 +63,10 @@ def read_seal(path: Path) -> str:
     return found[len(_PREFIX) :].decode("ascii", "replace") if found.startswith(_PREFIX) else ""
 
 
-def seal_holds(path: Path, data: Iterable[Path]) -> bool:
+def content_digest_holds(path: Path, data: Iterable[Path]) -> bool:
     """Whether the model at `path` and its data files are unchanged since it was sealed; hashes all of them."""
-    seal = read_seal(path)
-    if not seal:
+    content_digest = read_content_digest(path)
+    if not content_digest:
         return False
     digest, left = hashlib.sha256(), path.stat().st_size - SEAL_SIZE
     with path.open("rb") as file:
@@ -74,7 +74,7 @@ def seal_holds(path: Path, data: Iterable[Path]) -> bool:
             digest.update(chunk)
             left -= len(chunk)
     files = [bytes.fromhex(file_sha256(file)) for file in sorted(data)]
-    return make_seal(digest.digest(), files).endswith(seal.encode())
+    return make_seal(digest.digest(), files).endswith(content_digest.encode())
 
 
 Progress = Callable[[str, int, int], None]
@@ -98,7 +98,7 @@ def save_model(
     *,
     external: bool | None = None,
     progress: Progress | None = None,
-    seal: bool = False,
+    content_digest: bool = False,
 ) -> list[SavedFile]:
     """Write `model` to `path`.
 
@@ -111,7 +111,7 @@ def save_model(
         path: The file to write; its folder is created.
         external: Store weights outside the file (True), inside (False), or by their size (None).
         progress: Called with ("save", weights written, weights in total) before each weight.
-        seal: End the file with a digest of its content; see `dovetail_onnx.saving`.
+        content digest: End the file with a digest of its content; see `dovetail_onnx.saving`.
 
     Returns:
         The model file, and the data file if there is one.
@@ -142,7 +142,7 @@ def save_model(
                 hashed.write(proto.SerializeToString(deterministic=True))
             else:
                 _write_whole(hashed, proto, stubs, tensors, tell)
-            if seal:
+            if content_digest:
                 hashed.write(make_seal(hashed.digest.digest(), [bytes.fromhex(data.sha256)] if data else []))
     saved = [hashed.saved(path), *([data] if data else [])]
     remove_data(old_data - {file.path for file in saved})
@@ -167,13 +167,13 @@ class _Hashed:
 
 
 def _without_seal(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy without an earlier seal; a copy, because saving redirects its tensors to data files."""
+    """Return a copy without an earlier content digest; a copy, because saving redirects its tensors to data files."""
     import onnx
 
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for index in reversed(range(len(copy.metadata_props))):
-        if copy.metadata_props[index].key == SEAL:
+        if copy.metadata_props[index].key == CONTENT_DIGEST:
             del copy.metadata_props[index]
     return copy
 

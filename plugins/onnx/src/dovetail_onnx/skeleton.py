@@ -178,5 +178,5 @@ def was_sorted(model: Model) -> bool:
 
 def skeleton_of(model: Model) -> Skeleton:
     """Return a model as a proto without weights, and the weights; what it is made of, if its graph is not built yet."""
-    held = model.unbuilt
+    held = model.lazy
     return held if isinstance(held, Skeleton) else split_weights(model.ir)

@@ -25,5 +25,6 @@ def register(registry):
     registry.strategy("roles", "dovetail_placement.strategies.roles:Roles")
     registry.strategy("engine-regions", "dovetail_placement.engine_regions.strategy:EngineRegionsStrategy")
     registry.strategy("host", "dovetail_placement.strategies.every_node:Host")
-    registry.region_former("waves", "dovetail_placement.form_regions:Waves")
-    registry.region_former("engine-regions", "dovetail_placement.engine_regions.former:EngineRegions")
+    registry.partitioner("topological", "dovetail_placement.form_regions:Topological")
+    registry.partitioner.renamed("waves", "topological")
+    registry.partitioner("engine-regions", "dovetail_placement.engine_regions.partitioner:EngineRegions")

@@ -1,6 +1,6 @@
 """Conversions between floats and integers, in the regions that they belong to.
 
-Region formers see conversions as nodes like any other, and a DequantizeLinear of a weight is ready before everything
+Partitioners see conversions as nodes like any other, and a DequantizeLinear of a weight is ready before everything
 else. Where it belongs does not follow from that but from the node that reads or makes the value, and from what its
 backend says under `border`:
 

@@ -1,4 +1,4 @@
-"""The `form-regions` pass, and the former `waves`: regions in topological order, backend by backend."""
+"""The `form-regions` pass, and the partitioner `topological`: regions in topological order, backend by backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin import RegionView
+    from dovetail.plugin import Backend, RegionView
 
 
 _AHEAD = 64
@@ -116,17 +116,21 @@ class _Splitter:
         return end
 
 
-DEFAULT_FORMER = "waves"
-"""The former of the backends that name none."""
+DEFAULT_PARTITIONER = "topological"
+"""The partitioner of the backends that name none."""
 
 
-class Waves:
+def _partitioner(backend: Backend, ctx: Context) -> str:
+    return ctx.registry.partitioner.current(backend.regions or DEFAULT_PARTITIONER)
+
+
+class Topological:
     """Forms as few regions as possible: see `dovetail_placement.form_regions`."""
 
     def form(self, view: RegionView) -> list[list[ir.Node]]:
         """Return the regions of `view.nodes`, with those that are formed already in their places."""
 
-        groups = wave_groups(view.graph, view.backend_of, view.reads, view.formed)
+        groups = topological_groups(view.graph, view.backend_of, view.reads, view.formed)
         wanted = set(view.nodes)
         return [group for group in groups if group[0] in wanted]
 
@@ -175,7 +179,7 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
     """Return the regions of a placed model, formed as its backends want them, and none larger than they take.
 
     Raises:
-        DovetailError: A former is not installed, or breaks its contract.
+        DovetailError: A partitioner is not installed, or breaks its contract.
     """
     regions = settled_regions(model.graph, _formed(model, ctx), _floats_cross(ctx))
     maxima = {backend.name: backend.region_maxima for backend in ctx.backends}
@@ -183,18 +187,18 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
 
 
 def _formed(model: Model, ctx: Context) -> list[Region]:
-    """The regions as their formers want them."""
+    """The regions as their partitioners want them."""
     from dovetail_transforms.regions.regions import placed_backend
 
-    from dovetail_placement.forming import formed_regions
+    from dovetail_placement.partitioning import formed_regions
 
-    former_of = {backend.name: backend.regions or DEFAULT_FORMER for backend in ctx.backends}
-    former_of.setdefault(ctx.host.name, ctx.host.regions or DEFAULT_FORMER)
-    # Waves go around the regions of other formers, so they come last.
-    ordered = sorted(former_of, key=lambda name: former_of[name] == DEFAULT_FORMER)
-    formers = {name: former_of[name] for name in ordered}
+    partitioner_of = {backend.name: _partitioner(backend, ctx) for backend in ctx.backends}
+    partitioner_of.setdefault(ctx.host.name, _partitioner(ctx.host, ctx))
+    # The default takes what other partitioners leave, so it comes last.
+    ordered = sorted(partitioner_of, key=lambda name: partitioner_of[name] == DEFAULT_PARTITIONER)
+    partitioners = {name: partitioner_of[name] for name in ordered}
     chosen = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
-    return formed_regions(model.graph, formers, ctx.registry, placed_backend, chosen, ctx.request)
+    return formed_regions(model.graph, partitioners, ctx.registry, placed_backend, chosen, ctx.request)
 
 
 def _floats_cross(ctx: Context) -> dict[str, tuple[bool, bool]]:
@@ -209,29 +213,30 @@ MERGE_UP_TO = 256
 
 
 def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_backend) -> list[Region]:
-    """Cut `graph` into convex regions, in the order in which they can run; see `wave_groups`.
+    """Cut `graph` into convex regions, in the order in which they can run; see `topological_groups`.
 
     Raises:
         DovetailError: The graph has a cycle.
     """
     reads = reads_of(graph)
-    return regions_from(graph, wave_groups(graph, backend_of, reads), backend_of, reads)
+    return regions_from(graph, topological_groups(graph, backend_of, reads), backend_of, reads)
 
 
-def wave_groups(
+def topological_groups(
     graph: ir.Graph, backend_of: Callable[[ir.Node], str], reads: Reads, formed: Groups = ()
 ) -> list[list[ir.Node]]:
     """Return the nodes of `graph` in convex groups of one backend each, in the order in which they can run.
 
-    No node of another backend runs during a wave, so a wave is convex and waves have no cycles. With two backends the
-    better of both starts is optimal: every wave waits for the one before. With more, waves that can be merged are
-    merged afterwards, up to `MERGE_UP_TO` of them. Apart from that the work is linear in nodes and edges.
+    No node of another backend runs during a group, so that a group is convex and groups have no cycles. With two
+    backends the better of both starts is optimal: every group waits for the one before. With more, groups that can be
+        merged are merged afterwards, up to `MERGE_UP_TO` of them. Apart from that the work is linear in nodes and
+        edges.
 
     Args:
         graph: The graph.
         backend_of: The backend of a node.
         reads: The values that each node uses.
-        formed: Groups that stay as they are; the waves go around them.
+        formed: Groups that stay as they are; the others are made of what they leave.
 
     Raises:
         DovetailError: The graph has a cycle, or the groups in `formed` make one.
@@ -243,16 +248,18 @@ def wave_groups(
     users, waiting = _dependencies(single, formed, reads)
     names = list(dict.fromkeys(labels[: len(single)]))
     starts = (_waves(names[i:] + names[:i], labels, users, waiting) for i in range(max(len(names), 1)))
-    waves = min(starts, key=len)
-    if sum(map(len, waves)) < len(labels):
-        done = {i for wave in waves for i in wave}
+    groups = min(starts, key=len)
+    if sum(map(len, groups)) < len(labels):
+        done = {i for group in groups for i in group}
         stuck = next(node for i, node in enumerate([*single, *(group[0] for group in formed)]) if i not in done)
         raise DovetailError(f"node '{stuck.name}' waits for its own result: the graph has a cycle")
-    if len(names) > 2 and len(waves) <= MERGE_UP_TO:
-        waves = _merged(waves, labels, users)
+    if len(names) > 2 and len(groups) <= MERGE_UP_TO:
+        groups = _merged(groups, labels, users)
     # A unit is a single node, or by the numbers behind those a formed group.
     first = len(single)
-    return [list(formed[wave[0] - first]) if wave[0] >= first else [single[i] for i in sorted(wave)] for wave in waves]
+    return [
+        list(formed[group[0] - first]) if group[0] >= first else [single[i] for i in sorted(group)] for group in groups
+    ]
 
 
 def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tuple[list[list[int]], list[int]]:
@@ -277,56 +284,56 @@ def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tu
 def _waves(
     names: list[str | int], labels: list[str | int], users: list[list[int]], waiting: list[int]
 ) -> list[list[int]]:
-    """Units in waves, beginning with the first backend of `names` and going round; formed groups run between waves."""
+    """Group units in topological order, beginning with the first backend of `names`; formed groups stand alone."""
     waiting = list(waiting)
     ready: dict[str | int, list[int]] = {name: [] for name in names}
     formed: list[int] = []
     for i, count in enumerate(waiting):
         if not count:
             ready.get(labels[i], formed).append(i)  # ascending, so a heap already
-    waves, turn = [], 0
+    groups, turn = [], 0
     while formed or any(ready.values()):
         queue = formed if formed else ready[names[turn % len(names)]]
-        wave: list[int] = []
+        group: list[int] = []
         turn += queue is not formed
-        while queue and (queue is not formed or not wave):
+        while queue and (queue is not formed or not group):
             i = heapq.heappop(queue)
-            wave.append(i)
+            group.append(i)
             for user in users[i]:
                 waiting[user] -= 1
                 if not waiting[user]:
                     heapq.heappush(ready.get(labels[user], formed), user)
-        if wave:
-            waves.append(wave)
-    return waves
+        if group:
+            groups.append(group)
+    return groups
 
 
-def _merged(waves: list[list[int]], labels: list[str | int], users: list[list[int]]) -> list[list[int]]:
-    """Waves after merging every pair of one backend that has no third wave on a path between them."""
+def _merged(groups: list[list[int]], labels: list[str | int], users: list[list[int]]) -> list[list[int]]:
+    """Groups after merging every pair of one backend that has no third group on a path between them."""
     while True:
-        wave_of = {unit: i for i, wave in enumerate(waves) for unit in wave}
-        after = [{wave_of[user] for unit in wave for user in users[unit]} - {i} for i, wave in enumerate(waves)]
-        reach = [0] * len(waves)  # bit sets; edges only go to later waves
-        for i in reversed(range(len(waves))):
+        group_of = {unit: i for i, group in enumerate(groups) for unit in group}
+        after = [{group_of[user] for unit in group for user in users[unit]} - {i} for i, group in enumerate(groups)]
+        reach = [0] * len(groups)  # bit sets; edges only go to later groups
+        for i in reversed(range(len(groups))):
             for later in after[i]:
                 reach[i] |= reach[later] | 1 << later
         pair = next(
             (
                 (i, j)
-                for i, wave in enumerate(waves)
-                for j in range(i + 1, len(waves))
-                if labels[wave[0]] == labels[waves[j][0]] and not any(reach[k] >> j & 1 for k in after[i] if k != j)
+                for i, group in enumerate(groups)
+                for j in range(i + 1, len(groups))
+                if labels[group[0]] == labels[groups[j][0]] and not any(reach[k] >> j & 1 for k in after[i] if k != j)
             ),
             None,
         )
         if pair is None:
-            return waves
-        waves = _joined(waves, *pair, reach)
+            return groups
+        groups = _joined(groups, *pair, reach)
 
 
-def _joined(waves: list[list[int]], i: int, j: int, reach: list[int]) -> list[list[int]]:
-    """The order with wave j merged into wave i: what leads to j moves before it, what i leads to stays behind."""
+def _joined(groups: list[list[int]], i: int, j: int, reach: list[int]) -> list[list[int]]:
+    """The order with group j merged into group i: what leads to j moves before it, what i leads to stays behind."""
     between = range(i + 1, j)
-    before = [waves[k] for k in between if not reach[i] >> k & 1]
-    behind = [waves[k] for k in between if reach[i] >> k & 1]
-    return [*waves[:i], *before, waves[i] + waves[j], *behind, *waves[j + 1 :]]
+    before = [groups[k] for k in between if not reach[i] >> k & 1]
+    behind = [groups[k] for k in between if reach[i] >> k & 1]
+    return [*groups[:i], *before, groups[i] + groups[j], *behind, *groups[j + 1 :]]

@@ -59,7 +59,7 @@ class Join(Pass):
         flat = ctx.analysis(FlatGraph, model)
         joiner = _Joiner(model, flat, ctx)
         conversions = find_conversions(flat, joiner.types, ctx.request.keep_io_types)
-        if not ctx.outcome.holdings:
+        if not ctx.outcome.quantized_values:
             _refuse_quantized(flat)
         decided = list(joiner.retyped(flat))
         outputs = model.graph.outputs

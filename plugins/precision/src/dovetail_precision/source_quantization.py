@@ -183,7 +183,7 @@ def place_qdq(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
 
 
 def _wanted(held: Held, borders: dict[str, Border | None]) -> Iterator[tuple[QdqNode, str]]:
-    """The conversions that a holding adopts, with the backend that should run each."""
+    """The conversions that a quantized value adopts, with the backend that should run each."""
     producer = held.producer
     if producer is not None:
         home = placement_of(producer.node).backend

@@ -1,4 +1,4 @@
-"""Quantization: holdings, calibration on data, observers, and the conversions between floats and integers."""
+"""Quantization: quantized values, calibration on data, observers, and the conversions between floats and integers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, name_of
 from dovetail.passes import Pass
-from dovetail.planning import Holding, Parameters, placement_of
+from dovetail.planning import Parameters, QuantizedValue, placement_of
 from dovetail.text import pluralize
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import dequantizing, weight_of
@@ -79,7 +79,7 @@ class Calibrate(Pass):
     """Find scale and zero point of every value that is computed or read in a quantized format.
 
     Given:  conv_1 reads %x in int8[symmetric], and data on which %x lies between -1 and 2
-    Result: a holding of %x with the scale 2/127; the graph does not change
+    Result: a quantized value of %x with the scale 2/127; the graph does not change
 
     Weights are observed by themselves, values that the model computes on the data; a scale such as X*W is the product
     of the scales at these ports. A replayed plan has the parameters that came from data.
@@ -89,7 +89,7 @@ class Calibrate(Pass):
     stage = "calibrate"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fill `ctx.outcome.holdings`.
+        """Fill `ctx.outcome.quantized values`.
 
         Raises:
             DovetailError: Data is needed and there is none, or a value cannot be calibrated.
@@ -107,7 +107,7 @@ class Calibrate(Pass):
         calibration.find(held)
         if ctx.refusals.fresh:
             return False
-        ctx.outcome.holdings = [calibration.holding(one) for one in held]
+        ctx.outcome.quantized_values = [calibration.quantized(one) for one in held]
         ctx.count("holdings", len(held))
         return False
 
@@ -168,14 +168,14 @@ class _Calibration:
         self._ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
         return False
 
-    def holding(self, held: Held) -> Holding:
+    def quantized(self, held: Held) -> QuantizedValue:
         """What was found of a quantized value."""
         parameters, source = self._found[id(held)]
         if held.fused is not None:
             source = f"computed together with {held.fused.name}"
         readers = tuple(f"{use.node.name}:{use.port}" for use in held.uses if not use.is_output)
         made = "" if held.producer is None else f"{held.producer.node.name}:{held.producer.port}"
-        return Holding(name_of(held.value), held.format, held.name, source, parameters, readers, made)
+        return QuantizedValue(name_of(held.value), held.format, held.name, source, parameters, readers, made)
 
     def _set(self, group: Iterable[Held], parameters: Parameters, source: str) -> None:
         for one in group:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 from dovetail.ir import Format
-from dovetail.planning import Holding, Parameters
+from dovetail.planning import Parameters, QuantizedValue
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def bounds(format_: Format) -> tuple[int, int]:
     return (-largest - 1 if format_.scheme == "asymmetric" else -largest), largest
 
 
-def parameters_of(holding: Holding) -> Parameters:
-    """Return the parameters of a holding that is calibrated."""
-    assert holding.parameters is not None, f"'{holding.value}' is not calibrated"
-    return holding.parameters
+def parameters_of(quantized: QuantizedValue) -> Parameters:
+    """Return the parameters of a quantized value that is calibrated."""
+    assert quantized.parameters is not None, f"'{quantized.value}' is not calibrated"
+    return quantized.parameters
 
 
 def parameters_of_range(format_: Format, low: ArrayLike, high: ArrayLike) -> Parameters:
@@ -139,7 +139,7 @@ def expressible(parameters: Parameters, format_: Format) -> Parameters:
     return Parameters(tuple(scale.astype(np.float64).tolist()), parameters.zero_point)
 
 
-def quantized(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+def quantize_array(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """`array` in integers of the format, rounded to nearest even and saturated."""
     smallest, largest = bounds(format_)
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.ir import dtype_of, name_of
-from dovetail.planning import ObserverChoice, Parameters, parse_holdings
+from dovetail.planning import ObserverChoice, Parameters, parse_quantized_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing
 
 from dovetail_quantize.integers import bounds, number_of_scales, parameters_of_range, product_of_scales, slices
@@ -33,7 +33,7 @@ def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) ->
 
 
 def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: ir.Shape | None) -> bool:
-    """Whether a conversion of the source model gives the integers of a holding.
+    """Whether a conversion of the source model gives the integers of a quantized value.
 
     Scales that are products may differ in the last digits, as they were multiplied in another order.
     """
@@ -70,13 +70,15 @@ def _bounds(qdq: QdqNode) -> tuple[float, float]:
 def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Parameters]:
     """Find the parameters of values in a plan, by `id` of the held value.
 
-    A holding is recognized by value, format and sharing group. Where plan and model both hold a value in a format only
-    once, the group may have another name: it names the observer, and a replay observes nothing.
+    A quantized value is recognized by value, format and sharing group. Where plan and model both hold a value in a
+    format only once, the group may have another name: it names the observer, and a replay observes nothing.
 
     Raises:
-        DovetailError: A holding of the plan is malformed.
+        DovetailError: A quantized value of the plan is malformed.
     """
-    known = [one for one in parse_holdings(plan.values) if one.parameters is not None] if plan is not None else []
+    known = (
+        [one for one in parse_quantized_values(plan.values) if one.parameters is not None] if plan is not None else []
+    )
     by_group = {(one.value, one.format, one.group): one.parameters for one in known}
     held = list(held)
     forms = [(name_of(one.value), one.format) for one in held]

@@ -13,13 +13,13 @@ from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.integers import parameters_of, quantized
+from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.parameters import is_adopted
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import Holding, Parameters
+    from dovetail.planning import Parameters, QuantizedValue
     from onnx_ir._core import Usage
 
 
@@ -36,7 +36,7 @@ class QuantizedTensor(ir.LazyTensor):
         self._format, self._parameters = format_, parameters
 
     def _whole(self) -> ir.Tensor:
-        integers = quantized(self.source.numpy(), self._format, self._parameters)
+        integers = quantize_array(self.source.numpy(), self._format, self._parameters)
         return ir.Tensor(integers, dtype=self.dtype, name=self.name)
 
 
@@ -65,7 +65,7 @@ class Inserter:
         self._order = {id(node): number for number, node in enumerate(model.nodes())}
         self._borders = {backend.name: backend.border for backend in ctx.backends}
 
-    def convert(self, forms: list[tuple[Held, Holding]]) -> None:
+    def convert(self, forms: list[tuple[Held, QuantizedValue]]) -> None:
         """Insert the conversions of one value, which is held in all of `forms`."""
         forms = [form for form in forms if form[0].fused is None]
         if not forms:
@@ -75,9 +75,9 @@ class Inserter:
         if weight is None:
             _Conversions(self, value, forms).insert()
             return
-        for held, holding in forms:
-            if not is_adopted(dequantizing(value), held.format, parameters_of(holding), value.shape):
-                self._store(held, holding, weight)
+        for held, quantized in forms:
+            if not is_adopted(dequantizing(value), held.format, parameters_of(quantized), value.shape):
+                self._store(held, quantized, weight)
         producer = value.producer()
         if not value.uses() and producer is not None:
             self.model.graph.remove(producer, safe=True)
@@ -132,14 +132,14 @@ class Inserter:
         else:
             constant.replace_all_uses_with(known)
 
-    def _store(self, held: Held, holding: Holding, weight: ir.TensorProtocol) -> None:
+    def _store(self, held: Held, quantized: QuantizedValue, weight: ir.TensorProtocol) -> None:
         """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
         graph, value = self.model.graph, held.value
         name = self.names.fresh(f"{value.name}_{held.format.element}")
-        tensor = QuantizedTensor(weight, held.format, parameters_of(holding), name)
+        tensor = QuantizedTensor(weight, held.format, parameters_of(quantized), name)
         stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
         graph.register_initializer(stored)
-        step = Step("dequantize", held.format, Format.of(held.format.expressed), holding.parameters)
+        step = Step("dequantize", held.format, Format.of(held.format.expressed), quantized.parameters)
         made: dict[str, ir.Value] = {}
         for use in held.uses:
             backend = placement_of(use.node).backend
@@ -154,7 +154,7 @@ class Inserter:
 class _Conversions:
     """The conversions of one value that is computed or given."""
 
-    def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[Held, Holding]]):
+    def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[Held, QuantizedValue]]):
         self._inserter, self._value = inserter, value
         self._forms = forms
         self._made = next((form for form in forms if form[0].producer is not None), None)
@@ -195,15 +195,15 @@ class _Conversions:
         self._integers[id(self._made[0])] = qdq.integers
         return node
 
-    def _is_adopted(self, qdq: QdqNode | None, form: tuple[Held, Holding]) -> bool:
+    def _is_adopted(self, qdq: QdqNode | None, form: tuple[Held, QuantizedValue]) -> bool:
         return is_adopted(qdq, form[0].format, parameters_of(form[1]), self._value.shape)
 
     def _crossing(self, reader: str) -> str:
         """The backend of the conversion to floats for a reader elsewhere."""
         return self._home if self._inserter.crosses_as_float(self._home, "out") else reader
 
-    def _read(self, form: tuple[Held, Holding], backend: str) -> ir.Value:
-        """The value in a holding, as the float that it stands for, for readers on a backend."""
+    def _read(self, form: tuple[Held, QuantizedValue], backend: str) -> ir.Value:
+        """The value in a quantized value, as the float that it stands for, for readers on a backend."""
         if self._made is None and self._is_adopted(dequantizing(self._value), form):
             return self._value
         key = (id(form[0]), backend)
@@ -215,8 +215,8 @@ class _Conversions:
             self._floats[key] = self._after(integers, step, backend, leaves)
         return self._floats[key]
 
-    def _hold(self, form: tuple[Held, Holding], reader: str) -> ir.Value:
-        """The integers of a holding; made once, for the first reader that wants them."""
+    def _hold(self, form: tuple[Held, QuantizedValue], reader: str) -> ir.Value:
+        """The integers of a quantized value; made once, for the first reader that wants them."""
         key = id(form[0])
         if key not in self._integers:
             format_ = form[0].format
@@ -242,14 +242,14 @@ class _Conversions:
             before = node.outputs[0]
         return result
 
-    def _remark(self, form: tuple[Held, Holding], step: Step) -> None:
-        held, holding = form
+    def _remark(self, form: tuple[Held, QuantizedValue], step: Step) -> None:
+        held, quantized = form
         readers = [use.node for use in held.uses if not use.is_output]
         first = self._value.producer() or readers[0]
         kind = "requantized" if self._made is not None and form is not self._made else "quantized"
-        scale = parameters_of(holding).scale
+        scale = parameters_of(quantized).scale
         numbers = f"scale {scale[0]:.6g}" if len(scale) == 1 else f"{len(scale)} scales"
-        why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({holding.source})"
+        why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({quantized.source})"
         self._inserter.ctx.remark("passed", first, kind, why, because=tuple(dict.fromkeys(readers))[:8])
 
     def _become_output(self, result: ir.Value, made: Format) -> None:
@@ -285,9 +285,9 @@ class Quantize(Pass):
     Result: %x goes through QuantizeLinear and DequantizeLinear before conv_1, %y behind it, and weights are stored in
             int8 with a DequantizeLinear. Operators still compute floats: an engine with integer kernels fuses them.
 
-    There is one conversion per value and holding. Whether integers or floats cross the border of a region is what the
-    backend says under `border`. An accumulator in int32 that leaves a region needs no conversion: the float that the
-    operator computes is what it stands for.
+    There is one conversion per value and quantized value. Whether integers or floats cross the border of a region is
+    what the backend says under `border`. An accumulator in int32 that leaves a region needs no conversion: the float
+    that the operator computes is what it stands for.
     """
 
     name = "quantize"
@@ -295,16 +295,16 @@ class Quantize(Pass):
     requires = ("calibrate",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Insert the conversions of all holdings."""
+        """Insert the conversions of all quantized values."""
         held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
         if not held:
             return False
-        holdings = {(one.value, one.format, one.group): one for one in ctx.outcome.holdings}
+        quantized_values = {(one.value, one.format, one.group): one for one in ctx.outcome.quantized_values}
         inserter = Inserter(model, ctx)
-        by_value: dict[int, list[tuple[Held, Holding]]] = {}
+        by_value: dict[int, list[tuple[Held, QuantizedValue]]] = {}
         for one in held:
-            holding = holdings[name_of(one.value), one.format, one.name]
-            by_value.setdefault(id(one.value), []).append((one, holding))
+            quantized = quantized_values[name_of(one.value), one.format, one.name]
+            by_value.setdefault(id(one.value), []).append((one, quantized))
         for forms in by_value.values():
             inserter.convert(forms)
         model.touch()

@@ -56,11 +56,11 @@ def add_functions(model: Model, registry: Registry) -> None:
     if not len(registry.operators):
         return
     library = library_of(registry)
-    unbuilt = model.unbuilt if model.untouched else None
-    nodes = model.nodes() if unbuilt is None else unbuilt.nodes()
+    lazy = model.lazy if model.untouched else None
+    nodes = model.nodes() if lazy is None else lazy.nodes()
     used = {(node.domain, node.op_type) for node in nodes} & library.definitions.keys()
     wanted = {key: function for key in sorted(used) if (function := library.definitions[key].function) is not None}
-    if not wanted or unbuilt is None and all((*key, "") in model.ir.functions for key in wanted):
+    if not wanted or lazy is None and all((*key, "") in model.ir.functions for key in wanted):
         return
     import onnx_ir as ir
 

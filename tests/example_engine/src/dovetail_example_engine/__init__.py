@@ -14,4 +14,4 @@ def register(registry):
     registry.conversion("acme-channels-first", "dovetail_example_engine.layout:ChannelsFirst")
     registry.policy("acme-aot", "dovetail_example_engine:policy.yaml")
     registry.cost_table("acme-aot", "dovetail_example_engine:costs.yaml")
-    registry.region_former("acme-chains", "dovetail_example_engine.chains:Chains")
+    registry.partitioner("acme-chains", "dovetail_example_engine.chains:Chains")

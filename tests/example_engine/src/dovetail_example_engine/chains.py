@@ -1,4 +1,4 @@
-"""The region former: straight chains, because a program of this accelerator has one input and one output."""
+"""The partitioner: straight chains, because a program of this accelerator has one input and one output."""
 
 
 class Chains:

@@ -12,11 +12,11 @@ class Files(Emitter):
         """Write them."""
         region.source.save(folder / "region.onnx", external=False)
         values = {}
-        for holding in region.holdings:
-            values.setdefault(holding.value, []).append({
-                "format": str(holding.format), "scale": list(holding.parameters.scale),
-                "zero_point": list(holding.parameters.zero_point), "group": holding.group,
-                "made_by": holding.made_by, "read_by": list(holding.readers),
+        for quantized in region.quantized_values:
+            values.setdefault(quantized.value, []).append({
+                "format": str(quantized.format), "scale": list(quantized.parameters.scale),
+                "zero_point": list(quantized.parameters.zero_point), "group": quantized.group,
+                "made_by": quantized.made_by, "read_by": list(quantized.readers),
             })  # fmt: skip
         document = {"generation": region.backend.chosen["generation"], "nodes": list(region.nodes), "values": values}
         (folder / "parameters.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -15,7 +15,7 @@ def register(registry):
     registry.pipeline("clips-on-toy-npu", "backend:toy-npu(clips)")
     registry.solver("as-exported", "dovetail_example_tools.as_exported:solve")
     registry.edit("unit-conv", "dovetail_example_tools.unit_conv:UnitConv")
-    registry.region_former("pairs", "dovetail_example_tools.pairs:Pairs")
+    registry.partitioner("pairs", "dovetail_example_tools.pairs:Pairs")
     registry.backend("toy-npu", "dovetail_example_tools.toy_npu:ToyNpu")
     registry.backend_format("operator-list", "dovetail_example_tools.operator_list:OperatorList")
     registry.executor("sequential", "dovetail_example_tools.sequential:Sequential")

@@ -1,4 +1,4 @@
-"""The region former `pairs`: a node together with the only node that reads it, such as a product and its activation."""
+"""The partitioner `pairs`: a node together with the only node that reads it, such as a product and its activation."""
 
 
 class Pairs:

@@ -71,7 +71,7 @@ class HbFiles(Emitter):
         if march.tool == HB_COMPILE:
             written = quant_config_document(document, outputs, changes, is_asymmetric(region.backend))
             _write_json(folder / QUANT_CONFIG, written)
-        _write_json(folder / THRESHOLDS, thresholds(model, region.holdings, march.name))
+        _write_json(folder / THRESHOLDS, thresholds(model, region.quantized_values, march.name))
         if any(settled.get(name, one) != one for name, one in by_default.items()):
             notes += _read_back(folder, model, region, settled)
         return Artifact(tuple(sorted(path.name for path in folder.iterdir())), notes=tuple(notes))

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.planning import Plan, parse_holdings
+from dovetail.planning import Plan, parse_quantized_values
 from dovetail.plugin import DovetailError
 from dovetail_onnx.files.reading import read_input
 
@@ -90,10 +90,10 @@ def requantized_in(plan: Plan) -> list[str]:
     joining = {node.name: node.output for node in plan.nodes if node.op_type == _JOINING}
     given: dict[str, str] = {}
     read: list[tuple[str, str, str]] = []
-    for holding in parse_holdings(plan.values):
-        given.setdefault(holding.value, holding.group)
-        names = dict.fromkeys(reader.rpartition(":")[0] for reader in holding.readers)
-        read += [(holding.value, holding.group, joining[name]) for name in names if name in joining]
+    for quantized in parse_quantized_values(plan.values):
+        given.setdefault(quantized.value, quantized.group)
+        names = dict.fromkeys(reader.rpartition(":")[0] for reader in quantized.readers)
+        read += [(quantized.value, quantized.group, joining[name]) for name in names if name in joining]
     return list(dict.fromkeys(value for value, group, result in read if given.get(result, group) != group))
 
 

@@ -13,7 +13,7 @@ from dovetail.passes import Pass
 from dovetail.plugin import Option
 
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
-from dovetail_bpu_int8.ladder import checked_goal, climb
+from dovetail_bpu_int8.mixed_precision_search import checked_goal, climb
 from dovetail_bpu_int8.wishes import OPTION, check_used
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class BpuOption(Option):
         quant_config: The quant_config of hb_compile, in JSON.
         int16: A selector of nodes that shall be computed in int16, or several.
         ladder: More bits for as few nodes as possible until the cosine similarity of every output is that number, or
-            0.99 (True); see `dovetail_bpu_int8.ladder`.
+            0.99 (True); see `dovetail_bpu_int8.mixed_precision_search`.
 
     Where nobody chooses an observer, the vendor's candidates are compared; see `dovetail_bpu_int8.calibration_search`.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.ir import name_of
-from dovetail.planning import HOST, parse_holdings
+from dovetail.planning import HOST, parse_quantized_values
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
 from dovetail_onnx.signatures import find, input_name
@@ -190,7 +190,7 @@ def rows_of(plan: Plan) -> list[Row]:
         names = ", ".join(entry["name"] for entry in plan.backends) or HOST
         raise DovetailError(f"the result is for {names}, and not for {_BACKEND}", f"add --backend {_BACKEND}")
     cosines, reasons = _cosines(plan.remarks), _reasons(plan.remarks)
-    ports = input_scales(parse_holdings(plan.values))
+    ports = input_scales(parse_quantized_values(plan.values))
     regions: dict[int | None, str] = {}
     for node in plan.nodes:
         if node.backend == _BACKEND:

@@ -13,7 +13,7 @@ from dovetail_onnx.signatures import Signatures, input_name, output_name
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Format, Model
-    from dovetail.planning import Holding, Plan
+    from dovetail.planning import Plan, QuantizedValue
 
 
 _INTEGERS = ("int8", "int16")
@@ -147,44 +147,45 @@ class InputScale(NamedTuple):
     threshold: float | None
 
 
-def threshold(holding: Holding) -> float | list[float] | None:
-    """The threshold of a holding, one number or one per channel; None for what has none, such as sums in 32 bits.
+def threshold(quantized: QuantizedValue) -> float | list[float] | None:
+    """The threshold of a quantized value, one number or one per channel; None for what has none, such as sums in 32
+    bits.
 
     A scale is the threshold divided by 127, or by 32767 where values are held in int16.
     """
-    highest = _HIGHEST.get(holding.format.element)
-    if highest is None or holding.parameters is None:
+    highest = _HIGHEST.get(quantized.format.element)
+    if highest is None or quantized.parameters is None:
         return None
-    found = [float(f"{scale * highest:.{_DIGITS}g}") for scale in holding.parameters.scale]
+    found = [float(f"{scale * highest:.{_DIGITS}g}") for scale in quantized.parameters.scale]
     return found[0] if len(found) == 1 else found
 
 
-def input_thresholds(holdings: Iterable[Holding]) -> dict[tuple[str, str], float | list[float]]:
+def input_thresholds(quantized_values: Iterable[QuantizedValue]) -> dict[tuple[str, str], float | list[float]]:
     """The threshold at every port that reads a quantized value, by the names of node and port."""
     found: dict[tuple[str, str], float | list[float]] = {}
-    for holding in holdings:
-        value = threshold(holding)
+    for quantized in quantized_values:
+        value = threshold(quantized)
         if value is not None:
-            for reader in holding.readers:
+            for reader in quantized.readers:
                 node, _, port = reader.rpartition(":")
                 found[node, port] = value
     return found
 
 
-def input_scales(holdings: Iterable[Holding]) -> dict[str, dict[str, InputScale]]:
+def input_scales(quantized_values: Iterable[QuantizedValue]) -> dict[str, dict[str, InputScale]]:
     """The scales of what nodes read, by the names of node and port, without those of weights and of sums."""
     found: dict[str, dict[str, InputScale]] = {}
-    for holding in holdings:
-        value = threshold(holding)
-        if holding.source == "weights" or holding.format.element not in _HIGHEST or isinstance(value, list):
+    for quantized in quantized_values:
+        value = threshold(quantized)
+        if quantized.source == "weights" or quantized.format.element not in _HIGHEST or isinstance(value, list):
             continue
-        for reader in holding.readers:
+        for reader in quantized.readers:
             node, _, port = reader.rpartition(":")
-            found.setdefault(node, {})[port] = InputScale(holding.group, value)
+            found.setdefault(node, {})[port] = InputScale(quantized.group, value)
     return found
 
 
-def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[str, Any]:
+def thresholds(model: Model, quantized_values: Sequence[QuantizedValue], march: str) -> dict[str, Any]:
     """The thresholds of the nodes of a model: those of what they read, by the numbers of inputs, and what they give.
 
     A node outside of the BPU gives floats, whatever a reader makes of them: it has no threshold of its own. Weights are
@@ -192,15 +193,15 @@ def thresholds(model: Model, holdings: Sequence[Holding], march: str) -> dict[st
 
     Args:
         model: The model.
-        holdings: The quantized forms of its values.
+        quantized values: The quantized forms of its values.
         march: The BPU.
     """
-    read = input_thresholds(holdings)
+    read = input_thresholds(quantized_values)
     given: dict[str, float | list[float]] = {}
-    for holding in holdings:
-        value = threshold(holding)
-        if value is not None and holding.made_by:
-            given[holding.value] = value
+    for quantized in quantized_values:
+        value = threshold(quantized)
+        if value is not None and quantized.made_by:
+            given[quantized.value] = value
     signatures = Signatures(model.ir.opset_imports)
     nodes: dict[str, Mapping[str, Any]] = {}
     for node in model.graph:

@@ -2,5 +2,5 @@
 
 `store` is what is registered. `manifest` says what belongs to a result, `writing` puts a new one into a folder,
 `committing` is the moment in which it takes the place of the old one, `reading` finds the result that a folder holds,
-`stamp` tells requests apart, and `plan_file` is the form of plans.
+`cache key` tells requests apart, and `plan_file` is the form of plans.
 """

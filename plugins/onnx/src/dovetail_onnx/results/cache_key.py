@@ -63,7 +63,7 @@ def stamp_for(
 
 
 def stamp_of(model: Model) -> str:
-    """The stamp that `model` carries, or empty."""
+    """The cache key that `model` carries, or empty."""
     if not model.untouched:
         return model.ir.metadata_props.get(STAMP, "")
     return next((entry.value for entry in skeleton_of(model).proto.metadata_props if entry.key == STAMP), "")

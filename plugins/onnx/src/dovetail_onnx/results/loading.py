@@ -18,13 +18,13 @@ from dovetail_onnx.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
 from dovetail_onnx.results.plan_file import SavedPlan, parse_plan, parse_remarks, read_plan
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, open_result, seal_of
 from dovetail_onnx.results.writing import files_beside
-from dovetail_onnx.saving import read_seal, seal_holds
+from dovetail_onnx.saving import content_digest_holds, read_content_digest
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
-    from dovetail.plugin import Backend, CompileJob, PluginSet, SavedResult, Unbuilt
+    from dovetail.plugin import Backend, CompileJob, LazyModel, PluginSet, SavedResult
 
 
 class _Annotated(Model):
@@ -43,10 +43,10 @@ class _Annotated(Model):
                     read_annotations(self)
         return super().ir
 
-    def rebuild(self, unbuilt: Unbuilt) -> None:
+    def rebuild(self, lazy: LazyModel) -> None:
         """Replace the graph by one with annotations of its own."""
         self._annotated = False
-        super().rebuild(unbuilt)
+        super().rebuild(lazy)
 
     def clone(self) -> Model:
         """Return a copy, which reads the annotations, too."""
@@ -60,7 +60,7 @@ def annotated(model: Model) -> Model:
         DovetailError: An annotation is malformed; raised here or when the graph is built.
     """
     if model.untouched:
-        lazy = _Annotated(path=model.path, unbuilt=model.unbuilt, checked=True, dialect=model.dialect)
+        lazy = _Annotated(path=model.path, lazy=model.lazy, checked=True, dialect=model.dialect)
         lazy.revision = model.revision
         return lazy
     read_annotations(model)
@@ -156,37 +156,41 @@ def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ..
 def recognize(job: CompileJob) -> Recognition:
     """The result that the model of a job is already, if it was compiled for the same request and is as it was saved.
 
-    The stamp says what it was compiled for, the seal that neither graph nor weights were edited since. The graph is
-    not looked at.
+    The cache key says what it was compiled for, the content digest that neither graph nor weights were edited since.
+    The graph is not looked at.
     """
-    stamp = stamp_for(job.request, job.ctx, job.passes, job.tried)
+    cache_key = stamp_for(job.request, job.ctx, job.passes, job.tried)
 
     def mark(compiled: CompiledModel) -> None:
-        compiled.model.ir.metadata_props[STAMP] = stamp
+        compiled.model.ir.metadata_props[STAMP] = cache_key
 
-    return Recognition(_recognized(job, stamp), mark)
+    return Recognition(_recognized(job, cache_key), mark)
 
 
-def _recognized(job: CompileJob, stamp: str) -> CompiledModel | None:
+def _recognized(job: CompileJob, cache_key: str) -> CompiledModel | None:
     model = job.original
-    if not stamp or model.path is None or not model.untouched or stamp_of(model) != stamp:
+    if not cache_key or model.path is None or not model.untouched or stamp_of(model) != cache_key:
         return None
-    seal = seal_of(model)
+    content_digest = seal_of(model)
     weights = skeleton_of(model).weights.values()
     data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
-    if not seal or read_seal(model.path) != seal or not seal_holds(model.path, data):
+    if (
+        not content_digest
+        or read_content_digest(model.path) != content_digest
+        or not content_digest_holds(model.path, data)
+    ):
         why = "the model was edited since it was compiled: it is compiled as any other"
         job.ctx.remark("analysis", "", "edited", why)
         return None
-    compiled = compiled_from(model, SavedFolder(model.path, _result_of(model.path, seal)))
+    compiled = compiled_from(model, SavedFolder(model.path, _result_of(model.path, content_digest)))
     compiled.backends, compiled.registry = (*job.ctx.backends, job.ctx.host), job.ctx.registry
     return compiled
 
 
-def _result_of(path: Path, seal: str) -> FoundResult | None:
+def _result_of(path: Path, content_digest: str) -> FoundResult | None:
     """The result that a model's file belongs to, if it lies in its folder."""
     try:
         found = find_result(path.parent)
     except DovetailError:
         return None
-    return found if found is not None and found.manifest.seal == seal else None
+    return found if found is not None and found.manifest.content_digest == content_digest else None

@@ -49,13 +49,13 @@ class Manifest:
     """What belongs to a result. Equal results have equal manifests: it holds no time and no random name.
 
     Attributes:
-        seal: The seal of the model (see `dovetail_onnx.saving`).
+        content digest: The content digest of the model (see `dovetail_onnx.saving`).
         files: Every file by name.
         placements: How many nodes of each operator are where: rows of operator, backend, precision, nodes.
         summary: The coverage line.
     """
 
-    seal: str
+    content_digest: str
     files: Mapping[str, FileRecord]
     placements: list[dict[str, Any]] = field(default_factory=list)
     summary: str = ""
@@ -63,7 +63,7 @@ class Manifest:
     def text(self) -> str:
         """The form in the file `result.json`."""
         files = {name: {"size": file.size, "sha256": file.sha256} for name, file in sorted(self.files.items())}
-        document = {"version": VERSION, "dovetail": __version__, "seal": self.seal, "files": files}
+        document = {"version": VERSION, "dovetail": __version__, "seal": self.content_digest, "files": files}
         return json.dumps(document | {"placements": self.placements, "summary": self.summary}, indent=1) + "\n"
 
     @classmethod

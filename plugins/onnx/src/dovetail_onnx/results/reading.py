@@ -14,7 +14,7 @@ from dovetail.errors import DovetailError
 from dovetail_onnx.files.reading import is_file_inside, open_inside
 from dovetail_onnx.results.committing import finish, stagings
 from dovetail_onnx.results.manifest import ARTIFACTS, ATTACHED, MANIFEST, MODEL, FileRecord, Manifest
-from dovetail_onnx.saving import SEAL, read_seal
+from dovetail_onnx.saving import CONTENT_DIGEST, read_content_digest
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def find_result(folder: Path) -> FoundResult | None:
     """The result in `folder`; None if it has no manifest.
 
     The small files are compared with their digests. Model and data files are too, unless they are larger than 64 MiB
-    and older than the manifest, which is written after them: then their size and the model's seal must do.
+    and older than the manifest, which is written after them: then their size and the model's content digest must do.
 
     Raises:
         DovetailError: The manifest cannot be read, or the model is not the one it names.
@@ -114,7 +114,7 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
             if isinstance(error, DovetailError) and find_result(folder) == found:
                 raise
         else:
-            if seal_of(model) == found.manifest.seal:
+            if seal_of(model) == found.manifest.content_digest:
                 return model, found
         time.sleep(_PAUSE)
     raise DovetailError(f"{folder} does not stop changing", "wait until its writers are done")
@@ -140,10 +140,14 @@ def _map_weights(model: Model) -> None:
 
 
 def seal_of(model: Model) -> str:
-    """The seal that an opened model carries in its metadata, or empty; a graph that was edited since has none."""
+    """The content digest that an opened model carries in its metadata, or empty; a graph that was edited since has
+    none.
+    """
     if not model.untouched or model.revision:
         return ""
-    return next((entry.value for entry in reversed(skeleton_of(model).proto.metadata_props) if entry.key == SEAL), "")
+    return next(
+        (entry.value for entry in reversed(skeleton_of(model).proto.metadata_props) if entry.key == CONTENT_DIGEST), ""
+    )
 
 
 def _commit(folder: Path) -> tuple[int, ...]:
@@ -189,7 +193,7 @@ def _is_there(folder: Path, name: str, record: FileRecord, manifest: Manifest, w
             return False
         path = folder / name
         status = path.stat()
-        if status.st_size != record.size or name == MODEL and read_seal(path) != manifest.seal:
+        if status.st_size != record.size or name == MODEL and read_content_digest(path) != manifest.content_digest:
             return False
         if status.st_size > _HASHED_UP_TO and status.st_mtime_ns < written:
             return True

@@ -17,7 +17,7 @@ from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REM
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, seal_of
 from dovetail_onnx.results.writing import Staging, attached_files, copied, staged
-from dovetail_onnx.saving import SavedFile, read_seal, save_model
+from dovetail_onnx.saving import SavedFile, read_content_digest, save_model
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def save_result(
         whole = external is None and saved is not None and not compiled.edited and _copied(compiled, saved, staging)
         if not whole:
             _save_model(compiled, staging, external, progress)
-        seal = read_seal(staging.path / MODEL)
+        content_digest = read_content_digest(staging.path / MODEL)
         found = saved.found if saved is not None else None
         if whole and found is not None and not found.altered:
             for name, content in found.texts.items():
@@ -49,7 +49,7 @@ def save_result(
         else:
             if source is not None and compiled.source is not None:
                 compiled.plan.model |= {"path": compiled.source.name, "sha256": source.result()}
-            compiled.plan.model["result"] = seal
+            compiled.plan.model["result"] = content_digest
             _write_texts(compiled, staging)
         for name, path in attached_files(compiled, saved).items():
             staging.copy(name, path)
@@ -59,7 +59,7 @@ def save_result(
             if found is not None:
                 # They stay altered: the new manifest names them with the digest that they do not have any more.
                 staging.files |= {name: found.manifest.files[name] for name in _altered_artifacts(found)}
-        staging.commit(Manifest(seal, staging.files, compiled.placements(), compiled.coverage()))
+        staging.commit(Manifest(content_digest, staging.files, compiled.placements(), compiled.coverage()))
 
 
 def check_folder(folder: Path) -> None:
@@ -97,7 +97,9 @@ def _is_there(compiled: CompiledModel, folder: Path) -> bool:
         return False
     with contextlib.suppress(DovetailError):
         found = find_result(folder)
-        return found is not None and not found.altered and found.manifest.seal == seal_of(compiled.model) != ""
+        return (
+            found is not None and not found.altered and found.manifest.content_digest == seal_of(compiled.model) != ""
+        )
     return False
 
 
@@ -123,15 +125,17 @@ def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None
     if compiled.edited:
         # What somebody changed afterwards is not what was compiled for the request.
         compiled.model.ir.metadata_props.pop(STAMP, None)
-    staging.add(*save_model(compiled.model, staging.path / MODEL, external=external, progress=progress, seal=True))
+    staging.add(
+        *save_model(compiled.model, staging.path / MODEL, external=external, progress=progress, content_digest=True)
+    )
     _add_losses(compiled)
 
 
 def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bool:
     """Copy the file that the model was opened from; False if it has gone, or is another one by now."""
     # A graph that was run, and not edited, is still what the file holds.
-    seal = saved.found.manifest.seal if saved.found is not None else seal_of(compiled.model)
-    if not seal or not saved.file.is_file() or read_seal(saved.file) != seal:
+    content_digest = saved.found.manifest.content_digest if saved.found is not None else seal_of(compiled.model)
+    if not content_digest or not saved.file.is_file() or read_content_digest(saved.file) != content_digest:
         return False
     weights = skeleton_of(compiled.model).weights.values()
     data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
@@ -140,7 +144,7 @@ def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bo
         files = [_copy(file, staging.path / name) for file, name in sources]
     except FileNotFoundError:  # another writer has replaced the result in this moment
         return False
-    if read_seal(staging.path / MODEL) != seal:
+    if read_content_digest(staging.path / MODEL) != content_digest:
         return False
     staging.add(*files)
     return True

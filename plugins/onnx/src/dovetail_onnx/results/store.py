@@ -45,7 +45,7 @@ class FolderStore(ResultStore):
         return load_result(path, plugins)
 
     def recognize(self, job: CompileJob) -> Recognition:
-        """Whether the model is what the same request made, told by its stamp and its seal."""
+        """Whether the model is what the same request made, told by its cache key and its content digest."""
         from dovetail_onnx.results.loading import recognize
 
         return recognize(job)

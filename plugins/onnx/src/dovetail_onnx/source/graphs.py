@@ -273,9 +273,9 @@ class GraphRules:
             verdict = self._verdict(form, attributes)
             if sum(map(len, texts)) <= _REMEMBERED_UP_TO:
                 self._verdicts[form] = verdict
-        problem, holding = verdict
+        problem, quantized = verdict
         holds_bodies = False
-        if holding and not problem:
+        if quantized and not problem:
             self._check_tensors(attributes, f"node {label_of(node)}{self._where}")
             holds_bodies = any(attribute.type in (GRAPH, GRAPHS) for attribute in attributes)
             if holds_bodies and node.domain in ("", "ai.onnx"):

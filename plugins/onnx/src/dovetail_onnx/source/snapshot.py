@@ -123,7 +123,7 @@ class Source:
         if not weights:
             skeleton.weights.clear()
             drop_data(skeleton.proto)
-        return Model(unbuilt=skeleton, checked=True)
+        return Model(lazy=skeleton, checked=True)
 
     def fault(self) -> str:
         """Return type and shape conflicts of the source, which only inference finds; empty if there are none.

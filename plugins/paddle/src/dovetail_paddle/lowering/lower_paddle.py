@@ -76,8 +76,8 @@ def lowered_copy(model: Model) -> Model:
 
 def _is_program(model: Model) -> bool:
     """Whether a model has operators of Paddle; one that was read as ONNX, too, as from a printed program."""
-    unbuilt = model.unbuilt if model.untouched else None
-    return any(node.domain == PD_OP for node in (model.graph if unbuilt is None else unbuilt.nodes()))
+    lazy = model.lazy if model.untouched else None
+    return any(node.domain == PD_OP for node in (model.graph if lazy is None else lazy.nodes()))
 
 
 def _lowered(model: Model, keep_unknown: bool) -> tuple[Model, list[ir.Node]]:

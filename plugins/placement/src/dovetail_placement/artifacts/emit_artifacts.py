@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import Holding
+    from dovetail.planning import QuantizedValue
     from dovetail.plugin import Backend
 
 
@@ -226,7 +226,7 @@ class EmitArtifacts(Pass):
             return False
         ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()
         sources = dict(source_regions(ctx.outcome.decided, regions)) if ctx.outcome.decided is not None else {}
-        holdings = _Holdings(ctx.outcome.holdings)
+        quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
@@ -237,20 +237,24 @@ class EmitArtifacts(Pass):
             # decide, the model is its own source.
             source = sources.get(region.index) or extract(model, region)
             try:
-                given = _for_emitter(model, region, backend, source, holdings, ctx)
+                given = _for_emitter(model, region, backend, source, quantized_values, ctx)
                 made.append((region, emitted(given, emitters, ctx)))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
         if ctx.files_wanted and not ctx.refusals.fresh:
-            _emit_whole_model(model, regions, backends, holdings, ctx)
+            _emit_whole_model(model, regions, backends, quantized_values, ctx)
         if ctx.refusals.fresh:
             return False
         return replace_emitted(model, made, ctx)
 
 
 def _emit_whole_model(
-    model: Model, regions: Iterable[Region], backends: Mapping[str, Backend], holdings: _Holdings, ctx: Context
+    model: Model,
+    regions: Iterable[Region],
+    backends: Mapping[str, Backend],
+    quantized_values: _QuantizedValues,
+    ctx: Context,
 ) -> None:
     """Ask the emitters that want the whole model, for each backend that has nodes in it."""
     for name in dict.fromkeys(region.backend for region in regions):
@@ -259,7 +263,7 @@ def _emit_whole_model(
             continue
         source = (ctx.outcome.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
-        names, held = tuple(node.name or "" for node in own), holdings.of(own)
+        names, held = tuple(node.name or "" for node in own), quantized_values.of(own)
         given = EmittedRegion("model", backends[name], model.clone(), source, names, held, ctx)
         nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
@@ -270,7 +274,7 @@ def _emit_whole_model(
 
 
 def _for_emitter(
-    model: Model, region: Region, backend: Backend, source: Model, holdings: _Holdings, ctx: Context
+    model: Model, region: Region, backend: Backend, source: Model, quantized_values: _QuantizedValues, ctx: Context
 ) -> EmittedRegion:
     """The region with its source in the opset of the backend.
 
@@ -278,7 +282,7 @@ def _for_emitter(
         NotEmitted: A node has no form in that opset.
     """
     names = tuple(node.name or "" for node in source.graph)
-    own = holdings.of(source.graph)
+    own = quantized_values.of(source.graph)
     if source.opset > backend.opset[1]:
         try:
             source = lower(source, backend.opset[1]).model
@@ -287,16 +291,16 @@ def _for_emitter(
     return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, ctx)
 
 
-class _Holdings:
-    """The holdings of a model by value: a scan of all of them for each region would be quadratic."""
+class _QuantizedValues:
+    """The quantized values of a model by value: a scan of all of them for each region would be quadratic."""
 
-    def __init__(self, holdings: Iterable[Holding]):
-        self._by_value: dict[str, list[tuple[int, Holding]]] = {}
-        for number, holding in enumerate(holdings):
-            self._by_value.setdefault(holding.value, []).append((number, holding))
+    def __init__(self, quantized_values: Iterable[QuantizedValue]):
+        self._by_value: dict[str, list[tuple[int, QuantizedValue]]] = {}
+        for number, quantized in enumerate(quantized_values):
+            self._by_value.setdefault(quantized.value, []).append((number, quantized))
 
-    def of(self, nodes: Iterable[ir.Node]) -> tuple[Holding, ...]:
-        """The holdings of the values that these nodes compute and read, in the order in which they were made."""
+    def of(self, nodes: Iterable[ir.Node]) -> tuple[QuantizedValue, ...]:
+        """The quantized forms of what these nodes compute and read, in the order in which they were made."""
         values = {
             value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None and value.name
         }

@@ -22,7 +22,7 @@ SHAPE_BYTES = 1 << 12
 """What integers that shapes depend on weigh at least, in bytes: an engine that gets them has to know their values."""
 
 ATOM_BYTES = 1 << 20
-"""The price of dividing an atom, in bytes: what is fused otherwise is written, read and started once more."""
+"""The price of dividing an fused group, in bytes: what is fused otherwise is written, read and started once more."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def graph_problem(
     nodes: Sequence[ir.Node],
     legal: Collection[ir.Node],
     reads: Reads,
-    atoms: Sequence[Sequence[ir.Node]] = (),
+    fused_groups: Sequence[Sequence[ir.Node]] = (),
     formed: Groups = (),
 ) -> GraphProblem:
     """State the problem of cutting a graph.
@@ -64,7 +64,7 @@ def graph_problem(
         nodes: All nodes of the graph, in topological order.
         legal: Those that belong into regions.
         reads: The values that each node uses.
-        atoms: Sets of nodes that an engine computes together.
+        fused groups: Sets of nodes that an engine computes together.
         formed: Regions of other nodes that stay as they are.
     """
     held = {node for group in formed for node in group}
@@ -86,7 +86,7 @@ def graph_problem(
         others = tuple(sorted(reader for reader in reading if reader != home))
         if others or home != OUTSIDE:
             values.append(Traffic(_weight(value), home, others, value.is_graph_output()))
-    groups = [tuple(sorted({number[node] for node in atom})) for atom in atoms]
+    groups = [tuple(sorted({number[node] for node in atom})) for atom in fused_groups]
     known = [len(unit) == 1 and unit[0] in legal for unit in units]
     return GraphProblem(Problem(known, values, groups, atom=ATOM_BYTES), units)
 
@@ -135,7 +135,7 @@ def _ordered(units: list[tuple[ir.Node, ...]], nodes: Sequence[ir.Node], reads: 
 
 
 def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:
-    """The atoms among the legal nodes of a graph.
+    """The fused groups among the legal nodes of a graph.
 
     These are: a product with what is computed element by element from its result alone, such as bias and activation;
     and an operator with the DequantizeLinear before and the QuantizeLinear behind it. The groups of operators are those

@@ -30,9 +30,9 @@ class Swaps:
         self._is_free = [False] * len(level)
         for node in free:
             self._is_free[node] = True
-        atoms = [Traffic(problem.atom, OUTSIDE, atom) for atom in problem.atoms] if problem.atom else []
-        # An atom costs what a value would that comes from outside and is read by its nodes.
-        values = [value for value in (*problem.values, *atoms) if value.weight]
+        fused_groups = [Traffic(problem.atom, OUTSIDE, atom) for atom in problem.fused_groups] if problem.atom else []
+        # An fused group costs what a value would that comes from outside and is read by its nodes.
+        values = [value for value in (*problem.values, *fused_groups) if value.weight]
         self._values: list[Traffic] = []
         self._around: list[list[int]] = [[] for _ in level]
         for value in values:

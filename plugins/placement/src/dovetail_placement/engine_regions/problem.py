@@ -34,14 +34,14 @@ class Problem:
     Attributes:
         legal: For every node, in topological order, whether it belongs into a region. The others run one by one.
         values: The values between nodes, without constants.
-        atoms: Sets of legal nodes that an engine computes together.
+        fused groups: Sets of legal nodes that an engine computes together.
         launch: The price of a region, in bytes: what could be moved in the time that it takes to start an engine.
-        atom: The price of dividing an atom in two, in bytes.
+        fused group: The price of dividing an fused group in two, in bytes.
     """
 
     legal: Sequence[bool]
     values: Sequence[Traffic]
-    atoms: Sequence[tuple[int, ...]] = ()
+    fused_groups: Sequence[tuple[int, ...]] = ()
     launch: int = 0
     atom: int = 0
 
@@ -66,7 +66,7 @@ class Problem:
 
 
 def price(problem: Problem, region: Sequence[int]) -> int:
-    """What a cut costs, in bytes: starting its regions, what crosses their borders, and atoms that are divided.
+    """What a cut costs, in bytes: starting its regions, what crosses their borders, and fused groups that are divided.
 
     A value that crosses a border is written once by the region that computes it, and read once by every other region.
 
@@ -80,7 +80,7 @@ def price(problem: Problem, region: Sequence[int]) -> int:
         reading = {region[reader] for reader in value.readers}
         written = home != OUTSIDE and (value.leaves or bool(reading - {home}))
         total += value.weight * (written + len(reading - {home, OUTSIDE}))
-    return total + problem.atom * sum(len({region[node] for node in atom}) - 1 for atom in problem.atoms)
+    return total + problem.atom * sum(len({region[node] for node in atom}) - 1 for atom in problem.fused_groups)
 
 
 def run_after_another(problem: Problem, region: Sequence[int]) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail_transforms.regions.regions import Region
 
-    from dovetail_placement.engine_regions.worth import Users
+    from dovetail_placement.engine_regions.profitability import Users
 
 
 _LARGEST = 256
@@ -135,7 +135,7 @@ def read_outside_alone(
     return found
 
 
-_FORMER = "engine-regions"
+_PARTITIONER = "engine-regions"
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,11 @@ class CopyShapeCones(Pass):
     Given:  %s = Shape(%x) on the host, read there and by a Reshape in an engine that reads %x as well
     Result: a second Shape(%x) in the engine, for the Reshape
 
-    This is done at the borders of backends whose former is `engine-regions`, where the tensors whose extents are taken
-    cross anyway. Otherwise the integers cross, and the builder of an engine has to know their values. What one side
-    alone reads is computed there already: the strategy leaves it out, or the former puts it there. A copy is a part of
-    its original, and coverage counts it as such.
+    This is done at the borders of backends whose partitioner is `engine-regions`, where the tensors whose extents are
+    taken cross anyway. Otherwise the integers cross, and the builder of an engine has to know their values. What one
+    side alone reads is computed there already: the strategy leaves it out, or the partitioner puts it there. A copy is
+    a
+        part of its original, and coverage counts it as such.
     """
 
     name = "copy-shape-cones"
@@ -158,7 +159,7 @@ class CopyShapeCones(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Copy nodes; whether any was."""
-        engines = {backend.name for backend in ctx.backends if backend.regions == _FORMER}
+        engines = {backend.name for backend in ctx.backends if backend.regions == _PARTITIONER}
         if not engines or not any(kind_of(node) == "shape" for node in model.graph):
             return False
         copier = _Copier(model, ctx, engines)

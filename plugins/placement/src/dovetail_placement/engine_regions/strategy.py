@@ -11,11 +11,11 @@ from dovetail.errors import DovetailError
 from dovetail.planning import Claims, Remedy, remedy
 from dovetail_transforms.regions.regions import reads_of
 
-from dovetail_placement.engine_regions.former import cuts, why_outside
 from dovetail_placement.engine_regions.graph_problem import atoms_of, graph_problem
 from dovetail_placement.engine_regions.lost_shapes import LostShape, LostShapes
+from dovetail_placement.engine_regions.partitioner import cuts, why_outside
+from dovetail_placement.engine_regions.profitability import Part, Profitability, users_of
 from dovetail_placement.engine_regions.shape_cones import read_outside_alone
-from dovetail_placement.engine_regions.worth import Part, Worth, users_of
 from dovetail_placement.strategies.every_node import Autocast
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class EngineRegionsStrategy(Autocast):
     """Claims what the backend's file accepts, and gives back what is not worth an engine or cannot be built.
 
-    Its regions are those of the former of the same name. A node that reads a value of unknown rank from outside of its
-    region goes back, and so do parts of regions that save less than their border costs; see `worth`.
+    Its regions are those of the partitioner of the same name. A node that reads a value of unknown rank from outside of
+    its region goes back, and so do parts of regions that save less than their border costs; see `worth`.
 
     Attributes:
         launch: What starting an engine costs, in bytes: what could be moved in that time.
@@ -64,10 +64,10 @@ class EngineRegionsStrategy(Autocast):
         legal -= moved
         stated = graph_problem(nodes, legal, reads, atoms_of(nodes, legal))
         regions, fixed = stated.regions(), stated.fixed()
-        worth = Worth(reads, users, view.whole, self.launch, self.border)
+        profitability = Profitability(reads, users, view.whole, self.launch, self.border)
         for region in regions:
             gone |= self._lost(own, lost.between(region), pinned)
-            for part in worth.worthless(region):
+            for part in profitability.worthless(region):
                 gone |= self._dropped(own, part, pinned, fixed)
         if not gone:
             self._remark_cuts(view, regions, nodes, legal)

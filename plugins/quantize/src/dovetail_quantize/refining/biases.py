@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Constants, Layer
-    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedTwin
+    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedModel
     from dovetail_quantize.refining.record import Record
 
 
@@ -59,7 +59,7 @@ class CorrectBiases(Pass):
         from dovetail_quantize.refining.record import Record
 
         record, constants = Record.of(ctx), Constants(model, ctx)
-        layers = _layers(model, record, ctx) if ctx.outcome.holdings else []
+        layers = _layers(model, record, ctx) if ctx.outcome.quantized_values else []
         before = [(layer, bias, bias.const_value) for layer in layers if (bias := layer.bias) is not None]
         if record.replayed:
             _replay(layers, record, constants, ctx)
@@ -135,7 +135,7 @@ class MeanError:
         self._signal += float((wanted.astype(np.float64) ** 2).sum())
         self._numbers += samples.size // samples.shape[-1]
 
-    def refine(self, twin: QuantizedTwin) -> bool:
+    def refine(self, quantized_model: QuantizedModel) -> bool:
         """Correct the bias by what is certain of the mean."""
         if not self._samples:
             return False
@@ -156,7 +156,7 @@ class MeanError:
         assert at is not None, "only layers with a bias are corrected"
         bias = input_of(*at)
         self._constants.add(bias, correction)
-        twin.put(*at, constant_of(bias), self._held.at(*at))
+        quantized_model.put(*at, constant_of(bias), self._held.at(*at))
         why = f"its bias is corrected by up to {np.abs(correction).max():.3g}: SNR {before:.1f} to {after:.1f} dB"
         self._ctx.remark("passed", layer.node, "bias", why)
         return True
@@ -217,13 +217,17 @@ class ReserveBiases(Pass):
 
 
 def drop_reserved(model: Model, constants: Constants, ctx: Context, used: Collection[ir.Node] = ()) -> bool:
-    """Remove reserved biases, with their holdings, from all nodes but those that use theirs; tell if there were any."""
+    """Remove reserved biases, with their quantized values, from all nodes but those that use theirs; tell if there were
+    any.
+    """
     kept, dropped = set(used), set()
     for node in model.graph:
         if node.meta.pop(_RESERVED, False) and node not in kept:
             dropped.add(input_of(node, _AT).name)
             constants.drop_input(node, _AT)
     if dropped:
-        ctx.outcome.holdings = [holding for holding in ctx.outcome.holdings if holding.value not in dropped]
+        ctx.outcome.quantized_values = [
+            quantized for quantized in ctx.outcome.quantized_values if quantized.value not in dropped
+        ]
         model.touch()
     return bool(dropped)

@@ -1,7 +1,7 @@
-"""Run a float model and its quantized twin side by side, block by block, and refine the layers of each block.
+"""Run a float model and its quantized model side by side, block by block, and refine the layers of each block.
 
 The values between blocks lie in temporary files, so that every node runs once per batch in the float model, and twice
-in the twin: before and after its block is refined. Memory holds one block and one batch.
+in the quantized model: before and after its block is refined. Memory holds one block and one batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dovetail_runtime.data.batches import batches
 from dovetail_transforms.regions.regions import used_values
 
 from dovetail_quantize.refining.layers import RefinedTensor
-from dovetail_quantize.refining.quantized_model import ActivationCache, QuantizedTwin, Side
+from dovetail_quantize.refining.quantized_model import ActivationCache, QuantizedModel, Replica
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,8 +94,8 @@ class Refiner(Protocol):
             DovetailError: A number is infinite or NaN.
         """
 
-    def refine(self, twin: QuantizedTwin) -> bool:
-        """Change the layer once all batches were seen, and its twin with it; return whether that changed."""
+    def refine(self, quantized_model: QuantizedModel) -> bool:
+        """Change the layer once all batches were seen, and its quantized model with it; return whether that changed."""
 
 
 def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[Layer, int], Refiner], what: str) -> None:
@@ -103,7 +103,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
 
     Args:
         model: The calibrated float model; the refiners change its constants.
-        ctx: Its run, with data and holdings.
+        ctx: Its run, with data and quantized values.
         layers: The layers to refine.
         make: Makes the refiner of a layer, given how many there are at the same time.
         what: What is done, for the progress bar.
@@ -124,13 +124,15 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         if isinstance(value.const_value, RefinedTensor):
             value.const_value = value.const_value.source  # what was rounded is not what is wanted
     copies = dict(zip(model.graph, list(floats.graph)))
-    twin = QuantizedTwin(model, ctx)
-    read = {layer: input_of(twin.nodes[layer.node], 0) for layer in layers}
-    computed = {layer: twin.nodes[layer.node].outputs[0] for layer in layers}
+    quantized_model = QuantizedModel(model, ctx)
+    read = {layer: input_of(quantized_model.nodes[layer.node], 0) for layer in layers}
+    computed = {layer: quantized_model.nodes[layer.node].outputs[0] for layer in layers}
     wanted = {layer: copies[layer.node].outputs[0] for layer in layers}
-    exact = Side(floats, [[copies[node] for node in block] for block in blocks], wanted.values(), inputs, ctx)
-    twin_blocks = same_blocks(twin.model.graph, {twin.nodes[node]: at for node, at in block_of.items()}, len(blocks))
-    rounded = Side(twin.model, twin_blocks, [*read.values(), *computed.values()], inputs, ctx)
+    exact = Replica(floats, [[copies[node] for node in block] for block in blocks], wanted.values(), inputs, ctx)
+    quantized_blocks = same_blocks(
+        quantized_model.model.graph, {quantized_model.nodes[node]: at for node, at in block_of.items()}, len(blocks)
+    )
+    rounded = Replica(quantized_model.model, quantized_blocks, [*read.values(), *computed.values()], inputs, ctx)
     last = max(block_of[layer.node] for layer in layers)
     for block in range(last + 1):
         if ctx.progress:
@@ -145,7 +147,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
                     refiner.see(there[names[0]], there[names[1]], floats_there[names[2]])
                 write_exact(exact.leaving(block, floats_there))
                 write_rounded(rounded.leaving(block, there))
-        changed = [refiner.refine(twin) for _, refiner in refiners]
+        changed = [refiner.refine(quantized_model) for _, refiner in refiners]
         if any(changed) and block < last:
             runner = rounded.runner(block)
             with rounded.writing() as write_rounded:

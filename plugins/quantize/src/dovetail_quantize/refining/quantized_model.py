@@ -26,7 +26,7 @@ from dovetail_quantize.quantize import Quantize, QuantizedTensor
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import Holding
+    from dovetail.planning import QuantizedValue
     from dovetail_runtime.engines import GuardedEngine
     from dovetail_transforms.regions.regions import Region
 
@@ -36,29 +36,29 @@ class HeldConstants:
 
     Args:
         model: The model.
-        ctx: Its run, with the holdings.
+        ctx: Its run, with the quantized values.
     """
 
     def __init__(self, model: Model, ctx: Context):
         held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
-        holdings = {(one.value, one.format, one.group): one for one in ctx.outcome.holdings}
-        self._at: dict[tuple[ir.Node, int], tuple[Held, Holding]] = {}
+        quantized_values = {(one.value, one.format, one.group): one for one in ctx.outcome.quantized_values}
+        self._at: dict[tuple[ir.Node, int], tuple[Held, QuantizedValue]] = {}
         for one in held:
-            found = holdings[name_of(one.value), one.format, one.name]
+            found = quantized_values[name_of(one.value), one.format, one.name]
             self._at |= {(use.node, use.index): (one, found) for use in one.uses if not use.is_output}
 
-    def at(self, node: ir.Node, index: int) -> Holding | None:
-        """The holding that an input of a node reads; None if it reads floats."""
+    def at(self, node: ir.Node, index: int) -> QuantizedValue | None:
+        """The quantized value that an input of a node reads; None if it reads floats."""
         found = self._at.get((node, index))
         return None if found is None else found[1]
 
 
-class QuantizedTwin:
+class QuantizedModel:
     """A copy of a calibrated model that computes as the quantized one will.
 
     Args:
         model: The model; it stays as it is.
-        ctx: Its run, with the holdings.
+        ctx: Its run, with the quantized values.
 
     Attributes:
         model: The copy.
@@ -74,15 +74,15 @@ class QuantizedTwin:
         del ctx.remarks[said:]
         ctx.counts = counts
 
-    def put(self, node: ir.Node, index: int, tensor: ir.TensorProtocol, holding: Holding | None) -> None:
-        """Give the twin of a node another constant, held as the original one is."""
+    def put(self, node: ir.Node, index: int, tensor: ir.TensorProtocol, quantized: QuantizedValue | None) -> None:
+        """Give the quantized copy of a node another constant, held as the original one is."""
         value = input_of(self.nodes[node], index)
         producer = value.producer()
-        if producer is None or holding is None:
+        if producer is None or quantized is None:
             value.const_value = tensor
             return
         stored = input_of(producer, 0)
-        stored.const_value = QuantizedTensor(tensor, holding.format, parameters_of(holding), name_of(stored))
+        stored.const_value = QuantizedTensor(tensor, quantized.format, parameters_of(quantized), name_of(stored))
 
 
 Batch = Mapping[str, Any]
@@ -140,7 +140,7 @@ class ActivationCache:
         return self._paths[name]
 
 
-class Side:
+class Replica:
     """A model in blocks.
 
     Args:

@@ -231,7 +231,7 @@ class RecordRefinements(Pass):
         """Fill the summary of the plan that is being carried out."""
         if ctx.refusals.fresh or not any(steps_of(ctx).values()):
             return False
-        if ctx.outcome.holdings:
+        if ctx.outcome.quantized_values:
             Record.of(ctx).finish(ctx)
         else:
             ctx.remark("analysis", "", "refine", "nothing is quantized, so nothing was refined")

@@ -23,10 +23,10 @@ from dovetail_quantize.refining.steps import BIAS, ROUNDING, needs_data, wanted
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import Holding
+    from dovetail.planning import QuantizedValue
 
     from dovetail_quantize.refining.layers import Layer
-    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedTwin
+    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedModel
     from dovetail_quantize.refining.record import Record
 
 
@@ -55,7 +55,7 @@ class RoundWeights(Pass):
             DovetailError: There is no data, it holds numbers that are not finite, or a replayed plan has not what it
                 needs.
         """
-        if ctx.refusals.fresh or not ctx.outcome.holdings or not wanted(ctx, ROUNDING):
+        if ctx.refusals.fresh or not ctx.outcome.quantized_values or not wanted(ctx, ROUNDING):
             return False
         from dovetail_quantize.refining.layers import Constants, refined_layers
         from dovetail_quantize.refining.layerwise import walk
@@ -85,18 +85,18 @@ class Levels:
 
     Args:
         weight: The weight.
-        holding: The format in which it is held, with the parameters.
+        quantized value: The format in which it is held, with the parameters.
 
     Attributes:
         down: The largest integers that are not above it, or the nearest that the format has.
         up: The smallest that are above these, as far as the format goes.
     """
 
-    def __init__(self, weight: np.ndarray, holding: Holding):
-        self._scale, self._zero = (shaped(part, holding.format, weight.shape) for part in parameters_of(holding))
+    def __init__(self, weight: np.ndarray, quantized: QuantizedValue):
+        self._scale, self._zero = (shaped(part, quantized.format, weight.shape) for part in parameters_of(quantized))
         self._scale = self._scale.astype(np.float32)
         self._exact = weight.astype(np.float32) / self._scale + self._zero
-        self._bounds = smallest, largest = bounds(holding.format)
+        self._bounds = smallest, largest = bounds(quantized.format)
         self._dtype = np.min_scalar_type(smallest) if smallest < 0 else np.min_scalar_type(largest)
         self.down = np.clip(np.floor(self._exact), smallest, largest)
         self.up = np.minimum(self.down + 1, largest)
@@ -137,26 +137,26 @@ class RoundedWeights:
 
     def levels(self, layer: Layer) -> Levels:
         """The grid of a layer's weight."""
-        holding = self._held.at(*layer.weight_at)
-        assert holding is not None, "only quantized layers are rounded"
-        return Levels(constant_of(layer.weight).numpy(), holding)
+        quantized = self._held.at(*layer.weight_at)
+        assert quantized is not None, "only quantized layers are rounded"
+        return Levels(constant_of(layer.weight).numpy(), quantized)
 
     def put(self, layer: Layer, grid: Levels, levels: np.ndarray) -> None:
         """Exchange a weight for the numbers that integers stand for."""
         kept = self.record.save(ROUNDING, name_of(layer.output), grid.stored(levels))
         self._constants.put(layer.weight, RefinedTensor(kept, grid.real, constant_of(layer.weight)))
 
-    def put_in_twin(self, layer: Layer, twin: QuantizedTwin) -> None:
-        """Let the twin of a layer have the weight that the layer has now."""
-        twin.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
+    def put_in_quantized_model(self, layer: Layer, quantized_model: QuantizedModel) -> None:
+        """Let the quantized model of a layer have the weight that the layer has now."""
+        quantized_model.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
 
-    def shift_in_twin(self, layer: Layer, twin: QuantizedTwin, by: np.ndarray) -> None:
-        """Add to the bias of the twin of a layer."""
+    def shift_in_twin(self, layer: Layer, quantized_model: QuantizedModel, by: np.ndarray) -> None:
+        """Add to the bias of the quantized model of a layer."""
         at = layer.bias_at
         assert at is not None, "only layers with a bias are centered"
         bias = input_of(*at)
         array = constant_of(bias).numpy()
-        twin.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._held.at(*at))
+        quantized_model.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._held.at(*at))
 
     def replay(self, layer: Layer, ctx: Context) -> None:
         """Round a weight as the replayed plan has it.
@@ -202,7 +202,7 @@ class Rounding:
         for sample, part in ((self._used, np.flatnonzero(~held_back)), (self._held_back, np.flatnonzero(held_back))):
             sample.offer(len(part), partial(self._rows, inputs, wanted, part))
 
-    def refine(self, twin: QuantizedTwin) -> bool:
+    def refine(self, quantized_model: QuantizedModel) -> bool:
         """Exchange the weight, if the new one is better on what was held back."""
         if len(self._used) + len(self._held_back) < 2:
             return False
@@ -225,7 +225,7 @@ class Rounding:
         if better:
             levels = np.where(self._weight(chosen), grid.up, grid.down)
             self._weights.put(self._layer, grid, levels)
-            self._weights.put_in_twin(self._layer, twin)
+            self._weights.put_in_quantized_model(self._layer, quantized_model)
             share = float((off != nearest).mean())
             why = (
                 f"{share:.1%} of its weights are not rounded to the nearest integer: SNR of its results "
@@ -238,7 +238,7 @@ class Rounding:
         if self._centered:
             # Later layers are rounded for what this one computes once its bias is corrected.
             by = shift - middle.swapaxes(1, 2) @ (off if better else nearest)
-            self._weights.shift_in_twin(self._layer, twin, by)
+            self._weights.shift_in_twin(self._layer, quantized_model, by)
         return better or self._centered
 
     def _rows(

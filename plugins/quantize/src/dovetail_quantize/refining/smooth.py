@@ -12,7 +12,7 @@ from dovetail.ir import constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
-from dovetail_quantize.integers import parameters_of_range, quantized, shaped
+from dovetail_quantize.integers import parameters_of_range, quantize_array, shaped
 from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.refining.equalize import only_reader
 from dovetail_quantize.refining.layers import Layer, is_own, layer_of, refined_layers
@@ -309,5 +309,5 @@ def _array(layer: Layer) -> np.ndarray:
 def _rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """The numbers that a format holds instead of those of an array."""
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)
-    integers = quantized(array, format_, parameters).astype(np.float32)
+    integers = quantize_array(array, format_, parameters).astype(np.float32)
     return (integers - zero) * scale.astype(np.float32)

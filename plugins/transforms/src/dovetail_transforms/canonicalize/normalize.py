@@ -130,7 +130,7 @@ class Normalize(Pass):
 
 def _origins(model: Model) -> dict[str | None, tuple[str, ...]]:
     """The source nodes of each node that a pass before this one made, by name; the proto does not have them."""
-    if model.untouched and model.unbuilt is not None:
+    if model.untouched and model.lazy is not None:
         return {}
     return {node.name: origin_of(node) for node in model.nodes() if origin_of(node) != (node.name,)}
 

@@ -101,10 +101,10 @@ def given_regions(graph: ir.Graph, parts: Groups, backend: str = HOST) -> list[R
 
 
 def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_backend) -> list[Region]:
-    """Regions for a graph that no former has cut: all that is ready on one backend, then all of the next.
+    """Regions for a graph that no partitioner has cut: all that is ready on one backend, then all of the next.
 
-    No node of another backend runs meanwhile, so each region is convex. A former may need fewer. Linear in nodes and
-    edges.
+    No node of another backend runs meanwhile, so each region is convex. A partitioner may need fewer. Linear in nodes
+    and edges.
 
     Raises:
         DovetailError: The graph has a cycle.

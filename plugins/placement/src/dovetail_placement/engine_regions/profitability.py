@@ -48,7 +48,7 @@ class Part:
     open_extents: bool
 
 
-class Worth:
+class Profitability:
     """Judges the parts of regions.
 
     Args:

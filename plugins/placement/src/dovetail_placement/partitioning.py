@@ -1,4 +1,4 @@
-"""Regions from the formers that backends name, checked."""
+"""Regions from the partitioners that backends name, checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 8  # regions of a cycle
 
 @dataclass(frozen=True)
 class PlacedNodes:
-    """What a former sees; see `dovetail.plugin.RegionView`."""
+    """What a partitioner sees; see `dovetail.plugin.RegionView`."""
 
     graph: ir.Graph
     backends: tuple[str, ...]
@@ -37,25 +37,25 @@ class PlacedNodes:
 
 def formed_regions(
     graph: ir.Graph,
-    former_of: Mapping[str, str],
+    partitioner_of: Mapping[str, str],
     registry: Registry,
     backend_of: Callable[[ir.Node], str],
     chosen: Mapping[str, Backend] = MappingProxyType({}),
     request: Request | None = None,
 ) -> list[Region]:
-    """Cut `graph` into regions: each former cuts the nodes of all backends that name it.
+    """Cut `graph` into regions: each partitioner cuts the nodes of all backends that name it.
 
     Args:
         graph: The graph, with a backend for every node.
-        former_of: The name of the former of every backend; formers are asked in this order.
-        registry: Has the formers.
+        partitioner_of: The name of the partitioner of every backend; partitioners are asked in this order.
+        registry: Has the partitioners.
         backend_of: The backend of a node.
         chosen: The backends, with their options.
         request: What was asked for; None where nobody compiles.
 
     Raises:
-        DovetailError: A former is not installed, fails, returns no partition of its nodes, or regions that cannot run
-            one after the other.
+        DovetailError: A partitioner is not installed, fails, returns no partition of its nodes, or regions that cannot
+            run one after the other.
     """
     reads, nodes = reads_of(graph), list(graph)
     position = {node: i for i, node in enumerate(nodes)}
@@ -64,16 +64,16 @@ def formed_regions(
     # A node that stands for a region is one, whatever is beside it.
     formed = [[node] for node in nodes if stands_for_region(node)]
     apart = {node for (node,) in formed}
-    for name in dict.fromkeys(former_of.values()):
-        backends = tuple(backend for backend, former in former_of.items() if former == name)
+    for name in dict.fromkeys(partitioner_of.values()):
+        backends = tuple(backend for backend, partitioner in partitioner_of.items() if partitioner == name)
         own = [node for node in nodes if backend_of(node) in backends and node not in apart]
         if not own:
             continue
-        who = registry.region_former.title(name)
-        former = registry.region_former[name]
+        who = registry.partitioner.title(name)
+        partitioner = registry.partitioner[name]
         with calling(who):
             view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of, chosen, request)
-            groups = _partition([list(group) for group in former().form(view)], own, view, position, who)
+            groups = _partition([list(group) for group in partitioner().form(view)], own, view, position, who)
         formed = _arranged([*formed, *groups], nodes, reads, position, who)
     return regions_from(graph, formed, backend_of, reads)
 
@@ -164,4 +164,4 @@ def _name(node: ir.Node) -> str:
     return node.name or next((value.name for value in node.outputs if value.name), "") or node.op_type
 
 
-_CONTRACT = "a former returns every node of `view.nodes` in exactly one region, each of one backend"
+_CONTRACT = "a partitioner returns every node of `view.nodes` in exactly one region, each of one backend"

@@ -1,4 +1,4 @@
-"""Formers cut the nodes of a backend into regions; what they return is checked, and the executor runs it."""
+"""Partitioners cut the nodes of a backend into regions; what they return is checked, and the executor runs it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +14,21 @@ from dovetail.planning import Placement, get_placement, set_placement
 from dovetail.plugin import Registry
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.form_regions import form_regions
-from dovetail_placement.forming import formed_regions
+from dovetail_placement.partitioning import formed_regions
 from dovetail_runtime.executor import Executor
 from dovetail_transforms.regions.regions import annotated_regions, placed_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .conftest import FORMERS
+from .conftest import PARTITIONERS
 
 
 @pytest.fixture
 def registry():
     made = Registry("acme")
-    for name in FORMERS:
-        made.region_former(name, f"{FORMERS[name].__module__}:{FORMERS[name].__name__}")
-    made.region_former("waves", "dovetail_placement.form_regions:Waves")
+    for name in PARTITIONERS:
+        made.partitioner(name, f"{PARTITIONERS[name].__module__}:{PARTITIONERS[name].__name__}")
+    made.partitioner("topological", "dovetail_placement.form_regions:Topological")
     return made
 
 
@@ -52,7 +52,7 @@ def names(regions):
 
 def test_a_former_cuts_the_nodes_of_its_backend_alone(registry):
     graph = chain("a", "a", "b", "b", "a")
-    regions = formed_regions(graph, {"a": "one-by-one", "b": "waves"}, registry, placed_backend)
+    regions = formed_regions(graph, {"a": "one-by-one", "b": "topological"}, registry, placed_backend)
     assert names(regions) == [["n0"], ["n1"], ["n2", "n3"], ["n4"]]
     assert [region.index for region in regions] == [0, 1, 2, 3]
     assert [value.name for value in regions[2].inputs] == ["v1"]
@@ -61,39 +61,39 @@ def test_a_former_cuts_the_nodes_of_its_backend_alone(registry):
 def test_waves_go_around_what_another_former_made(registry):
     # b0 could join b3 in one wave, if the region of a did not stand between them.
     graph = chain("b", "a", "a", "b", reads={1: (0,), 2: (-1,), 3: (1, 2)})
-    regions = formed_regions(graph, {"a": "all-in-one", "b": "waves"}, registry, placed_backend)
+    regions = formed_regions(graph, {"a": "all-in-one", "b": "topological"}, registry, placed_backend)
     assert names(regions) == [["n0"], ["n1", "n2"], ["n3"]]
 
 
 @pytest.mark.parametrize(
-    ("former", "message"),
+    ("partitioner", "message"),
     [
-        ("loses", "region former 'loses' of acme puts 'n1' into no region"),
-        ("doubles", "region former 'doubles' of acme puts 'n0' into two regions"),
-        ("empty", "region former 'empty' of acme returns an empty region"),
-        ("foreign", "region former 'foreign' of acme takes 'n2' of b"),
-        ("junk", "region former 'junk' of acme puts something into a region that is no node of the graph"),
-        ("crash", "region former 'crash' of acme failed: ZeroDivisionError: division by zero"),
-        ("leaves", "region former 'leaves' of acme failed: SystemExit: 3"),
+        ("loses", "partitioner 'loses' of acme puts 'n1' into no region"),
+        ("doubles", "partitioner 'doubles' of acme puts 'n0' into two regions"),
+        ("empty", "partitioner 'empty' of acme returns an empty region"),
+        ("foreign", "partitioner 'foreign' of acme takes 'n2' of b"),
+        ("junk", "partitioner 'junk' of acme puts something into a region that is no node of the graph"),
+        ("crash", "partitioner 'crash' of acme failed: ZeroDivisionError: division by zero"),
+        ("leaves", "partitioner 'leaves' of acme failed: SystemExit: 3"),
         (
             "all-in-one",
-            "region former 'all-in-one' of acme forms regions that cannot run one after the other: "
+            "partitioner 'all-in-one' of acme forms regions that cannot run one after the other: "
             "the region from 'n0' to 'n3', which waits for 'n2', which waits for the region from 'n0' to 'n3'",
         ),
-        ("al-in-one", "unknown region_former 'al-in-one' (did you mean 'all-in-one'?)"),
+        ("al-in-one", "unknown partitioner 'al-in-one' (did you mean 'all-in-one'?)"),
     ],
 )
-def test_a_former_that_breaks_its_contract_is_named(registry, former, message):
+def test_a_former_that_breaks_its_contract_is_named(registry, partitioner, message):
     graph = chain("a", "a", "b", "a")
     with pytest.raises(DovetailError) as caught:
-        formed_regions(graph, {"a": former, "b": "waves"}, registry, placed_backend)
+        formed_regions(graph, {"a": partitioner, "b": "topological"}, registry, placed_backend)
     assert message in str(caught.value)
 
 
 def test_two_formers_whose_regions_wait_for_each_other(registry):
-    # a0 -> b1 and b2 -> a3: each former is right by itself, and both together are not.
+    # a0 -> b1 and b2 -> a3: each partitioner is right by itself, and both together are not.
     graph = chain("a", "b", "b", "a", reads={1: (0,), 2: (-1,), 3: (2,)})
-    with pytest.raises(DovetailError, match="region former 'by-backend' of acme forms regions that cannot run"):
+    with pytest.raises(DovetailError, match="partitioner 'by-backend' of acme forms regions that cannot run"):
         formed_regions(graph, {"a": "all-in-one", "b": "by-backend"}, registry, placed_backend)
 
 
@@ -109,9 +109,11 @@ def placed_graphs(draw):
 @given(placed_graphs())
 def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(graph):
     registry = Registry("acme")
-    registry.region_former("one-by-one", f"{FORMERS['one-by-one'].__module__}:{FORMERS['one-by-one'].__name__}")
-    registry.region_former("waves", "dovetail_placement.form_regions:Waves")
-    regions = formed_regions(graph, {"a": "one-by-one", "b": "waves", "c": "waves"}, registry, placed_backend)
+    registry.partitioner("one-by-one", f"{PARTITIONERS['one-by-one'].__module__}:{PARTITIONERS['one-by-one'].__name__}")
+    registry.partitioner("topological", "dovetail_placement.form_regions:Topological")
+    regions = formed_regions(
+        graph, {"a": "one-by-one", "b": "topological", "c": "topological"}, registry, placed_backend
+    )
     assert sorted(node.name for region in regions for node in region.nodes) == sorted(node.name for node in graph)
     for region in regions:
         for node in region.nodes:
@@ -127,7 +129,7 @@ def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(gra
 
 def test_default_formers_make_the_regions_of_waves(registry):
     graph = chain(*"abacbcab", reads={3: (0, 1), 5: (2, 4), 6: (3, 5)})
-    waves = formed_regions(graph, dict.fromkeys("abc", "waves"), registry, placed_backend)
+    waves = formed_regions(graph, dict.fromkeys("abc", "topological"), registry, placed_backend)
     assert names(waves) == names(form_regions(graph))
 
 
@@ -152,7 +154,7 @@ place: {strategy: autocast, regions: one-by-one}
 emit: {engines: [onnxruntime-cpu]}
 """
     plugins = with_backend(file)
-    plugins.registry.region_former("one-by-one", f"{FORMERS['one-by-one'].__module__}:OneByOne")
+    plugins.registry.partitioner("one-by-one", f"{PARTITIONERS['one-by-one'].__module__}:OneByOne")
     compiled = dovetail.compile(path, "acme", plugins=plugins)
     single = [region for region in compiled.regions if region.backend == "acme"]
     assert len(single) > 3
@@ -166,7 +168,7 @@ SEEN = {}
 
 
 class Noting:
-    """A former that notes what it sees beside the graph."""
+    """A partitioner that notes what it sees beside the graph."""
 
     def form(self, view):
         npu = view.chosen["acme-npu"]
@@ -188,7 +190,7 @@ def test_a_former_sees_the_request_and_what_the_file_of_its_backend_says(with_ba
         emit: {engines: [onnxruntime-cpu]}
     """)
     )
-    plugins.registry.region_former("noting", f"{__name__}:Noting")
+    plugins.registry.partitioner("noting", f"{__name__}:Noting")
     digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
     dovetail.plan(digits, "acme-npu:size=2", pins=["conv_2=acme-npu"], plugins=plugins)
     assert SEEN == {"options": {"size": "2"}, "place": {"launch": 64}, "pins": ("conv_2=acme-npu",)}

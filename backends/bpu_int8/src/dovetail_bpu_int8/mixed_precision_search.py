@@ -50,7 +50,7 @@ def checked_goal(given: object) -> float | None:
 
 
 @dataclass
-class _Rung:
+class _Step:
     """A step of the ladder.
 
     Attributes:
@@ -97,7 +97,7 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
             raise GoalError(compiled, _unmet(goal, recorded["steps"][-1], march))
         return compiled
     compiled = proceed()
-    taken = [_Rung("", 0.0, cosine=_worst_cosine(compiled))]
+    taken = [_Step("", 0.0, cosine=_worst_cosine(compiled))]
     best = compiled, taken[0]
     if taken[0].cosine < goal:
         for rung in _rungs(_sensitivities(job, compiled), _FORMATS[march]):
@@ -167,7 +167,7 @@ def _sensitivity(layer: Layer) -> float:
     return layer.alone.cosine if layer.alone is not None else 1.0
 
 
-def _rungs(rated: Sequence[tuple[float, Layer]], formats: Iterable[str]) -> Iterator[_Rung]:
+def _rungs(rated: Sequence[tuple[float, Layer]], formats: Iterable[str]) -> Iterator[_Step]:
     """The steps above int8, without those that change nothing."""
     nodes: dict[str, tuple[str, str]] = {}
     for format_ in formats:
@@ -179,7 +179,7 @@ def _rungs(rated: Sequence[tuple[float, Layer]], formats: Iterable[str]) -> Iter
                 asked |= dict.fromkeys((layer.node, *layer.moving), (format_, reason))
             if asked != nodes:
                 nodes = asked
-                yield _Rung(format_, threshold, nodes)
+                yield _Step(format_, threshold, nodes)
 
 
 def _unmet(goal: float, reached: str, march: str) -> DovetailError:

@@ -1,4 +1,4 @@
-"""The region former `engine-regions`: as few regions as possible, with the cheapest borders."""
+"""The partitioner `engine-regions`: as few regions as possible, with the cheapest borders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class EngineRegions:
     """Forms regions for engines that are built ahead of time.
 
     Nodes of other owners count one by one, so whatever these make of them, they can go around. If several backends name
-    this former, the regions of one are whole for the next.
+    this partitioner, the regions of one are whole for the next.
     """
 
     def form(self, view: RegionView) -> list[list[ir.Node]]:

@@ -11,12 +11,12 @@ from dovetail.planning.remark import Remark
 
 K = TypeVar("K")
 
-_NONE: Mapping[str, Refused] = MappingProxyType({})
+_NONE: Mapping[str, Rejection] = MappingProxyType({})
 _MOST_ROUNDS = 16
 """Rounds after which a backend that still refuses something is left out. Usual models take four at most."""
 
 
-class Refused(NamedTuple):
+class Rejection(NamedTuple):
     """A node that a backend cannot have.
 
     Attributes:
@@ -28,7 +28,7 @@ class Refused(NamedTuple):
     remarks: tuple[Remark, ...] = ()
 
 
-class Refusals:
+class Rejections:
     """Everything refused so far; rounds of decisions only ever add to it, so that they end.
 
     Nodes are known by the name of their first output, because every round starts from a fresh graph.
@@ -43,16 +43,16 @@ class Refusals:
         self.rounds = 0
         self.tries = 0
         self.fresh = False
-        self._nodes: dict[str, dict[str, Refused]] = {}
-        self._formats: dict[str, dict[tuple[str, str], Refused]] = {}
-        self._given_up: dict[str, Refused] = {}
+        self._nodes: dict[str, dict[str, Rejection]] = {}
+        self._formats: dict[str, dict[tuple[str, str], Rejection]] = {}
+        self._given_up: dict[str, Rejection] = {}
 
-    def add(self, backend: str, node: str, refused: Refused) -> None:
+    def add(self, backend: str, node: str, refused: Rejection) -> None:
         """Refuse `node` on `backend`; the first reason stays."""
         if backend not in self._given_up:
             self._add(self._nodes.setdefault(backend, {}), node, refused)
 
-    def add_format(self, backend: str, node: str, text: str, refused: Refused) -> None:
+    def add_format(self, backend: str, node: str, text: str, refused: Rejection) -> None:
         """Refuse one format of `node` on `backend`; the node may be there in another one.
 
         Args:
@@ -64,7 +64,7 @@ class Refusals:
         if backend not in self._given_up:
             self._add(self._formats.setdefault(backend, {}), (node, text), refused)
 
-    def give_up(self, backend: str, refused: Refused) -> None:
+    def give_up(self, backend: str, refused: Rejection) -> None:
         """Leave a backend out: it refuses something in every round, without an end in sight."""
         self._add(self._given_up, backend, refused)
 
@@ -86,22 +86,22 @@ class Refusals:
         for name in wanted:
             why = f"it was left out: it refused nodes in {self.rounds} rounds without an end"
             remark = Remark("failed", "", "decide", "given-up", f"{name}: {why}")
-            self.give_up(name, Refused(why, (remark,)))
+            self.give_up(name, Rejection(why, (remark,)))
 
-    def _add(self, known: dict[K, Refused], key: K, refused: Refused) -> None:
+    def _add(self, known: dict[K, Rejection], key: K, refused: Rejection) -> None:
         if key not in known:
             known[key] = refused
             self.fresh = True
 
-    def nodes(self, backend: str) -> Mapping[str, Refused]:
+    def nodes(self, backend: str) -> Mapping[str, Rejection]:
         """The refused nodes of a backend, by the name of their first output."""
         return self._nodes.get(backend, _NONE)
 
-    def formats(self, backend: str) -> Mapping[tuple[str, str], Refused]:
+    def formats(self, backend: str) -> Mapping[tuple[str, str], Rejection]:
         """The refused formats of a backend, by node and format."""
         return self._formats.get(backend, {})
 
-    def given_up(self, backend: str) -> Refused | None:
+    def given_up(self, backend: str) -> Rejection | None:
         """Why a backend is left out; None if it is not."""
         return self._given_up.get(backend)
 
@@ -109,9 +109,9 @@ class Refusals:
         """The backends that refused something."""
         yield from dict.fromkeys((*self._nodes, *self._formats))
 
-    def copy(self) -> Refusals:
+    def copy(self) -> Rejections:
         """An independent copy."""
-        other = Refusals()
+        other = Rejections()
         other._nodes = {name: dict(nodes) for name, nodes in self._nodes.items()}
         other._formats = {name: dict(formats) for name, formats in self._formats.items()}
         other._given_up = dict(self._given_up)
