@@ -13,7 +13,7 @@ from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.integers import parameters_of
+from dovetail_quantize.integers import parameters_of, quantize_array
 from dovetail_quantize.parameters import is_adopted
 
 if TYPE_CHECKING:
