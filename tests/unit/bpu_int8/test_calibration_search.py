@@ -14,13 +14,21 @@ def said(compiled):
 def test_the_observer_with_the_best_outputs_is_taken():
     compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures())
     (why,) = said(compiled)
-    assert all(name in why for name in ("minmax", "percentile{percentile=99.995}", "kl"))
+    assert all(name in why for name in ("minmax", "percentile{percentile=99.995}", "kl", "mse"))
     best = why.removeprefix("calibrated with ").partition(":")[0]
     assert {held["source"].partition(" of ")[0] for held in compiled.plan.values["x"]} == {best}
     snr = compiled.verification.worst_snr_db
     for observer in ("minmax", "kl"):
         other = dovetail.compile(net(), f"bpu-int8:march=bayes,observer={observer}", data=pictures())
         assert snr >= other.verification.worst_snr_db - 0.5
+
+
+def test_biases_are_corrected_by_default_and_observers_are_compared_without():
+    compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures())
+    assert compiled.plan.summary["refined"]["steps"] == {"bpu-int8": ["bias"]}
+    uncorrected = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), refine="none")
+    assert "refined" not in uncorrected.plan.summary
+    assert said(compiled) == said(uncorrected)
 
 
 @pytest.mark.parametrize("chosen", ["kl", "mse"])
