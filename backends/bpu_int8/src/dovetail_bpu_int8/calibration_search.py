@@ -23,9 +23,8 @@ CANDIDATES = (
     {OBSERVER: "minmax"},
     {OBSERVER: "percentile", f"{OBSERVER}.percentile": "99.995"},
     {OBSERVER: "kl"},
-    {OBSERVER: "mse"},
 )
-"""Options of the backend: what the vendor calls max, max with 0.99995, and kl, and the least mean squared error."""
+"""Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
 
 _BACKEND = "bpu-int8"
 _FLOATS = {"arithmetic": "floats"}  # Q/DQ rounds as integers do, and takes a third of the time to compile
