@@ -23,6 +23,14 @@ def test_the_observer_with_the_best_outputs_is_taken():
         assert snr >= other.verification.worst_snr_db - 0.5
 
 
+def test_biases_are_corrected_by_default_and_observers_are_compared_without():
+    compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures())
+    assert compiled.plan.summary["refined"]["steps"] == {"bpu-int8": ["bias"]}
+    uncorrected = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), refine="none")
+    assert "refined" not in uncorrected.plan.summary
+    assert said(compiled) == said(uncorrected)
+
+
 @pytest.mark.parametrize("chosen", ["kl", "mse"])
 def test_what_the_user_chooses_is_taken_without_a_search(chosen):
     compiled = dovetail.compile(net(), f"bpu-int8:march=bayes,observer={chosen}", data=pictures())

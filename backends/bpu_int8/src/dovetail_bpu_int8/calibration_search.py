@@ -40,8 +40,9 @@ def wants_search(job: CompileJob) -> bool:
 def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     """The request with the best observer, and the cosine similarity of the worst output by each.
 
-    The model is calibrated with every candidate on all data and compared with the original on the first 32 batches.
-    The request stays as it is if nothing is quantized, or if no output is a float.
+    The model is calibrated with every candidate on all data and compared with the original on the first 32 batches,
+    before its biases are corrected or its weights rounded, which would take longer than everything else and leaves
+    scales as they are. The request stays as it is if nothing is quantized, or if no output is a float.
 
     Source: `calibration_type: default` of hb_mapper, which looks at the first sample; one alone decides by chance.
 
@@ -61,7 +62,7 @@ def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
             job.progress("choose an observer", number, len(CANDIDATES))
         request = _with(job.request, options)
         name = str(_observer(request))
-        cosine = _cosine(job, _with(request, _FLOATS), original)
+        cosine = _cosine(job, _only_scaled(_with(request, _FLOATS)), original)
         if cosine is None:
             return job.request, {}
         found[name], requests[name] = cosine, request
@@ -97,6 +98,14 @@ def _with(request: Request, options: dict[str, str]) -> Request:
             for choice in request.backends
         ),
     )
+
+
+def _only_scaled(request: Request) -> Request:
+    """The request without those refinements that follow calibration."""
+    from dovetail_quantize.refining.steps import OPTION, SCALING
+
+    steps = [step for step in request.options.get(OPTION, {}).get("steps", ()) if step in SCALING]
+    return replace(request, options={**request.options, OPTION: {"steps": steps}})
 
 
 def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
