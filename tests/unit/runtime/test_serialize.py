@@ -5,6 +5,7 @@ import onnx
 import onnx_ir as ir
 from dovetail.compiler import open_any
 from dovetail.plugin import RegionModel, load_plugins
+from dovetail_onnx.type_gaps import to_proto
 from dovetail_runtime.serialize import source_of, source_without_weights
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>
@@ -29,6 +30,21 @@ def test_large_weights_stand_beside_the_model_and_small_ones_in_it():
     assert set(weights) == {"w"} and np.array_equal(weights["w"], before["w"].numpy())
     assert len(source) < 4096 < len(source_of(RegionModel(model)))
     assert {name: value.const_value for name, value in model.graph.initializers.items()} == before
+
+
+def test_the_weights_of_the_model_are_never_replaced_while_it_is_serialized(monkeypatch):
+    """Other threads may run it meanwhile."""
+    model = opened()
+    before = {name: value.const_value for name, value in model.graph.initializers.items()}
+    during = []
+
+    def watched(given):
+        during.append({name: value.const_value for name, value in model.graph.initializers.items()})
+        return to_proto(given)
+
+    monkeypatch.setattr("dovetail_runtime.serialize.to_proto", watched)
+    source_without_weights(model)
+    assert during == [before]
 
 
 def test_a_session_that_shares_weights_computes_the_same():

@@ -7,7 +7,7 @@ small floats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -116,20 +116,36 @@ def split_weights(model: ir.Model) -> Skeleton:
     import onnx_ir as ir
 
     weights: dict[str, ir.TensorProtocol] = {}
-    initializers = []
-    graph = model.graph
-    for name, value in graph.initializers.items():
+    held: dict[str, ir.TensorProtocol] = {}
+    for name, value in model.graph.initializers.items():
         tensor = value.const_value
         if tensor is None or stays_inline(tensor) and not isinstance(tensor, ir.ExternalTensor):
-            initializers.append(value)
             continue
         if stays_inline(tensor):
-            held: ir.TensorProtocol = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
+            held[name] = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
         else:
             weights[name] = tensor
-            held = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=name)
-        initializers.append(_holding(held, value))
-    # A view, because other threads may run the model meanwhile, and read its weights.
+            held[name] = ir.ExternalTensor(
+                _STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=name
+            )
+    return Skeleton(to_proto(view_with_tensors(model, held)), weights)
+
+
+def view_with_tensors(model: ir.Model, tensors: Mapping[str, ir.TensorProtocol]) -> ir.Model:
+    """Return a view of `model` in which initializers of the main graph have other tensors, to serialize it.
+
+    The model is not changed, because other threads may run it meanwhile and read its weights.
+
+    Args:
+        model: The model.
+        tensors: The other tensors, by name of the initializer.
+    """
+    import onnx_ir as ir
+
+    graph = model.graph
+    initializers = [
+        _with_tensor(value, tensors[name]) if name in tensors else value for name, value in graph.initializers.items()
+    ]
     view = ir.GraphView(
         graph.inputs,
         graph.outputs,
@@ -140,26 +156,8 @@ def split_weights(model: ir.Model) -> Skeleton:
         name=graph.name,
         metadata_props=graph.metadata_props,
     )
-    return Skeleton(to_proto(_with_graph(model, view)), weights)
-
-
-def _holding(tensor: ir.TensorProtocol, value: ir.Value) -> ir.Value:
-    """A value like an initializer, which holds another tensor."""
-    import onnx_ir as ir
-
-    like = ir.Value(
-        name=value.name, type=value.type, shape=value.shape, doc_string=value.doc_string, const_value=tensor,
-        metadata_props=value.metadata_props,
-    )  # fmt: skip
-    like.meta.update(value.meta)
-    return like
-
-
-def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
-    import onnx_ir as ir
-
     return ir.Model(
-        cast("ir.Graph", graph),  # what reads a graph only takes a view as well
+        cast("ir.Graph", view),  # serializing only reads the graph, and takes a view as well
         ir_version=model.ir_version,
         producer_name=model.producer_name,
         producer_version=model.producer_version,
@@ -169,6 +167,18 @@ def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
         functions=tuple(model.functions.values()),
         metadata_props=model.metadata_props,
     )
+
+
+def _with_tensor(value: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
+    """Return a copy of an initializer with another tensor."""
+    import onnx_ir as ir
+
+    like = ir.Value(
+        name=value.name, type=value.type, shape=value.shape, doc_string=value.doc_string, const_value=tensor,
+        metadata_props=value.metadata_props,
+    )  # fmt: skip
+    like.meta.update(value.meta)
+    return like
 
 
 def was_sorted(model: Model) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from dovetail_onnx.skeleton import view_with_tensors
 from dovetail_onnx.type_gaps import to_proto
 
 if TYPE_CHECKING:
@@ -49,25 +50,19 @@ def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
     import numpy as np
     import onnx_ir as ir
 
-    kept: dict[str, ir.TensorProtocol] = {}
     arrays: dict[str, np.ndarray] = {}
-    weights = model.graph.initializers
-    try:
-        for name, value in weights.items():
-            tensor = value.const_value
-            if tensor is None or tensor.dtype is ir.DataType.STRING or tensor.nbytes < _SMALLEST_APART:
-                continue
-            array = tensor.numpy()
-            if tensor.dtype.bitwidth < 8 or array.dtype.type.__module__ != "numpy":
-                continue
-            kept[name], arrays[name] = tensor, np.ascontiguousarray(array)
-            value.const_value = ir.ExternalTensor(
-                "weights", 0, tensor.nbytes, tensor.dtype, shape=cast("ir.Shape", tensor.shape), name=name, base_dir=""
-            )
-        return to_proto(model.ir).SerializeToString(), arrays
-    finally:
-        for name, tensor in kept.items():
-            weights[name].const_value = tensor
+    apart: dict[str, ir.TensorProtocol] = {}
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is None or tensor.dtype is ir.DataType.STRING or tensor.nbytes < _SMALLEST_APART:
+            continue
+        array = tensor.numpy()
+        if tensor.dtype.bitwidth < 8 or array.dtype.type.__module__ != "numpy":
+            continue
+        arrays[name] = np.ascontiguousarray(array)
+        shape = ir.Shape(tensor.shape.numpy())
+        apart[name] = ir.ExternalTensor("weights", 0, tensor.nbytes, tensor.dtype, shape=shape, name=name, base_dir="")
+    return to_proto(view_with_tensors(model.ir, apart)).SerializeToString(), arrays
 
 
 TENSOR_TYPES = frozenset(
