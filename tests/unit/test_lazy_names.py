@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 from dovetail.lazy_imports import stub_imports
 
-PACKAGES = ("dovetail", *(f"dovetail.{name}" for name in ("cli", "compiler", "ir", "passes", "planning", "plugin")))
+PACKAGES = (
+    "dovetail",
+    *(f"dovetail.{name}" for name in ("cli", "compiler", "ir", "passes", "planning", "plugin")),
+    "dovetail_schemas",
+    "dovetail_transforms.lowering",
+    "dovetail_transforms.rewriting",
+)
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -1,29 +1,15 @@
 """Backend files, operator files, policies and operator facts as YAML, and what reads them.
 
-Names are imported when they are first used: a listing needs few of them, and none needs onnx before a file's operators
-or a node are looked at.
+Names are imported on first use (`__init__.pyi`): a listing needs few of them, and none needs onnx before a file's
+operators or a node are looked at.
 """
 
 from __future__ import annotations
 
-import importlib
-
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
 
-_PUBLIC = {
-    **dict.fromkeys(("Backend", "Border", "RegionRule"), "dovetail_schemas.backend"),
-    "load_backend": "dovetail_schemas.backend_file",
-    "peek_backend": "dovetail_schemas.backend_yaml",
-    "SchemaError": "dovetail_schemas.yaml_source",
-    "Judge": "dovetail_schemas.legality",
-    **dict.fromkeys(
-        ("OperatorFacts", "load_operator_facts", "parse_operator_facts"), "dovetail_schemas.operator_facts"
-    ),
-    **dict.fromkeys(("POLICIES", "Policies", "load_policies"), "dovetail_schemas.policy_file"),
-    "Rule": "dovetail_schemas.rules",
-    "TypeSpec": "dovetail_schemas.type_specs",
-}
-__all__ = sorted((*_PUBLIC, "dovetail_api", "register"))
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 
@@ -49,9 +35,3 @@ def opened(model, registry):
     from dovetail_schemas.operator_files.opening import add_functions
 
     add_functions(model, registry)
-
-
-def __getattr__(name: str):
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'dovetail_schemas' has no attribute {name!r}")

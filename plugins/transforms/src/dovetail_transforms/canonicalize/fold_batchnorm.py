@@ -88,7 +88,7 @@ def _split(
         assert isinstance(channels, int)
         end = start + channels
         own = [op.constant(ir.tensor(array[start:end].copy()), "part") for array in parameters]
-        branches.append(op.make(node.op_type, (branch, *own), **node.attributes))
+        branches.append(op.make(node.op_type, (branch, *own), 1, "", **node.attributes))
         start = end
     return op.like(joined, *branches)
 

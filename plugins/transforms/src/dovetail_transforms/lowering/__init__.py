@@ -1,17 +1,5 @@
-"""Lowering to an older opset of the default ONNX domain, for tools that read nothing newer."""
+"""Lowering to an older opset of the default ONNX domain. Names are imported on first use: see `__init__.pyi`."""
 
-from __future__ import annotations
+from dovetail.lazy_imports import attach_stub
 
-import importlib
-
-_PUBLIC = {
-    **dict.fromkeys(("Lowered", "NotLowered", "lower"), "dovetail_transforms.lowering.lowering"),
-    "can_lower": "dovetail_transforms.lowering.lowering",
-}
-__all__ = sorted(_PUBLIC)
-
-
-def __getattr__(name: str):
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'dovetail_transforms.lowering' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

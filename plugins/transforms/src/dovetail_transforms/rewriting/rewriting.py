@@ -47,7 +47,7 @@ class Replacement:
 
     def make(
         self, op_type: str, inputs: Sequence[ir.Value | None], outputs: int = 1, domain: str = "", **attributes: Any
-    ) -> ir.Value | Sequence[ir.Value]:
+    ) -> Any:
         """Make a node of an operator by name.
 
         Returns:
@@ -62,7 +62,7 @@ class Replacement:
         self.nodes.append(node)
         return node.outputs[0] if outputs == 1 else node.outputs
 
-    def like(self, node: ir.Node, *inputs: ir.Value | None, **attributes: Any) -> ir.Value | Sequence[ir.Value]:
+    def like(self, node: ir.Node, *inputs: ir.Value | None, **attributes: Any) -> Any:
         """Make a node like `node` with other inputs; given attributes replace its own, or remove them (None)."""
         kept = {name: value for name, value in node.attributes.items() if name not in attributes}
         made = self.make(node.op_type, inputs, len(node.outputs), node.domain, **kept, **attributes)
@@ -107,7 +107,7 @@ class Rewrite:
 
     name: str
     pattern: Callable[..., Any]
-    replacement: Callable[..., ir.Value | Sequence[ir.Value]]
+    replacement: Callable[..., ir.Value | Sequence[ir.Value | None]]
     check: Callable[..., str] | None = None
     done: str = "it replaces '{node}'"
 

@@ -1,0 +1,9 @@
+# What `dovetail_transforms.rewriting` exports, each name with its module.
+
+from dovetail_transforms.rewriting.rewriting import (
+    Outcome as Outcome,
+    Replacement as Replacement,
+    Rewrite as Rewrite,
+    rewrite_model as rewrite_model,
+    rewrite_node as rewrite_node,
+)

@@ -1,0 +1,23 @@
+# What `dovetail_schemas` exports, each name with its module.
+
+from dovetail.ir import Model
+from dovetail.plugin import Registry
+from dovetail_schemas.backend import Backend as Backend, Border as Border, RegionRule as RegionRule
+from dovetail_schemas.backend_file import load_backend as load_backend
+from dovetail_schemas.backend_yaml import peek_backend as peek_backend
+from dovetail_schemas.errors import SchemaError as SchemaError
+from dovetail_schemas.legality import Judge as Judge
+from dovetail_schemas.operator_facts import (
+    OperatorFacts as OperatorFacts,
+    load_operator_facts as load_operator_facts,
+    parse_operator_facts as parse_operator_facts,
+)
+from dovetail_schemas.policy_file import POLICIES as POLICIES, Policies as Policies, load_policies as load_policies
+from dovetail_schemas.rules import Rule as Rule
+from dovetail_schemas.type_specs import TypeSpec as TypeSpec
+
+dovetail_api: int
+
+def register(registry: Registry) -> None: ...
+def before_opening(registry: Registry) -> None: ...
+def opened(model: Model, registry: Registry) -> None: ...
