@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def attach_stub(package: str, file: str) -> tuple[Callable[[str], object], Calla
             return getattr(importlib.import_module(public[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return load, lambda: list(names), names
+    return load, lambda: sorted({*names, *vars(sys.modules[package])}), names
 
 
 def stub_imports(stub: Path) -> dict[str, str]:
