@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.compiler import calling, described, make_engine
 from dovetail.errors import DovetailError
-from dovetail.plugin import SelectiveEngine
+from dovetail.plugin import SelectiveEngine, Verdict
 from dovetail_onnx.signatures import Signatures, input_name
 from dovetail_transforms.lowering import can_lower
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Refusal
-    from dovetail.plugin import Backend, Fact, Judge, ObserverChoice, PortRule, Verdict
+    from dovetail.plugin import Backend, Fact, Judge, ObserverChoice, PortRule
     from dovetail_onnx.signatures import Opsets
 
 
