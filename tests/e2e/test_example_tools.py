@@ -155,7 +155,7 @@ def test_when_it_is_gone(dovetail, site):
         assert f"error: {says}" in done.stderr
 
 
-IMPORT = ("command.py", "from dovetail.cli.common import", "from dovetail.cli.gone import")
+IMPORT = ("command.py", "from dovetail.cli import", "from dovetail.gone import")
 REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothing_of_this_name")
 HOOK = ("__init__.py", 'registry.command("hello"', '1 / 0; registry.command("hello"')
 RUN = ("command.py", "names = [", "names = 1 / 0, [")

@@ -105,7 +105,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 
 @pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
 def test_a_file_needs_a_front_end(core, command):
-    done = core(*command, beside=["dovetail-commands"])
+    done = core(*command, beside=["dovetail-commands"], needs=["dovetail-onnx"])
     assert (done.returncode, done.stdout) == (1, "")
     assert "no front end reads such files" in done.stderr
     assert "pip install dovetail-onnx" in done.stderr

@@ -4,7 +4,8 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import pytest
-from dovetail_precision.rounding import converter, fits
+from dovetail_precision.constant_range import fits
+from dovetail_precision.rounding import converter
 from dovetail_precision.weights import _PIECE, CastTensor
 
 BFLOAT16, FLOAT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)

@@ -85,11 +85,11 @@ def test_a_folder_that_is_a_link(results):
 
 
 def test_what_is_written_is_private_until_it_is_there(results, monkeypatch):
-    from dovetail_onnx.results import saving
+    from dovetail_onnx.results import writing
 
     seen = []
     with monkeypatch.context() as patched:
-        patched.setattr(saving, "commit", lambda folder, staging, _: seen.append(staging.stat().st_mode))
+        patched.setattr(writing, "commit", lambda folder, staging, _: seen.append(staging.stat().st_mode))
         results["a"].save("out")
     assert stat.S_IMODE(seen[0]) == 0o700
     results["a"].save("out")

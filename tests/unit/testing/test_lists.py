@@ -135,7 +135,7 @@ CASES = [Case("nodes", name, "Relu", lambda _: None) for name in ("test_relu", "
     ("text", "said"),
     [
         ("exact: {operators: [Relu, Reul]}", "acme.yaml:2: unknown operator 'Reul' (did you mean 'Relu'?)"),
-        ("exact: {operators: [ai.onnx.ml::Normalizer]}", "unknown operator 'ai.onnx.ml::Normalizer' (did you mean"),
+        ("exact: {operators: [ai.onnx.ml::Normalizr]}", "unknown operator 'ai.onnx.ml::Normalizr' (did you mean"),
         ("exact: {operators: [acme.nn::Scale]}", "acme.yaml:2: unknown domain 'acme.nn'"),
         ("exact: {tests: [test_rel]}", "acme.yaml:2: unknown test 'test_rel' (did you mean 'test_relu'?)"),
         ("exact: {tests: ['test_gelu*']}", "acme.yaml:2: unknown test 'test_gelu*'"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail_precision.weights import exact_constants
+from dovetail_precision.exact_constants import exact_constants
 
 from dovetail_cpu_bf16.float32_marks import bodies_of
 from dovetail_cpu_bf16.frontend_input import exact_scalars, scalar_of

@@ -17,11 +17,11 @@ from dovetail_precision.conditioning.amplification import (
 )
 from dovetail_precision.conditioning.findings import Finding, Magnitudes
 from dovetail_precision.conditioning.statistics import find_statistics
+from dovetail_precision.constant_range import magnitude_fits, misfit
 from dovetail_precision.problem import Reasons
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
-from dovetail_precision.rounding import magnitude_fits, misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dovetail.ir import FLOATS, dtype_name, input_of
 
-from dovetail_precision.rounding import misfit
+from dovetail_precision.constant_range import misfit
 
 if TYPE_CHECKING:
     import onnx_ir as ir

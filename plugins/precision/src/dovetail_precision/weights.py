@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import onnx_ir as ir
 from dovetail.ir import Format, FreshNames, constant_of, float_format, name_of
 from dovetail.planning import placement_of
 
+from dovetail_precision.exact_constants import keep_exact
 from dovetail_precision.ranges.range import ordered_map
 from dovetail_precision.rounding import Losses, converter
 
@@ -67,43 +66,6 @@ class CastTensor(ir.LazyTensor):
             out[position : position + piece.size] = piece
             position += piece.size
         return ir.Tensor(out.reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
-
-
-_KEY = "dovetail.float32"
-
-
-def keep_exact(value: ir.Value, array: np.ndarray) -> None:
-    """Store the elements of `array` (float32, same shape) in the metadata of the rounded constant `value`."""
-    data = array.astype("<f4").tobytes()
-    value.metadata_props[_KEY] = base64.b64encode(data).decode("ascii")
-
-
-def exact_constants(model: Model) -> dict[str, np.ndarray]:
-    """Return the stored float32 constants of `model` and its bodies, flattened, by name.
-
-    A constant whose stored elements do not round to those in the graph was edited since, and is left out.
-    """
-    found = {}
-    for _, graph in model.graphs():
-        for name, value in graph.initializers.items():
-            text = value.metadata_props.get(_KEY)
-            array = _decoded(text, value) if text is not None and value.const_value is not None else None
-            if array is not None:
-                found[name] = array
-    return found
-
-
-def _decoded(text: str, value: ir.Value) -> np.ndarray | None:
-    import numpy as np
-
-    try:
-        array = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
-    except (binascii.Error, ValueError):
-        return None
-    stored = constant_of(value).numpy().reshape(-1)
-    if array.size != stored.size or not np.array_equal(array.astype(stored.dtype), stored):
-        return None
-    return array
 
 
 _VECTOR = 65536  # elements

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from dovetail.ir import float_name
 
 from dovetail_precision.conditioning.findings import Finding, Magnitudes, is_standard, moves_data
+from dovetail_precision.constant_range import LARGEST_FLUSHED
 from dovetail_precision.ranges.instrument import ADDITIONS, MEANS
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.range import NARROW, Range
-from dovetail_precision.rounding import LARGEST_FLUSHED
 
 if TYPE_CHECKING:
     import onnx_ir as ir

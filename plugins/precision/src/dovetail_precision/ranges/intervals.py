@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from dovetail.ir import FlatGraph, constant_of, float_name
 
+from dovetail_precision.constant_range import LARGEST_FINITE, largest_magnitude
 from dovetail_precision.ranges.interval_arithmetic import (
     ARITHMETIC,
     BOUNDED,
@@ -23,7 +24,6 @@ from dovetail_precision.ranges.interval_arithmetic import (
     square,
 )
 from dovetail_precision.ranges.range import MASK, NARROW, Range
-from dovetail_precision.rounding import LARGEST_FINITE, largest_magnitude
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,6 +14,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, input_of, name_of
 from dovetail.passes import Pass
 
+from dovetail_precision.constant_range import LARGEST_FINITE
 from dovetail_precision.ranges.instrument import (
     ADDITIONS,
     MEANS,
@@ -24,7 +25,6 @@ from dovetail_precision.ranges.instrument import (
     measurable,
 )
 from dovetail_precision.ranges.range import LOW_TYPES, NARROW, Range, range_of_array
-from dovetail_precision.rounding import LARGEST_FINITE
 
 if TYPE_CHECKING:
     import numpy as np

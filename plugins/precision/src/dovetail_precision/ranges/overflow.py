@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FlatGraph
 
+from dovetail_precision.constant_range import LARGEST_FINITE
 from dovetail_precision.ranges.intervals import Intervals, propagate_large_constants
 from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
-from dovetail_precision.rounding import LARGEST_FINITE
 
 if TYPE_CHECKING:
     import onnx_ir as ir
