@@ -186,9 +186,7 @@ WAYS = ("auto", "on", "off")
 _RUNS = 4  # runs in each mode; the first one warms up
 _SECONDS = 0.15  # seconds of parallel runs; an operating system takes a while to spread threads over cores
 _GAIN = 0.97
-_SHORTEST = (
-    2e-4  # seconds of the shortest run that may gain; handing a region to another thread takes about 30 microseconds
-)
+_SHORTEST = 2e-4  # seconds of the shortest run that may gain; handing a region over takes about 30 microseconds
 
 
 @dataclass

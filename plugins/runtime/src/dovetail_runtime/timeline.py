@@ -108,7 +108,7 @@ class Run:
 
     @contextmanager
     def region(self, runner: RegionRunner) -> Iterator[dict[str, Any]]:
-        """Record the run of a region; the caller enters its outputs into the dict. An engine may record its own spans."""
+        """Record the run of a region; the caller enters its outputs into the dict. Engines may add spans."""
         begun = time.perf_counter_ns()
         given: dict[str, Any] = {}
         try:

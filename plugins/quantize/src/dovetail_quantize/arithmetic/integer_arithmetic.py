@@ -191,7 +191,7 @@ class _Rewriting:
 
     @staticmethod
     def _note_scales(at: Lowering, made: Sequence[ir.Value]) -> None:
-        """Record the scales of integer results in the node's metadata, so that `verify` can compare them with floats."""
+        """Record the scales of integer results in the node's metadata, so that `verify` can compare with floats."""
         scales: dict[ir.Node, dict[str, list[float]]] = {}
         for value, result in zip(made, at.results, strict=True):
             if result.held is not None:

@@ -286,7 +286,7 @@ class SeenInput:
         return by
 
     def _error(self, by: np.ndarray) -> tuple[float, float]:
-        """Return the energy of all products on the sample, and that of their error, with channels divided by factors."""
+        """Return the energy of all products on the sample, and of their error, with channels divided by factors."""
         (rows,), signal, error = self._sample.rows, 0.0, 0.0
         parameters = parameters_of_range(self.format, (self._low / by).min(), (self._high / by).max())
         given = _rounded(rows / by, self.format, parameters)

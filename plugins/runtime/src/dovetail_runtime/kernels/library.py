@@ -161,7 +161,7 @@ class KernelLibrary:
 
 
 def function_of(node: ir.Node, entry: Entry | None) -> str:
-    """Return the function that implements a node, with its domain: from the entry's kernel, else the operator itself."""
+    """Return the function that implements a node, with its domain: the entry's kernel, else the operator itself."""
     name = node.op_type
     if entry is not None and entry.kernel is not None and entry.kernel.functions:
         dense = [func for func, kinds in entry.kernel.functions if not kinds or "dense" in kinds]

@@ -47,9 +47,7 @@ class Transfers:
         self._made: dict[tuple[int, int, object], ir.Value] = {}
         self._kept: list[ir.Value] = []  # keeps values alive, so that their ids stay unique
         self._behind_kernels: list[ir.Node] = []
-        self._undone: dict[
-            int, tuple[str, ir.Node]
-        ] = {}  # by result: the form that was converted back, and the conversion
+        self._undone: dict[int, tuple[str, ir.Node]] = {}  # by result: the original form, and the conversion back
 
     def around(self, node: ir.Node, entry: Entry | None, choice: Choice) -> None:
         """Convert a node's inputs to the kernel's type, layout and memory, and its results back for their readers."""
@@ -165,7 +163,7 @@ def _same_backend(node: ir.Node, other: ir.Node) -> bool:
 
 
 def _changes_type(value: ir.Value, choice: Choice, may_be_cast: bool) -> bool:
-    """Check whether an input must be cast to the type of the key; only floats are cast, and only if the type differs."""
+    """Check whether an input must be cast to the type of the key; only floats of another type are."""
     if choice.key.type == ANY or value.dtype is None:
         return False
     held = dtype_name(value.dtype)
