@@ -85,7 +85,7 @@ class OutputComparison:
 
     @property
     def broken(self) -> bool:
-        """Whether the output is not an approximation of the original: another shape, or infinities or NaNs of its own."""
+        """Whether the output is not an approximation of the original: another shape, or its own infinities or NaNs."""
         return self.non_finite > 0
 
     @property
