@@ -30,7 +30,7 @@ _SORTED = "dovetail.sorted"
 class Skeleton:
     """A `ModelProto` in which large initializers of the main graph are stubs, and their tensors by name.
 
-    It is a `dovetail.plugin.Unbuilt`: a model stays in this form until somebody asks for its graph.
+    It is a `dovetail.plugin.Unbuilt`: a model stays in this form until its graph is first accessed.
     """
 
     proto: onnx.ModelProto
@@ -66,7 +66,7 @@ class Skeleton:
         return len(self.proto.graph.node)
 
     def nodes(self) -> Iterator[onnx.NodeProto]:
-        """Yield all nodes, those of bodies too."""
+        """Yield all nodes, including those of bodies."""
         stack = [self.proto.graph]
         while stack:
             for node in stack.pop().node:
@@ -81,12 +81,12 @@ class Skeleton:
         return {(function.domain, function.name) for function in self.proto.functions}
 
     def content(self) -> bytes:
-        """Return what differs when anything but a weight differs."""
+        """Return a fingerprint of the model that ignores weights: the serialized proto."""
         return self.proto.SerializeToString(deterministic=True)
 
 
 def stays_inline(tensor: ir.TensorProtocol) -> bool:
-    """Whether inference may need the values, so that they stay in the proto."""
+    """Check whether inference may need the values of a tensor, so that it stays in the proto."""
     dtype = tensor.dtype
     limit = INTEGERS_UP_TO if dtype.is_integer() or dtype.name == "BOOL" else FLOATS_UP_TO
     return dtype.name == "STRING" or tensor.nbytes <= limit
@@ -104,7 +104,7 @@ def stub(tensor: onnx.TensorProto) -> None:
 
 
 def is_stub(tensor: onnx.TensorProto) -> bool:
-    """Whether `tensor` is a stub; true only for initializers of a skeleton's main graph.
+    """Check whether `tensor` is a stub; true only for initializers of a skeleton's main graph.
 
     All external data is resolved before the first stub is made, so no file can contain the mark.
     """
@@ -129,7 +129,7 @@ def split_weights(model: ir.Model) -> Skeleton:
             weights[name] = tensor
             held = ir.ExternalTensor(_STUB, None, None, tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), name=name)
         initializers.append(_holding(held, value))
-    # A view, because other threads may run the model meanwhile, and read its weights.
+    # A view, because other threads may concurrently run the model and read its weights.
     view = ir.GraphView(
         graph.inputs,
         graph.outputs,
@@ -144,7 +144,7 @@ def split_weights(model: ir.Model) -> Skeleton:
 
 
 def _holding(tensor: ir.TensorProtocol, value: ir.Value) -> ir.Value:
-    """A value like an initializer, which holds another tensor."""
+    """Return a value like an initializer, but with another tensor."""
     import onnx_ir as ir
 
     like = ir.Value(
@@ -159,7 +159,7 @@ def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
     import onnx_ir as ir
 
     return ir.Model(
-        cast("ir.Graph", graph),  # what reads a graph only takes a view as well
+        cast("ir.Graph", graph),  # functions that read a graph also accept a view
         ir_version=model.ir_version,
         producer_name=model.producer_name,
         producer_version=model.producer_version,
@@ -172,11 +172,11 @@ def _with_graph(model: ir.Model, graph: ir.GraphView) -> ir.Model:
 
 
 def was_sorted(model: Model) -> bool:
-    """Whether the nodes had to be sorted to build the graph of `model`."""
+    """Check whether the nodes of `model` had to be sorted when its graph was built."""
     return not model.untouched and bool(model.graph.meta.get(_SORTED))
 
 
 def skeleton_of(model: Model) -> Skeleton:
-    """Return a model as a proto without weights, and the weights; what it is made of, if its graph is not built yet."""
+    """Return the skeleton of a model; the one it is built from if its graph is not built yet."""
     held = model.lazy
     return held if isinstance(held, Skeleton) else split_weights(model.ir)

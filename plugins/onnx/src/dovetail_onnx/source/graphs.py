@@ -1,4 +1,4 @@
-"""Check graphs: names are defined once and visible where they are read, nodes are valid, types are known."""
+"""Checks of graphs: names are defined once and visible where they are read, nodes are valid, types are known."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies and r
 def check_main_graph(
     proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
-    """The main graph and all bodies in it. Its own initializers were checked before."""
+    """Check the main graph and all bodies in it. Its own initializers were checked before."""
     graph, rules = proto.graph, GraphRules(opsets, functions, loader, problems)
     rules.devices = frozenset(configuration.name for configuration in proto.configuration)
     for value in graph.input:
@@ -159,12 +159,13 @@ class GraphRules:
         self._verdicts: dict[tuple, tuple[str, bool]] = {}
 
     def graph(self, graph: onnx.GraphProto, depth: int, checked: bool = False) -> None:
-        """One graph and all bodies in it.
+        """Check a graph and all bodies in it.
+
 
         Args:
             graph: The graph.
             depth: Its nesting depth.
-            checked: Its initializers have been through the loader.
+            checked: Whether its initializers were checked before.
         """
         if depth > GRAPH_DEPTH:
             raise DovetailError(
@@ -185,7 +186,7 @@ class GraphRules:
         ranks = {name: _rank(value) for name, value in inputs.items()}
         for value in graph.output:
             if value.name in inputs and not value.type.WhichOneof("value"):
-                # One value is read once, and the last declaration decides.
+                # Both are one value, and the last declaration wins.
                 value.type.CopyFrom(inputs[value.name].type)
             rank, given_rank = _rank(value), ranks.get(value.name)
             if rank is not None and given_rank is not None and rank != given_rank:

@@ -1,4 +1,4 @@
-"""Check nodes and declared types: known operators, numbers of ports, attributes."""
+"""Checks of nodes and declared types: known operators, numbers of ports, attributes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
         return f"attribute 'equation' has {len(attribute.s)} characters; no more than {_LONGEST_EQUATION} are read"
     texts = (attribute.s,) if field == "s" else attribute.strings if field == "strings" else ()
     for text in texts:
-        text.decode()  # the caller reports text that is not UTF-8
+        text.decode()  # raises for text that is not UTF-8, which the caller reports
     return ""
 
 
