@@ -137,7 +137,6 @@ def _march(job: CompileJob) -> str:
 def _worst_cosine(compiled: CompiledModel) -> float:
     """Return the lowest cosine similarity of a float output.
 
-
     Raises:
         DovetailError: There is no float output.
     """

@@ -25,7 +25,6 @@ class Mixture(Entropy):
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
 
-
         Raises:
             ValueError: No number was seen.
         """

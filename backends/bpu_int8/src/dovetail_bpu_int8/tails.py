@@ -61,7 +61,6 @@ def _number(value: ir.Value | None) -> float | None:
 class TailOperators(NamedTuple):
     """Operators that may form the end of a region.
 
-
     Attributes:
         tables: Operators implemented by lookup tables.
         arithmetic: Further operators whose results may be moved to the end.

@@ -38,7 +38,6 @@ class UnitConv(Editor):
     def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> list[ir.Node]:
         """Insert the convolution at the first input or output of `node`.
 
-
         Raises:
             DovetailError: There is no float image with a known number of channels on that side.
         """

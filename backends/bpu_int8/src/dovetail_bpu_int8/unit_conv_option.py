@@ -52,7 +52,6 @@ class UnitConvOption(Option):
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return whether unit convolutions are requested wherever they pay off; single ones are edits of the request.
 
-
         Raises:
             UsageError: The argument is neither a text nor a list of texts.
         """
@@ -60,7 +59,6 @@ class UnitConvOption(Option):
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
         """Add the unit convolutions as edits to the request.
-
 
         Raises:
             UsageError: The request has no backend with unit convolutions.

@@ -76,7 +76,7 @@ class LpNormalization(OpRun):
 
 
 class Mean(OpRun):
-    """The mean of arrays that broadcast to a common shape."""
+    """Mean of arrays that broadcast to a common shape."""
 
     op_domain = ""
 

@@ -55,7 +55,6 @@ class AskParserOption(Option):
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Run the parser, and record where the answers differ.
 
-
         Raises:
             UsageError: No backend makes engines.
             NoLibrary: No parser is installed.

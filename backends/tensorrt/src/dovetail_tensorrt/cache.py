@@ -77,7 +77,6 @@ def write_engine(folder: Path, engine: EngineFile) -> None:
 def read_engine(folder: Path) -> EngineFile:
     """Read `engine.json`, after verifying that the engine is the file that it describes.
 
-
     Raises:
         EngineError: A file is missing, damaged, truncated, or of another version of this format.
     """

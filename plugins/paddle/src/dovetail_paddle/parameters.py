@@ -30,7 +30,6 @@ _WAY_OUT = "copy the .pdiparams that was exported with this program, whole"
 class Declared:
     """Declaration of a parameter in the program.
 
-
     Attributes:
         dtype: The name of its element type.
         shape: Its extents.
@@ -72,7 +71,6 @@ def map_parameters(path: Path, declared: Mapping[str, Declared]) -> dict[str, ir
 
 class _Reader:
     """Sequential reader of tensors.
-
 
     Attributes:
         at: The position in bytes.

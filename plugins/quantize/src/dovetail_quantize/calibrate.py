@@ -206,7 +206,6 @@ class _Calibration:
     def _from_plan(self, group: list[Held]) -> Parameters | None:
         """Return the parameters of a sharing group from the replayed plan; None if it has none.
 
-
         Raises:
             DovetailError: Their number does not match the format, or they differ within the group.
         """

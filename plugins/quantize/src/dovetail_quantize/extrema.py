@@ -22,7 +22,6 @@ class Extrema:
     def widen(self, low: np.ndarray, high: np.ndarray) -> None:
         """Widen by the extrema of one batch.
 
-
         Raises:
             ValueError: An extremum is infinite or NaN, or the number of slices changed.
         """
@@ -39,7 +38,6 @@ class Extrema:
     def range(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the smallest and the largest number of every slice.
 
-
         Raises:
             ValueError: No number was seen.
         """
@@ -55,7 +53,6 @@ _AXES_ARE_INPUTS = {"ReduceMin": 18, "ReduceMax": 18, "ReduceSum": 13}  # opset 
 class ExtremaNames(NamedTuple):
     """Names of the graph values that hold a value's extrema.
 
-
     Attributes:
         low: The smallest numbers, one per slice.
         high: The largest numbers, one per slice.
@@ -69,7 +66,6 @@ class ExtremaNames(NamedTuple):
 
 class ExtremaNodes:
     """Builder of nodes that compute extrema in the main graph of a model.
-
 
     Args:
         model: The model to change.

@@ -74,7 +74,6 @@ class Histogram:
     def range(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the smallest and the largest number of every slice.
 
-
         Raises:
             ValueError: No number was seen.
         """
@@ -82,7 +81,6 @@ class Histogram:
 
     def points(self) -> Points:
         """Return the numbers seen so far, exactly or as bin centers.
-
 
         Raises:
             ValueError: No number was seen.
@@ -98,7 +96,6 @@ class Histogram:
 
     def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the bin indices, a row of counts per slice, and the bin width of each slice.
-
 
         Raises:
             ValueError: No number was seen.

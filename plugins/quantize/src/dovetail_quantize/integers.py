@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def scale_shape(format_: Format, shape: ir.Shape | Sequence[int] | None) -> tuple[int, ...]:
     """Return the ONNX shape of the scales for a tensor of `shape`: `()`, one extent, or one extent per axis for groups.
 
-
     Raises:
         ValueError: The tensor has no such axis, its extent is open, or the group size does not divide it.
     """
@@ -44,7 +43,6 @@ def scale_shape(format_: Format, shape: ir.Shape | Sequence[int] | None) -> tupl
 def number_of_scales(format_: Format, shape: ir.Shape | Sequence[int] | None) -> int:
     """Return how many scales a tensor of `shape` has in a format.
 
-
     Raises:
         ValueError: See `scale_shape`.
     """
@@ -53,7 +51,6 @@ def number_of_scales(format_: Format, shape: ir.Shape | Sequence[int] | None) ->
 
 def slices(array: np.ndarray, format_: Format) -> np.ndarray:
     """Reshape `array` to a matrix with one row per scale, in the order of the scales; a view where possible.
-
 
     Raises:
         ValueError: See `scale_shape`.
@@ -97,7 +94,6 @@ def parameters_of_range(format_: Format, low: ArrayLike, high: ArrayLike) -> Par
     """Return parameters that cover the range from `low` to `high`, including zero.
 
     A range of only zero gets the scale 1, as any scale represents it exactly.
-
 
     Args:
         format_: The format.

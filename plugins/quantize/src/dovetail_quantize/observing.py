@@ -201,7 +201,6 @@ def chosen_observer(held: Held) -> ObserverChoice:
 class NamedObserver:
     """An observer of one value; its errors name the observer, its distribution and the value.
 
-
     Args:
         held: The value, and the observer that its rule names.
         table: The registered observers.

@@ -73,7 +73,6 @@ def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Pa
     A quantized value is recognized by value, format and sharing group. If plan and model both hold a value in a format
     only once, the group's name may differ: it names the observer, and a replay observes nothing.
 
-
     Raises:
         DovetailError: A quantized value of the plan is malformed.
     """
@@ -101,7 +100,6 @@ _Key = tuple[tuple[tuple[str, str], ...], str, ObserverChoice]
 
 class KnownParameters:
     """Parameters found on data so far, by sharing group.
-
 
     Args:
         compared: Observers that a search tries one after the other; if one is requested, all of them see the data, so
@@ -136,7 +134,6 @@ class KnownParameters:
 
 class ObserversTogether:
     """Several observers of the same numbers; counting observers share one histogram.
-
 
     Args:
         observers: One or more observers of the same format.

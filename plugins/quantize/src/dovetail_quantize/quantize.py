@@ -96,7 +96,6 @@ class Inserter:
     ) -> tuple[ir.Value, list[ir.Node]]:
         """Build the nodes of one conversion step, on `backend` if it supports both formats, else on the host.
 
-
         Args:
             source: The value to convert.
             step: The conversion step.

@@ -28,7 +28,6 @@ _LONGEST = 500  # characters of an engine's message
 class GuardedEngine:
     """An engine whose errors name it.
 
-
     Attributes:
         name: The engine's name.
         label: The name with the distribution that brings it, for messages: `openvino-cpu (dovetail-cpu-bf16)`.
@@ -59,7 +58,6 @@ class GuardedEngine:
     def takes(self, node: ir.Node) -> bool:
         """Check whether the engine runs a node that the other engines of its backend do not support.
 
-
         Raises:
             EngineError: The check raises.
         """
@@ -86,7 +84,6 @@ class GuardedEngine:
     def load(self, region: RegionModel, options: Mapping[str, object]) -> GuardedSession:
         """Load a region into a new session.
 
-
         Raises:
             EngineError: The engine refuses the region, or crashes.
         """
@@ -109,7 +106,6 @@ class GuardedEngine:
 
     def _in_its_opset(self, region: RegionModel) -> RegionModel:
         """Convert the region to the opset versions that the engine's reader supports.
-
 
         Raises:
             EngineError: The region cannot be converted to them.
@@ -224,7 +220,6 @@ _KEPT = "engines"
 def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[GuardedEngine]]:
     """Return the engines of every backend, in its order of preference, without those that fail to import.
 
-
     Raises:
         DovetailError: A backend has no engines.
     """
@@ -250,7 +245,6 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
 
 def engines_in(ctx: Context) -> Engines:
     """Return the engines of the chosen backends and of the host, created once per context.
-
 
     Raises:
         DovetailError: A backend has no engines.

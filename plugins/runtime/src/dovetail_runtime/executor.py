@@ -233,7 +233,6 @@ def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> li
 def _way(options: Mapping[str, object]) -> str:
     """Return the option `parallel`.
 
-
     Raises:
         DovetailError: Its value is not allowed.
     """

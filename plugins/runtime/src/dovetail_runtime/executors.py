@@ -71,7 +71,6 @@ class GuardedExecutor:
 def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> GuardedExecutor:
     """Create the executor that a plugin registered as `name`.
 
-
     Raises:
         DovetailError: There is none, it fails to load, or it cannot be created for this model.
     """

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 class Declared:
     """Declaration of a value: name, type and shape.
 
-
     Attributes:
         name: The value's name.
         type: Name of its element type; empty if it has none or is not a tensor.
@@ -55,7 +54,6 @@ class Declared:
 
 class ShapeMismatch(NamedTuple):
     """A result whose shape contradicts the model.
-
 
     Attributes:
         node: Name of its producer, or empty.
@@ -97,7 +95,6 @@ def shape_mismatches(values: Sequence[Declared], results: Mapping[str, object]) 
 class DeclaredInputs:
     """Declared inputs of a graph, against which every call is checked.
 
-
     Args:
         graph: The graph; an input that has a default need not be fed.
     """
@@ -108,7 +105,6 @@ class DeclaredInputs:
 
     def checked(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
         """Convert the inputs to arrays that match the declarations.
-
 
         Args:
             inputs: Arrays, lists or numbers by input name.

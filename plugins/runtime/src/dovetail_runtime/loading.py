@@ -88,7 +88,6 @@ class Load(Pass):
 def tried_engines(ctx: Context) -> Mapping[str, str]:
     """Return the engines to try, by backend: the preferred engine if it is available here.
 
-
     Raises:
         DovetailError: A backend has no engines.
     """

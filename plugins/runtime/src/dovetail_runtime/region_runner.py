@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 class Refusal:
     """An engine's refusal of a region.
 
-
     Attributes:
         region: The region.
         engine: Name of the engine.

@@ -55,7 +55,6 @@ class Runner(dovetail.plugin.Runner):
     def engines(self) -> Engines:  # type: ignore[override]  # nobody sets it
         """The engines of each backend of the model.
 
-
         Raises:
             DovetailError: A backend has no engines.
         """

@@ -96,7 +96,6 @@ class Timeline:
 class Run:
     """A run that is being recorded.
 
-
     Attributes:
         peak: Peak of live bytes so far.
     """

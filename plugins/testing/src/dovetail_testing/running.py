@@ -197,7 +197,7 @@ class _Run:
                 raise error from None
 
     def _data(self) -> list[dict[str, np.ndarray]] | None:
-        """Return the inputs as calibration data; None if they contain nonfinite numbers or other values than tensors."""
+        """Return the inputs as calibration data; None if they contain nonfinite numbers or nontensors."""
         arrays = self.work.inputs.values()
         finite = (isinstance(one, np.ndarray) and (one.dtype.kind != "f" or np.isfinite(one).all()) for one in arrays)
         return [dict(self.work.inputs)] if self.work.inputs and all(finite) else None

@@ -59,7 +59,6 @@ def add_input_shapes(parser: argparse.ArgumentParser) -> None:
 def checked_shapes(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the values of `--input-shapes` for the keyword argument `input_shapes`.
 
-
     Raises:
         UsageError: A text is neither a shape nor a file.
     """
@@ -71,7 +70,6 @@ def checked_shapes(args: argparse.Namespace) -> tuple[str, ...]:
 
 def shapes_of(given: InputShapes, model: Model) -> dict[str, tuple[int, ...]]:
     """Resolve the keyword argument `input_shapes` to shapes of random inputs by name.
-
 
     Raises:
         UsageError: A text is neither a shape nor a file.

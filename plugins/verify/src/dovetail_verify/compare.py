@@ -220,7 +220,6 @@ def verify(
 ) -> Verification:
     """Run original and result on every batch of `data`, and compare all outputs.
 
-
     Args:
         model: The original, for its inputs.
         original: Runs the original.

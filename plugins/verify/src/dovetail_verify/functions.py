@@ -111,7 +111,6 @@ def bisect(
     Groups of nodes are kept low with everything else high, and the noisiest ones are split; the worst node is found in
     about log2(number of nodes) runs. One more run, part by part, measures every node alone.
 
-
     Args:
         data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`. min_snr, min_cosine, min_top1,
             max_abs: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
@@ -199,7 +198,6 @@ def layers_of_request(
     original: Model, result: CompiledModel, data: object, ctx: Context, passes: Sequence[Pass] = (), **options: Any
 ) -> LayerErrors:
     """Measure the errors of the layers of a result compiled for the request of `ctx`.
-
 
     Args:
         original: The model that was compiled.

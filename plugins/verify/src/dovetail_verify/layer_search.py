@@ -43,7 +43,6 @@ def find_layer_errors(
     Original and result run in lockstep on the host, in small parts. Memory depends neither on the number of batches nor
     on that of nodes; time is linear in both.
 
-
     Args:
         original: The model, for its inputs.
         exact: The original after the same preparation as the result, so that its nodes have the plan's names.

@@ -181,7 +181,6 @@ ORDERS = ("accumulated", "alone", "outputs", "cosine", "mse")
 def check_order(by: str) -> None:
     """Check a ranking criterion.
 
-
     Raises:
         UsageError: It is not in `ORDERS`.
     """

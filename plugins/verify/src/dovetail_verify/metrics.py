@@ -70,7 +70,6 @@ class Difference:
     ) -> None:
         """Add a pair of arrays; their types may differ.
 
-
         Args:
             original: Output of the original.
             result: Output of the result.

@@ -58,7 +58,6 @@ class VerifyResult(Option):
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
         """Return the keyword arguments; data for goals is checked later, because other options may provide it.
 
-
         Raises:
             UsageError: A goal or a shape is invalid.
         """
@@ -67,7 +66,6 @@ class VerifyResult(Option):
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the goals and the ranking criterion of layers.
-
 
         Raises:
             UsageError: A goal is invalid, or verification is disabled.
@@ -88,7 +86,6 @@ class VerifyResult(Option):
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile so that the goals are met, and compare the result with the original if requested.
-
 
         Raises:
             GoalError: The goals cannot be met; the error holds the most accurate result.
@@ -157,7 +154,6 @@ class VerifyResult(Option):
 
 def _order(keywords: Mapping[str, Any]) -> str:
     """Return the ranking criterion of layers; empty if layers were not requested.
-
 
     Raises:
         UsageError: The criterion is unknown.

@@ -30,7 +30,6 @@ def random_shapes(
 
     Extents of one name are equal everywhere. An extent name on a first axis is a batch, and becomes 1.
 
-
     Args:
         inputs: The inputs of a model.
         given: Shapes chosen by the user, by input name; they also fix extents of the same name elsewhere.
@@ -148,7 +147,6 @@ def random_batch(
 ) -> dict[str, np.ndarray]:
     """Create random inputs for a model, by name.
 
-
     Args:
         model: The model.
         seed: The same seed gives the same values.
@@ -163,7 +161,6 @@ def random_batch(
 
 def random_feeds(inputs: Sequence[ir.Value], shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
     """Create random values for every input in the given shapes.
-
 
     Raises:
         DovetailError: An input has unknown rank, or a type without random values.

@@ -110,7 +110,6 @@ class Asked:
     def wish(self, selector: str, place: Node, key: str, format_: str, ports: str = "all") -> None:
         """Request a format at ports of nodes.
 
-
         Raises:
             FileError: The BPU does not support the format.
         """

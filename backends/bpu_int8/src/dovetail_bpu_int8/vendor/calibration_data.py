@@ -49,7 +49,6 @@ class CalibrationData:
     def of(self, model: Model, shapes: _Shapes) -> Any:
         """Return the samples for a model, in a form that `dovetail.input_data` accepts.
 
-
         Args:
             model: The model.
             shapes: The shapes of its inputs, in the order of the folders.
@@ -126,7 +125,6 @@ class CalibrationData:
 
 def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> CalibrationData | None:
     """Read the settings of the samples; None if the file names none, or none that exist.
-
 
     Raises:
         FileError: A number or a type is malformed.

@@ -89,7 +89,6 @@ def known_rates() -> Mapping[str, Rates]:
 def ddr_of(traffic: Traffic, on_chip: float, attention: float) -> int:
     """Return the bytes from and to memory.
 
-
     Args:
         traffic: The work of a subgraph.
         on_chip: See `Rates`.

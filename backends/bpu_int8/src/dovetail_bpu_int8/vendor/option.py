@@ -65,7 +65,6 @@ class BpuOption(Option):
     def complete(self, args: argparse.Namespace) -> None:
         """Take model and backend from the YAML file if the command line does not name them.
 
-
         Raises:
             DovetailError: The file cannot be read, or requests something unsupported.
         """
@@ -82,7 +81,6 @@ class BpuOption(Option):
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
         """Return the keyword arguments.
 
-
         Raises:
             UsageError: The goal of the ladder is not a cosine similarity.
         """
@@ -97,7 +95,6 @@ class BpuOption(Option):
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return nothing: the settings depend on the model, so `requested` records them.
-
 
         Raises:
             UsageError: The goal of the ladder is not a cosine similarity.

@@ -62,7 +62,6 @@ class ProfileOption(Option):
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
         """Return the keyword arguments.
 
-
         Raises:
             UsageError: A text is not a profile or not a number of bytes.
         """
@@ -82,7 +81,6 @@ class ProfileOption(Option):
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return profiles and workspace as plain data.
 
-
         Raises:
             UsageError: They are invalid.
         """
@@ -95,7 +93,6 @@ class ProfileOption(Option):
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
         """Check the profiles against the model, and return the request unchanged.
-
 
         Raises:
             DovetailError: The model has no such value, a shape does not match its declaration, or two shapes contradict
@@ -119,7 +116,6 @@ class ProfileOption(Option):
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile; the emitter reads the recorded option.
 
-
         Raises:
             UsageError: No backend makes engines.
         """
@@ -128,7 +124,6 @@ class ProfileOption(Option):
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Check that some backend uses the options.
-
 
         Raises:
             UsageError: No backend makes engines.

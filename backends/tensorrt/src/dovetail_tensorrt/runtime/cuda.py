@@ -58,7 +58,6 @@ class Cuda:
     def allocate(self, size: int) -> int:
         """Allocate `size` bytes on the GPU.
 
-
         Raises:
             NoDevice: There is not enough memory.
         """
@@ -82,7 +81,6 @@ class Cuda:
     def wait(self, stream: int) -> None:
         """Wait until a stream has finished.
 
-
         Raises:
             NoDevice: Something in it failed.
         """
@@ -105,7 +103,6 @@ class Cuda:
 def check_driver() -> None:
     """Check that there is a GPU with its driver, without loading large libraries.
 
-
     Raises:
         NoDevice: There is none.
     """
@@ -120,7 +117,6 @@ def check_driver() -> None:
 
 def open_cuda(runtime: Path | None) -> Cuda:
     """Open the GPU with the CUDA runtime that came with TensorRT, or with the system's.
-
 
     Raises:
         NoDevice: There is no driver, no GPU or no runtime.

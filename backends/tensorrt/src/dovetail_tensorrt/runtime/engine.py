@@ -74,7 +74,6 @@ class TensorRT(Engine):
     def load(self, region: RegionModel, options: Mapping[str, object]) -> TensorRTSession:
         """Load a region; the options are ignored.
 
-
         Raises:
             EngineError: The engine file does not match, and no new engine can be built.
         """

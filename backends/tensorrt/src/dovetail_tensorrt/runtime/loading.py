@@ -95,7 +95,6 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
 def _fitting(folder: Path, content: str, library: Library, capability: tuple[int, int]) -> EngineFile:
     """Return the description of the engine in a folder, after checking that it is for the region and this GPU.
 
-
     Raises:
         EngineError: It is damaged, of another region, of another SDK, or for another GPU.
     """
@@ -122,7 +121,6 @@ def _deserialized(path: Path, runtime: Any, logger: Any) -> Any:
 
 def _profile(nodes: Model, call: ir.Node | None) -> Mapping[str, Bounds]:
     """Return the bounds of the inputs: those recorded in the call, else those that the region declares.
-
 
     Raises:
         EngineError: Extents are open, and have no bounds.

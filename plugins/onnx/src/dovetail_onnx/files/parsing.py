@@ -24,7 +24,6 @@ _NUMERIC = re.compile(r"[-+]?[0-9][0-9a-fA-FxX_.:]*")
 class Malformed(ValueError):
     """Raised for malformed text.
 
-
     Args:
         problem: What is wrong, without the line.
         line: The line, from 1; 0 if unknown.

@@ -43,7 +43,6 @@ class UnreadableInput(DovetailError):
 def check_input(path: Path) -> None:
     """Check that a path is a regular file, for libraries that open it by name.
 
-
     Raises:
         UnreadableInput: The file is missing or not a regular file, or its path cannot be resolved.
     """

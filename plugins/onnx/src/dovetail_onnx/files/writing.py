@@ -60,7 +60,6 @@ def replacing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[I
 def write_text(path: Path, text: str) -> None:
     """Write `text` atomically.
 
-
     Raises:
         DovetailError: The folder cannot be written to, or the disk is full.
     """

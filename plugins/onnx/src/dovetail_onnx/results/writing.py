@@ -86,7 +86,6 @@ class Staging:
 def staged(folder: Path) -> Iterator[Staging]:
     """Stage a result; if the block does not commit it, no trace remains.
 
-
     Raises:
         DovetailError: The folder cannot be written to, or the disk is full.
     """

@@ -34,7 +34,7 @@ def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
 
 
 def body_problem(node: onnx.NodeProto, version: int) -> str:
-    """Return what is wrong with inputs and outputs of the bodies of a standard operator; empty if nothing is.
+    """Return the problem with inputs and outputs of a standard operator's bodies; empty if there is none.
 
     Attributes were checked against the schema before. In a function they may be references, which are not checked.
     """
@@ -161,7 +161,6 @@ class GraphRules:
     def graph(self, graph: onnx.GraphProto, depth: int, checked: bool = False) -> None:
         """Check a graph and all bodies in it.
 
-
         Args:
             graph: The graph.
             depth: Its nesting depth.
@@ -286,7 +285,7 @@ class GraphRules:
         return holds_bodies
 
     def _verdict(self, form: tuple, attributes: Sequence[onnx.AttributeProto]) -> tuple[str, bool]:
-        """Return what is wrong with nodes of this form (or empty), and whether they have tensors or bodies."""
+        """Return the problem with nodes of this form (or empty), and whether they have tensors or bodies."""
         kinds = tuple([(attribute.name, attribute.type) for attribute in attributes])
         problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
         for attribute in attributes:

@@ -68,7 +68,7 @@ def data_fields(tensor: onnx.TensorProto) -> list[str]:
 
 
 def form_problem(tensor: onnx.TensorProto) -> str:
-    """Return what is wrong with type and dims of `tensor`; empty if nothing is."""
+    """Return the problem with type and dims of `tensor`; empty if there is none."""
     kind = element_type(tensor.data_type)
     if kind is None:
         return f"has an element type that ONNX does not know ({tensor.data_type})"

@@ -99,7 +99,6 @@ class BlockTranslation:
     def get(self, name: str, op: LegacyOp) -> ir.Value:
         """Return the current value of a variable.
 
-
         Raises:
             DovetailError: The variable has not been written.
         """

@@ -302,7 +302,7 @@ def split(value: ir.Value, names: Sequence[str], op: LegacyOp, scope: Scope) -> 
 
 
 def constant(argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Value:
-    """A constant for an attribute that became an input."""
+    """Create a constant for an attribute that became an input."""
     import numpy as np
 
     if argument.is_array:

@@ -39,7 +39,6 @@ class Windows(NamedTuple):
 def windows_of(node: ir.Node, extents: list[int], results: list[int]) -> Windows:
     """Compute the windows of an AveragePool.
 
-
     Args:
         node: The node.
         extents: The spatial extents of its input.

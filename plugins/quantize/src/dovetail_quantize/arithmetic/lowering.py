@@ -55,7 +55,6 @@ class Lowering:
     def rank(self) -> int:
         """Rank of the first input.
 
-
         Raises:
             NotIntegerError: The rank is unknown.
         """
@@ -66,7 +65,6 @@ class Lowering:
 
     def operand(self, index: int) -> Integers:
         """Return an input in integers.
-
 
         Raises:
             NotIntegerError: The input holds floats.
@@ -79,7 +77,6 @@ class Lowering:
 
     def result(self, index: int) -> IntegerResult:
         """Return the integer form of a result.
-
 
         Raises:
             NotIntegerError: The result is read as floats, or has one scale per channel.
@@ -138,7 +135,6 @@ class Constants:
 
 class Nodes:
     """Builder of the typed nodes that replace one node.
-
 
     Attributes:
         node: The node to replace.

@@ -30,7 +30,6 @@ _ALL_OPERANDS = frozenset(("Concat", "Max", "Min"))
 def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> list[ir.Value]:
     """Lower data movement and the selection of a maximum or minimum to the node itself, on integers.
 
-
     Args:
         at: The node.
         side: Replacements for other inputs, by index; they have the type of the result.

@@ -75,7 +75,6 @@ class Parts:
     def of(self, nodes: Nodes, held: Integers) -> list[Part]:
         """Return the parts of an activation: one for 8 bits, two for 16 bits.
 
-
         Raises:
             NotIntegerError: Its element type is not supported.
         """
@@ -98,7 +97,6 @@ def stored_part(
     what: str = "",
 ) -> Part:
     """Return a weight as a part in a given layout.
-
 
     Args:
         nodes: The nodes of the product.

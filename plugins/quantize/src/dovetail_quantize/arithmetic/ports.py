@@ -76,7 +76,6 @@ class Integers:
     def one_scale(self) -> tuple[float, int]:
         """Return the scale and zero point of a per-tensor format.
 
-
         Raises:
             NotIntegerError: There are several scales.
         """
@@ -115,7 +114,6 @@ class IntegerResult(NamedTuple):
 
 def known_extents(value: ir.Value) -> list[int]:
     """Return the extents of a value without its batch axis.
-
 
     Raises:
         NotIntegerError: An extent is unknown.

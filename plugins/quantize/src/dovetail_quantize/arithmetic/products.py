@@ -108,7 +108,6 @@ def _matmul(at: Lowering, left: list[Part], right: list[Part], extent: object) -
 def multiplied(left: Sequence[Part], right: Sequence[Part], extent: object, product) -> Sum:
     """Multiply all pairs of parts.
 
-
     Args:
         left: The parts of the first operand.
         right: The parts of the second operand.
@@ -134,7 +133,6 @@ def multiplied(left: Sequence[Part], right: Sequence[Part], extent: object, prod
 def weight_axis(weight: Integers, channels: int) -> np.ndarray:
     """Return the scales of a weight: one, or one per output channel.
 
-
     Raises:
         NotIntegerError: The scales vary along another axis.
     """
@@ -145,7 +143,6 @@ def weight_axis(weight: Integers, channels: int) -> np.ndarray:
 
 def finished(at: Lowering, found: Sum, scales: np.ndarray, behind: int) -> ir.Value:
     """Add the bias, then quantize or dequantize the sum, as the readers require.
-
 
     Args:
         at: The product.
@@ -191,7 +188,6 @@ def _with_bias(at: Lowering, found: Sum, products: np.ndarray, behind: int) -> i
 
 def _bias(bias: Integers, products: np.ndarray) -> np.ndarray:
     """Return the integers of a bias.
-
 
     Raises:
         NotIntegerError: The bias is computed, or its scale is not that of the products.

@@ -25,7 +25,6 @@ class Bounds(NamedTuple):
 def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
     """Return the bounds of a result: those of its type, narrowed by a fused activation.
 
-
     Raises:
         NotIntegerError: The activation has computed bounds.
     """

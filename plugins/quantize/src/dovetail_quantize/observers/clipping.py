@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 class CountingObserver(Observer):
     """Base class of observers that derive parameters from a histogram of every slice.
 
-
     Args:
         format_: The format to find parameters for.
     """
@@ -29,7 +28,6 @@ class CountingObserver(Observer):
 
     def update(self, array: np.ndarray) -> None:
         """Count the numbers of one batch, or of a weight.
-
 
         Raises:
             ValueError: A number is infinite or NaN, or the number of slices changed.
@@ -67,7 +65,6 @@ class Percentile(CountingObserver):
 
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
-
 
         Raises:
             ValueError: No number was seen.
@@ -130,7 +127,6 @@ class MeanSquaredError(CountingObserver):
 
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
-
 
         Raises:
             ValueError: No number was seen.
@@ -228,7 +224,6 @@ class Entropy(CountingObserver):
 
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
-
 
         Raises:
             ValueError: No number was seen.

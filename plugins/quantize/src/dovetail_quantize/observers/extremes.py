@@ -32,7 +32,6 @@ class MinMax(Observer):
     def update(self, array: np.ndarray) -> None:
         """Widen the range by the numbers of one batch, or of a weight.
 
-
         Raises:
             ValueError: A number is infinite or NaN, or the number of slices changed.
         """
@@ -46,7 +45,6 @@ class MinMax(Observer):
 
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
-
 
         Raises:
             ValueError: No number was seen.
@@ -85,7 +83,6 @@ class Isotone(Observer):
     def update(self, array: np.ndarray) -> None:
         """Record the two largest numbers of every row of one batch, or of a weight.
 
-
         Raises:
             ValueError: A number is negative, infinite or NaN, or the format's axis is the last one.
         """
@@ -109,7 +106,6 @@ class Isotone(Observer):
 
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
-
 
         Raises:
             ValueError: No number was seen.

@@ -40,7 +40,6 @@ def choose(rows: np.ndarray, missing: np.ndarray, down: np.ndarray, up: np.ndarr
     the output error is weighted by 1 - 4 v / r^2, where v is the variance of r, and by zero below two standard
     deviations. With few rows, the result is rounding to nearest.
 
-
     Args:
         rows: Input rows of shape (groups, inputs, positions).
         missing: Output error with exact weights, of shape (groups, positions, outputs).

@@ -47,7 +47,6 @@ class Equalize(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Scale weights and biases, as lazily computed constants.
 
-
         Raises:
             DovetailError: The request contradicts a replayed plan.
         """
@@ -75,7 +74,6 @@ _RESIZED = ("Pad", "Resize")
 
 class Channels(NamedTuple):
     """Layout of channels along one axis of a value.
-
 
     Attributes:
         axis: The axis, counted from the first.
@@ -119,7 +117,6 @@ class Channels(NamedTuple):
 class Pair(NamedTuple):
     """Two layers connected channel by channel, where the second is the only reader of the first.
 
-
     Attributes:
         first: The producer.
         second: The consumer.
@@ -133,7 +130,6 @@ class Pair(NamedTuple):
 
 def pair_from(layer: Layer, layers: dict[int, Layer]) -> Pair | None:
     """Return the pair that starts at a layer, or None.
-
 
     Args:
         layer: The first layer.

@@ -187,7 +187,6 @@ def is_own(value: ir.Value | None) -> TypeGuard[ir.Value]:
 class ScaledTensor(ir.LazyTensor):
     """A weight with scaled channels, computed lazily.
 
-
     Args:
         source: The weight.
         layout: Its layout.
@@ -215,7 +214,6 @@ class ScaledTensor(ir.LazyTensor):
 class RefinedTensor(ir.LazyTensor):
     """A weight that the integers represent exactly, computed from them lazily.
 
-
     Args:
         levels: The integers.
         make: Converts the integers to the weight.
@@ -233,7 +231,6 @@ class RefinedTensor(ir.LazyTensor):
 
 class Constants:
     """Replaces constants of one model.
-
 
     Args:
         model: The model that is being compiled.

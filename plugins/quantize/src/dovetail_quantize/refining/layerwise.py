@@ -36,7 +36,6 @@ def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[li
     A block ends before a layer that depends on another layer of the same block, so that each layer is refined for the
     output of the refined layers before it. If a model has more than 256 such steps, blocks are longer.
 
-
     Args:
         nodes: The nodes of a main graph.
         refined: The layers to refine among them.
@@ -59,7 +58,6 @@ def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[li
 
 def same_blocks(graph: ir.Graph, block_of: Mapping[ir.Node, int], number: int) -> list[list[ir.Node]]:
     """Return the blocks of a graph with additional nodes: each of these joins the block that reads it first.
-
 
     Args:
         graph: The graph.
@@ -87,7 +85,6 @@ class Refiner(Protocol):
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
         """Process one batch.
 
-
         Args:
             inputs: The layer's input in the quantized model.
             computed: Its output there.
@@ -103,7 +100,6 @@ class Refiner(Protocol):
 
 def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[Layer, int], Refiner], what: str) -> None:
     """Refine layers in graph order: each sees the output of the refined layers before it.
-
 
     Args:
         model: The calibrated float model; the refiners change its constants.

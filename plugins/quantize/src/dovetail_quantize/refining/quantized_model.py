@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 class HeldConstants:
     """Formats and parameters of the constants of a calibrated model.
 
-
     Args:
         model: The model.
         ctx: Its context, with the quantized values.
@@ -56,7 +55,6 @@ class HeldConstants:
 
 class QuantizedModel:
     """A copy of a calibrated model that computes like the quantized result.
-
 
     Args:
         model: The model; it is not changed.
@@ -93,7 +91,6 @@ Batch = Mapping[str, Any]
 
 class ActivationCache:
     """Disk cache of activations by name, batch by batch, until they are dropped.
-
 
     Args:
         beside: Fallback cache for values that are not in this one.

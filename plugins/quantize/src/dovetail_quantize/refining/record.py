@@ -35,7 +35,6 @@ _HINT = "replay the folder that the result was saved in, or compile without --pl
 class SavedFiles(dict):
     """Files by name that exist as long as this mapping.
 
-
     Args:
         folder: The temporary folder of the files.
         paths: Their paths by name.
@@ -71,7 +70,6 @@ class SavedWriter:
 
     def finish(self) -> tuple[SavedFiles, str] | None:
         """Write the file. Its name begins with its digest, and equal arrays give equal bytes.
-
 
         Returns:
             The file by name, and its hexadecimal SHA-256 digest; None without arrays.
@@ -123,7 +121,6 @@ class Saved:
 
     def get(self, step: str, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
         """Return an array; None if the refinement left this name unchanged.
-
 
         Raises:
             DovetailError: Its shape does not match the model, or it cannot be read.

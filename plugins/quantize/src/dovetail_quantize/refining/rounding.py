@@ -51,7 +51,6 @@ class RoundWeights(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Replace weights by numbers that integers represent exactly.
 
-
         Raises:
             DovetailError: Data is missing or holds nonfinite numbers, or a replayed plan lacks the rounded weights.
         """
@@ -82,7 +81,6 @@ class RoundWeights(Pass):
 
 class Levels:
     """A weight on its integer grid.
-
 
     Args:
         weight: The weight in floats.
@@ -161,7 +159,6 @@ class RoundedWeights:
 
     def replay(self, layer: Layer, ctx: Context) -> None:
         """Round a weight as recorded in the replayed plan.
-
 
         Raises:
             DovetailError: The plan was made for another weight.

@@ -72,7 +72,6 @@ def outputs_at(layer: Layer, computed: np.ndarray, positions: np.ndarray) -> np.
 def inputs_at(layer: Layer, inputs: np.ndarray, computed: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Gather the inputs of a layer for given output positions, as positions, groups, and inputs in weight order.
 
-
     Args:
         layer: The layer.
         inputs: Its input.

@@ -106,7 +106,6 @@ _NORMS = ("LayerNormalization", "RMSNormalization")
 class Absorber:
     """Constants and layers that absorb the scaling of a value.
 
-
     Attributes:
         vectors: Per-channel constants to multiply by the factors.
         inverse: Per-channel constants to divide by the factors.

@@ -27,7 +27,6 @@ OPTION, RECORD, _NONE = "refine", "refined", "none"
 def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
     """Parse a list of refinements (`bias,rounding`), as text or names, into execution order.
 
-
     Raises:
         UsageError: A refinement is unknown, or `none` is combined with others.
     """
@@ -46,7 +45,6 @@ def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
 def needs_data(ctx: Context, step: str) -> None:
     """Check that a refinement has data.
 
-
     Raises:
         DovetailError: There is no data.
     """
@@ -60,7 +58,6 @@ def needs_data(ctx: Context, step: str) -> None:
 def wanted(ctx: Context, step: str) -> bool:
     """Check whether any backend uses a refinement.
 
-
     Raises:
         DovetailError: See `steps_of`.
     """
@@ -72,7 +69,6 @@ def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
 
     A replayed plan determines its own, because its scales belong to the refined weights. Otherwise the request names
     them, or each backend's file does.
-
 
     Raises:
         DovetailError: The request and the replayed plan contradict each other, or a backend names an unknown
@@ -149,7 +145,6 @@ class Refine(Option):
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
         """Return the keyword arguments.
 
-
         Raises:
             UsageError: A refinement is unknown.
         """
@@ -159,7 +154,6 @@ class Refine(Option):
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the refinements in execution order; empty if the backends' files decide.
-
 
         Raises:
             UsageError: A refinement is unknown.

@@ -41,7 +41,6 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the batches to run `model` on.
 
-
     Args:
         model: The model; its inputs determine names, types and shapes.
         data: See `dovetail_runtime.data.sources.read_data`. An array with more rows than the model can take is split

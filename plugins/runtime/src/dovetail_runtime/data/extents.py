@@ -24,7 +24,6 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
 
     A first axis that counts samples becomes 1, because data is split to single samples.
 
-
     Args:
         model: The model.
         data: See `dovetail_runtime.data.sources.read_data`.

@@ -38,7 +38,6 @@ def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], row
     would hide a dependence between rows. Every output must be equal in all runs, or the concatenation of the outputs of
     the pieces.
 
-
     Args:
         model: The model.
         feeds: The whole data of one batch.

@@ -31,7 +31,6 @@ class InputData:
     def batches(self, model: Model, whole: bool = False) -> Iterator[Batch]:
         """Yield the batches to run a model on; see `dovetail_runtime.data.batches.batches`.
 
-
         Args:
             model: The model.
             whole: Split only arrays that the model cannot take whole, as `dovetail run` does.
@@ -44,7 +43,6 @@ class InputData:
     def check(self, model: Model) -> None:
         """Check the first batch, so that mismatched data fails before any work is done.
 
-
         Raises:
             DovetailError: The data does not match the model.
         """
@@ -52,7 +50,6 @@ class InputData:
 
     def extents(self, model: Model) -> dict[str, tuple[int, ...]]:
         """Return the shapes that one run has on the data, for inputs whose shape is not static.
-
 
         Raises:
             DovetailError: Two samples differ in an open extent, or the data does not match the model.

@@ -51,7 +51,6 @@ class Kept:
     def _kept(self, batch: Any) -> Any:
         """Return the batch itself if memory allows, else its location in the file.
 
-
         Raises:
             DovetailError: The file cannot be written.
         """

@@ -93,7 +93,6 @@ def as_data(data: object) -> object:
 def read_data(data: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
     """Yield the arrays in `data` by input name, each mapping with a description of its origin.
 
-
     Args:
         data: One of
             - a mapping of arrays by input name;
@@ -188,7 +187,6 @@ def spoken(batches: Iterable[Any]) -> Iterator[Any]:
 @contextlib.contextmanager
 def _user_code(what: str) -> Iterator[None]:
     """Run user code inside a pass that reads data, with its output captured.
-
 
     Raises:
         DovetailError: The user code raises any error.

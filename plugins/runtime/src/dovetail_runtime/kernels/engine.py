@@ -65,7 +65,6 @@ class KernelEngine(SelectiveEngine):
     def load(self, region: RegionModel, options: Mapping[str, object]) -> KernelSession:
         """Load a region as a program of instructions.
 
-
         Raises:
             EngineError: A kernel is not installed, or another engine refuses the rest.
         """

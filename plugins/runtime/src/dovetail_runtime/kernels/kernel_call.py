@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 class DeviceValue:
     """A value in device memory.
 
-
     Attributes:
         registered: The device's memory.
         buffer: The buffer to pass to its kernels.
@@ -65,7 +64,6 @@ def downloaded(value: object, node: ir.Node) -> object:
 
 def device_copy(node: ir.Node, library: KernelLibrary) -> Instruction:
     """Create the instruction of a copy node.
-
 
     Raises:
         EngineError: The device's memory is not installed.
@@ -194,7 +192,6 @@ class _KernelCall(Instruction):
     def _checked(self, expected: Declared, result: object) -> np.ndarray:
         """Check an output against the declared type and shape, and return it as an array.
 
-
         Raises:
             EngineError: The type or shape differs.
         """
@@ -217,7 +214,6 @@ def _is_alone(array: object) -> bool:
 
 def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
     """Create the instruction of a node lowered to a kernel.
-
 
     Raises:
         EngineError: The kernel is not installed.

@@ -22,7 +22,6 @@ _PADDLE_TYPES = {"float": "float32", "double": "float64"}
 class KernelKey(NamedTuple):
     """Key that distinguishes the kernels of one operator.
 
-
     Attributes:
         device: The device, as in a backend file's `device:` entry.
         layout: `NCHW`, `NHWC` or `any`.

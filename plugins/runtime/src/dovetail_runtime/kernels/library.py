@@ -47,7 +47,6 @@ _DOMAINS = ("", "ai.onnx")
 class RegisteredKernel:
     """A kernel with its registered name.
 
-
     Attributes:
         name: Its registered name.
         title: Name and distribution, for messages.
@@ -63,7 +62,6 @@ class RegisteredKernel:
 class RegisteredMemory:
     """Memory of a device, with the device's name.
 
-
     Attributes:
         device: The device.
         title: Device and distribution, for messages.
@@ -78,7 +76,6 @@ class RegisteredMemory:
 @dataclass(frozen=True)
 class Choice:
     """Kernel chosen for a node.
-
 
     Attributes:
         registered: The kernel.
@@ -106,7 +103,6 @@ class Choice:
 @dataclass(frozen=True)
 class KernelLibrary:
     """Kernels by the function that they implement.
-
 
     Attributes:
         kernels: The kernels by function.
@@ -172,7 +168,6 @@ def function_of(node: ir.Node, entry: Entry | None) -> str:
 def kernels_of(registry: Registry) -> KernelLibrary:
     """Collect the registered kernels in a library.
 
-
     Raises:
         DovetailError: A kernel cannot be loaded, or violates its contract.
     """
@@ -215,7 +210,6 @@ def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored:
 def _memory(registry: Registry, device: str) -> RegisteredMemory:
     """Load the memory of a device.
 
-
     Raises:
         DovetailError: It cannot be loaded, or violates its contract.
     """
@@ -228,7 +222,6 @@ def _memory(registry: Registry, device: str) -> RegisteredMemory:
 
 def _check(kernel: Kernel, title: str, memories: Collection[str]) -> None:
     """Check that a kernel's key is well-formed.
-
 
     Raises:
         DovetailError: The key is malformed.
@@ -276,7 +269,6 @@ def _types(kernel: Kernel) -> str:
 
 def register_lowered(registry: Registry) -> None:
     """Register the schemas of lowered operators and device copies with onnx.
-
 
     Raises:
         DovetailError: An operator file is invalid.

@@ -29,7 +29,6 @@ _PART, _SINGLE = "part", "single"
 class Instruction(ABC):
     """One instruction of a program.
 
-
     Attributes:
         title: Title in a timeline.
         about: Details in a timeline.
@@ -47,7 +46,6 @@ class Instruction(ABC):
     @abstractmethod
     def run(self, values: Environment, dying: frozenset[str]) -> None:
         """Compute the results.
-
 
         Args:
             values: Holds the operands, and receives the results.
@@ -189,7 +187,6 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 def control_flow(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> Instruction:
     """Create the instruction of a node with bodies.
-
 
     Raises:
         EngineError: It is not If, Loop or Scan.

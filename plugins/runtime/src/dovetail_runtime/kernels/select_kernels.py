@@ -40,7 +40,6 @@ class SelectKernels(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Select kernels for all nodes on the host, or on a backend with the engine `kernels`.
 
-
         Raises:
             DovetailError: A node of such a backend has no kernel for its key.
         """

@@ -53,7 +53,6 @@ def measure_baseline(
 ) -> Baseline:
     """Measure the baseline in two runs, and one run over single nodes.
 
-
     Args:
         trials: Trials of the request.
         request: The request.
@@ -93,7 +92,6 @@ def effects_at_outputs(
     """Measure the error of every float output with a single node low.
 
     A batch takes one run of the model per node, and two more.
-
 
     Args:
         original: The model, for its inputs.

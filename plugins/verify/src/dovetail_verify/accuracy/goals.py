@@ -87,7 +87,6 @@ class Goals:
     def check_data(self, data: object) -> None:
         """Check that goals have data to be measured on.
 
-
         Raises:
             UsageError: There are goals but no data.
         """
@@ -97,7 +96,6 @@ class Goals:
 
     def check_model(self, model: Model) -> None:
         """Check that some output can be measured against the goals, as far as declared types and ranks tell.
-
 
         Raises:
             UsageError: No output holds floats, or none has the rank of rows of scores.
@@ -131,7 +129,6 @@ class Goals:
 
     def missed(self, verification: Verification) -> list[Miss]:
         """Return a miss for every output that violates a goal; a broken output violates all of them.
-
 
         Raises:
             UsageError: No output can be measured against a goal.

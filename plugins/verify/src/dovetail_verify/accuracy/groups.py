@@ -122,7 +122,6 @@ class Groups:
     def refine(self, choose: Callable[[list[Group]], Group | None], runs: int) -> None:
         """Split groups as long as `choose` returns one.
 
-
         Args:
             choose: Chooses the next group, or None to stop.
             runs: Maximum total number of runs of the trials.
@@ -140,7 +139,6 @@ class Groups:
 
     def measure_doubtful(self, low: Collection[Group], most: int) -> bool:
         """Measure groups whose noise is only derived, because the measurements may mask it.
-
 
         Args:
             low: The groups to consider.
@@ -276,7 +274,6 @@ class Unit:
 def locked_nodes(model: Model, request: Request) -> dict[str, str]:
     """Return the nodes of the main graph that no goal may raise, by name, with the reason.
 
-
     Raises:
         DovetailError: A selector matches nothing.
     """
@@ -313,7 +310,6 @@ class Candidates:
 
     def units(self, high: CompiledModel, looked: Streamed) -> list[Unit]:
         """Return the candidates whose types differ if all are raised, in graph order.
-
 
         Args:
             high: The compiled request with all candidates raised.

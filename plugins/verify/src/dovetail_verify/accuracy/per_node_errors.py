@@ -75,7 +75,6 @@ class PerNodeErrors:
     ) -> Iterator[NodeResult]:
         """Compute the outputs of low nodes of a part on exact values; `names` selects nodes, None selects all.
 
-
         Raises:
             DovetailError: No engine of the host runs them.
         """
@@ -204,7 +203,6 @@ class _Part:
 
     def _fresh(self, value: ir.Value) -> ir.Value:
         """Create an input of the type of `value` that is fed with the exact model's value.
-
 
         Raises:
             _MissingError: That value is not available after the part.

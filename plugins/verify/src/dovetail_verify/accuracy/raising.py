@@ -54,7 +54,6 @@ class Parts:
 def parts_of(original: Model, data: object, made: Model, run: Run) -> Parts:
     """Hold out every third batch, the last of two, or every third row of one; deterministic for the same data.
 
-
     Args:
         original: The model.
         data: See `dovetail_runtime.data.sources.read_data`.
@@ -129,7 +128,6 @@ class Raised:
 
 def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines) -> Raised:
     """Compile a request so that it meets its goals, raising as little as possible.
-
 
     Args:
         trials: Compiles and runs the request with nodes raised.

@@ -36,7 +36,6 @@ def shortest_selectors(wanted: Collection[str], others: Collection[str], operato
 
     The time is linear in the total length of all names.
 
-
     Args:
         wanted: Names of nodes.
         others: Names of nodes that no selector may match. Nodes in neither collection may match.

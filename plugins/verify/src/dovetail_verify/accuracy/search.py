@@ -191,7 +191,6 @@ def _shortest(
 def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
     """Return the group with the most noise; None if single nodes already account for nearly all noise.
 
-
     Args:
         groups: The groups.
         bearable: Tolerable noise of each output, relative to which noise is measured; see `Group.worst`.

@@ -68,7 +68,6 @@ def stream(
 ) -> Streamed:
     """Measure every node on one batch, unless the model is large.
 
-
     Args:
         original: The model, for its inputs.
         exact: The model with everything high; its nodes have the same names as in `low`.
@@ -130,7 +129,6 @@ class SideBySide:
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Streamed:
         """Measure every node.
-
 
         Args:
             original: The model, for its inputs.

@@ -111,7 +111,6 @@ class Trials:
     def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
         """Compile with nodes raised and others kept low, run, and compare.
 
-
         Raises:
             DovetailError: The request cannot be compiled, or the result cannot be run on the data.
         """
