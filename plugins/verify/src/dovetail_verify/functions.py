@@ -59,8 +59,8 @@ def verify(
         data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
         seed: Seed of random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-            min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which require data; violations are in `missed` of
-            the result.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which require data; violations are in `missed` of the
+            result.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
 
@@ -112,11 +112,11 @@ def bisect(
     about log2(number of nodes) runs. One more run, part by part, measures every node alone.
 
     Args:
-        data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`. min_snr, min_cosine, min_top1,
-            max_abs: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
-        runs: Number of runs that refine the ranking; more runs distinguish more nodes. model, backends, strategy,
-            solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins, progress: As for
-            `compile`.
+        data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
+        min_snr, min_cosine, min_top1, max_abs: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
+        runs: Number of runs that refine the ranking; more runs distinguish more nodes.
+        model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
+            progress: As for `compile`.
         options: Keyword arguments that installed plugins add to `bisect`, such as `fix_shapes`.
 
     Raises:

@@ -26,18 +26,19 @@ class Difference:
     """Running sums over pairs of arrays (`original`, `result`) of one output.
 
     Attributes:
-        signal, noise: Sums of squares of the original and of the difference. product, energy: Sums of products, and of
-        squares of the result, for the cosine.
+        signal, noise: Sums of squares of the original and of the difference.
+        product, energy: Sums of products, and of squares of the result, for the cosine.
         max_abs: The largest difference of two finite elements.
         broken: Count of elements that are nonfinite and different; all elements if shapes differ.
-        shapes: The first two shapes that differ, of the original and of the result. row_signal, row_logs: Sum of
-            squares of the original over nonzero rows, and sum of the logarithms of each row's noise weighted by it;
-            rows run along the last axis.
-        signal_rows: Count of these rows. margin_signal, margin_noise: For rows of probabilities, sums of squares of the
-            margin and of its difference. rows, same_top: Count of rows of scores, and of those whose largest element is
-            at the same index. labeled, hits: Count of labeled rows, and of correct ones in original and result. shared,
-            union: Counts of findings (indices, or rows of them) in both, and in either. elements, equal: Count of
-            elements, and of exactly equal ones.
+        shapes: The first two shapes that differ, of the original and of the result.
+        row_signal, row_logs: Sum of squares of the original over nonzero rows, and sum of the logarithms of each row's
+            noise weighted by it; rows run along the last axis.
+        signal_rows: Count of these rows.
+        margin_signal, margin_noise: For rows of probabilities, sums of squares of the margin and of its difference.
+        rows, same_top: Count of rows of scores, and of those whose largest element is at the same index.
+        labeled, hits: Count of labeled rows, and of correct ones in original and result.
+        shared, union: Counts of findings (indices, or rows of them) in both, and in either.
+        elements, equal: Count of elements, and of exactly equal ones.
     """
 
     signal: float = 0.0

@@ -124,8 +124,9 @@ class Ranking:
         high: Selectors for `high=` or `--high` that repair the accuracy.
         raised: The names of the nodes that `high` raises.
         goals: Goals of that repair.
-        met: Whether the goals are met with `high`, as measured. snr_low, snr_repaired, snr_high: The SNR of the worst
-            output in decibels: of the request, with `high`, and with everything high.
+        met: Whether the goals are met with `high`, as measured.
+        snr_low, snr_repaired, snr_high: The SNR of the worst output in decibels: of the request, with `high`, and with
+            everything high.
         errors: Own and accumulated error of every node, as SNR in decibels, from one run.
         notes: Caveats about the figures.
         request: The ranked request, as modified by plugin options.
