@@ -4,9 +4,10 @@ An integer represents the real number `(integer - zero point) * scale`. The defi
 other is subtracted first and added last. `M` is computed in float64 from the float32 scales, products and quotients
 from left to right; `round` rounds half to even; `clip` saturates to the range of the element type.
 
-- Products (Conv, ConvTranspose, Gemm, MatMul): the exact sum of products and bias. An integer result is `clip(round(sum
-  * M))`, M = scale of X * scale of W / scale of the result, in float64, one per output channel for per-channel weights.
-  A float result is `float32(sum) * (scale of X * scale of W)` in float32, like DequantizeLinear of int32.
+- Products (Conv, ConvTranspose, Gemm, MatMul): the exact sum of products and bias. An integer result is
+  `clip(round(sum * M))`, M = scale of X * scale of W / scale of the result, in float64, one per output channel for
+  per-channel weights. A float result is `float32(sum) * (scale of X * scale of W)` in float32, like DequantizeLinear of
+  int32.
 - A Relu or Clip that is fused with its producer narrows the clip: each bound is `round(bound / scale)`.
 - Add, Sub, Sum: `clip(round(a * Ma + b * Mb))`, each M = scale of the operand / scale of the result, summed in
   float64 in the order of the operands.
