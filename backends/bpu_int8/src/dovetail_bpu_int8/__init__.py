@@ -1,4 +1,4 @@
-"""int8 on Horizon's BPUs."""
+"""Backend for int8 on Horizon BPUs."""
 
 from dovetail.plugin import hookimpl
 
@@ -31,7 +31,7 @@ _BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast",
 
 @hookimpl
 def register(registry):
-    """Register the backend `bpu-int8`, its strategy, its option, its edit, and the facts that its limits use."""
+    """Register the backend `bpu-int8`, its strategy, options, edit, and the facts that its limits use."""
     registry.strategy("bpu-roles", "dovetail_bpu_int8.bpu_roles:BpuRoles")
     registry.observer("mix", "dovetail_bpu_int8.mixture:Mixture")
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")

@@ -1,4 +1,4 @@
-"""The strategy `bpu-roles`: roles, with what users of the vendor's toolchain ask of single nodes."""
+"""The strategy `bpu-roles`: roles, plus per-node requests in the terms of the vendor's toolchain."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class BpuRoles(Roles):
-    """Claims nodes by their roles, keeps away what shall be on the CPU, and settles the width of every value.
+    """Claims nodes by role, leaves nodes to the CPU on request, and decides the width of every value.
 
     Attributes:
-        tables: Operators that are computed by a table, and may end a region. Those that give outputs of the model do so
-            in int16, where what they read can be in int16, too.
-        arithmetic: Operators whose results passive ones may move to the end of a region, beside those of tables.
-        trailing: Passive operators that may end a region, where nothing that they move is the sum of a product.
-        leading: Passive operators that may begin a region behind a node elsewhere, in front of one on the BPU.
-        scaling: Operators that may end a region where they scale an image by one number, as a unit convolution.
-        asked_at_end: Operators that the vendor's tool takes a wish for where the model ends. With `asked_anywhere`
-            empty, too, it takes one for every operator.
-        asked_anywhere: Those that it takes one for anywhere.
+        tables: Operators implemented by lookup tables, which may end a region. Model outputs from tables are in int16
+            if their operands can be in int16, too.
+        arithmetic: Operators besides tables whose results passive operators may move to the end of a region.
+        trailing: Passive operators that may end a region, unless they move the sum of a product.
+        leading: Passive operators that may begin a region, between a producer elsewhere and a consumer on the BPU.
+        scaling: Operators that may end a region if they scale an image by a scalar, implemented as a unit convolution.
+        asked_at_end: Operators for which the vendor's tool accepts `run_on_bpu` at the end of a model. If
+            `asked_anywhere` is empty, too, it accepts every operator.
+        asked_anywhere: Operators for which it accepts `run_on_bpu` anywhere.
     """
 
     tables: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class BpuRoles(Roles):
     asked_anywhere: tuple[str, ...] = ()
 
     def claim(self, view: View, backend: Backend) -> Claims:
-        """Claim the nodes of `view` that can stay, each port in one width."""
+        """Claim the supported nodes of `view`, with one width per port."""
         for node, why in view.analysis(UnitConvs).notes():
             view.remark("passed", node, "unit-conv", why)
         claims = super().claim(view, backend)
@@ -63,24 +63,26 @@ class BpuRoles(Roles):
         return replace(claims, claims=settle_widths(view, claims.claims, outputs))
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """Give back what lost its neighbors, and settle the widths that pins leave open."""
+        """Withdraw claims that lost their neighbors, and decide the widths that pins leave open."""
         kept = super().fix_up(view, claims)
         return replace(kept, claims=settle_pinned(view, kept.claims))
 
     def keeps_away(self, view: View, node: ir.Node) -> bool:
-        """Whether the user wants a node on the CPU."""
+        """Check whether the user wants a node on the CPU."""
         asked = view.analysis(Wishes).away.get(node)
         if asked is not None:
             view.remark("missed", node, "users-choice", f"{asked} says so", backend=view.backend.name)
         return asked is not None
 
     def asked_for(self, view: View, node: ir.Node) -> bool:
-        """Whether the user wants a manual operator on the BPU wherever its list accepts it."""
+        """Check whether the user wants a manual operator on the BPU wherever its list accepts it."""
         return node in view.analysis(Wishes).on_bpu
 
     def may_end(self, view: View, node: ir.Node) -> bool:
-        """Whether an active node may be the last of its region: also if it is a table or the layout of an output, if it
-        gives indices, which have no scale, or if integers of it are wanted there.
+        """Check whether an active node may end its region.
+
+        Besides the operators of the base class, this holds for tables, output layouts, indices (which have no scale),
+        nodes with a requested integer result, and scalings of images.
         """
         wishes = view.analysis(Wishes)
         if self.tables and is_table(node, self.tables) or _gives_indices(node):
@@ -93,15 +95,15 @@ class BpuRoles(Roles):
         return ends and any(value.is_graph_output() for value in node.outputs)
 
     def may_trail(self, view: View, node: ir.Node) -> bool:
-        """Whether a passive node may be the last of its region: if it moves what tables and arithmetic give."""
+        """Check whether a passive node may end its region: it must move results of tables and arithmetic."""
         return view.analysis(Tails).trails(node, self._parts)
 
     def may_lead(self, view: View, node: ir.Node) -> bool:
-        """Whether a passive node may be the first of its region."""
+        """Check whether a passive node may begin its region."""
         return node.op_type in self.leading
 
     def end_rule(self, view: View, node: ir.Node, role: str) -> str:
-        """What may end a region on this march, as a clause."""
+        """Return a clause about the nodes that may end a region on this march."""
         if role == "passive":
             return self._trailing_rule(view, node)
         parts = [f"products ({', '.join(self.ends)})"]
@@ -127,15 +129,15 @@ class BpuRoles(Roles):
         return TailOperators(self.tables, self.arithmetic, self.trailing)
 
     def wants_edits(self, view: View) -> bool:
-        """Whether unit convolutions are asked for wherever they pay."""
+        """Whether unit convolutions are requested wherever they pay off."""
         return view.analysis(UnitConvs).wanted
 
     def edits_made(self, view: View, places: Sequence[Place]) -> None:
-        """Keep what each unit convolution brings, to say so in a remark on the edited graph."""
+        """Store the benefit of each unit convolution, for a remark on the edited graph."""
         view.analysis(UnitConvs).keep(places, view.backend.name)
 
     def remedies(self, view: View, node: ir.Node) -> Iterator[Remedy]:
-        """Pins and edits; pins that the vendor's tool has no accepted wish for say so, and are not offered."""
+        """Yield pins and edits; mark pins that the vendor's tool would reject, so that they are not offered."""
         own = f"{node.name}={view.backend.name}"
         refused = {own: why} if (why := self._unaskable(node)) else {}
         for remedy in super().remedies(view, node):
@@ -147,7 +149,7 @@ class BpuRoles(Roles):
             yield Remedy(f"--pin {shlex.quote(own)}", pins=(own,), why_not=refused[own])
 
     def _unaskable(self, node: ir.Node) -> str:
-        """Why the vendor's tool takes no wish to have a node on the BPU; empty if it does."""
+        """Return why the vendor's tool rejects `run_on_bpu` for a node; empty if it accepts it."""
         if not (self.asked_at_end or self.asked_anywhere) or node.op_type in self.asked_anywhere:
             return ""
         if node.op_type in self.asked_at_end and any(value.is_graph_output() for value in node.outputs):
@@ -156,22 +158,22 @@ class BpuRoles(Roles):
         return f"run_on_bpu of the vendor's tool takes only {allowed} on this march"
 
     def edit_fits(self, node: ir.Node, side: str) -> bool:
-        """Whether a unit convolution can stand on a side of a node."""
+        """Check whether a unit convolution can be inserted on a side of a node."""
         return not why_no_unit_conv(node, side)
 
 
 def _named(view: View, pin: str) -> ir.Node | None:
-    """The node that a pin of this backend names."""
+    """Return the node that a pin of this backend names, or None."""
     name = pin.removesuffix(f"={view.backend.name}").removeprefix("name:")
     return next((node for node in view.model.graph if node.name == name), None)
 
 
 def _some(operators: Sequence[str]) -> str:
-    """The first operators of a list, and how many more there are."""
+    """Format the first operators of a list, and the count of the rest."""
     more = len(operators) - _NAMED
     return ", ".join(operators) if more <= 1 else f"{', '.join(operators[:_NAMED])} and {more} more"
 
 
 def _gives_indices(node: ir.Node) -> bool:
-    """Whether all results are whole numbers, as those of ArgMax."""
+    """Check whether all results are integers, such as those of ArgMax."""
     return all(value.dtype is not None and value.dtype.is_integer() for value in node.outputs)

@@ -1,4 +1,4 @@
-"""Facts of nodes that the limits of `bpu-int8` use; None where something is not known before run time."""
+"""Facts about nodes for the limits of `bpu-int8`; None if unknown before run time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def extents_of(value: ir.Value | None) -> list[int] | None:
-    """The extents of a value; None if there is no value, or one of them is not known before run time."""
+    """Return the extents of a value; None without a value, or if an extent is unknown before run time."""
     shape = None if value is None else value.shape
     return list(shape.numpy()) if shape is not None and all(isinstance(extent, int) for extent in shape) else None
 
 
 def all_extents(node: ir.Node) -> list[list[int]] | None:
-    """The extents of the floats that a node reads and gives, without constants; None if one is not known."""
+    """Return the extents of a node's nonconstant float operands and results; None if one is unknown."""
     read = [value for value in node.inputs if value is not None and value.const_value is None]
     floats = [value for value in (*read, *node.outputs) if _holds_floats(value)]
     shapes = [shape for value in floats if (shape := extents_of(value)) is not None]
@@ -28,7 +28,7 @@ def all_extents(node: ir.Node) -> list[list[int]] | None:
 
 
 def product(extents: Sequence[int]) -> int:
-    """The number of elements of a tensor with these extents."""
+    """Return the number of elements of a tensor with these extents."""
     return math.prod(extents)
 
 
@@ -36,13 +36,13 @@ def _holds_floats(value: ir.Value) -> bool:
     return bool(value.name) and value.dtype is not None and value.dtype.is_floating_point()
 
 
-_LARGEST_READ = 1 << 20  # elements of a constant that are looked at
+_LARGEST_READ = 1 << 20  # largest number of constant elements to read
 _CHANNELS_LAST, _CONVOLUTIONS = (0, 2, 3, 1), ("Conv", "ConvTranspose")
 _FLATTENING = ("Flatten", "Reshape")
 
 
 def residual_add(node: ir.Node) -> bool:
-    """Whether an Add of two computed values alone reads the result: the toolchain fuses it into the convolution."""
+    """Check whether the only reader is an Add of two computed values, which the toolchain fuses with the node."""
     uses = node.outputs[0].uses()
     if len(uses) != 1 or node.outputs[0].is_graph_output():
         return False
@@ -53,80 +53,80 @@ def residual_add(node: ir.Node) -> bool:
 
 
 def operands(node: ir.Node) -> int:
-    """How many inputs the node has."""
+    """Return the number of inputs."""
     return sum(value is not None for value in node.inputs)
 
 
 def not_computed(node: ir.Node) -> int:
-    """How many inputs no node computes: constants and inputs of the model."""
+    """Return the number of inputs without a producer: constants and model inputs."""
     return sum(value is not None and value.producer() is None for value in node.inputs)
 
 
 def zeros(node: ir.Node) -> int:
-    """How many zeros the constant operands have; those of a large constant count as none."""
+    """Return the number of zeros in the constant operands; large constants count as having none."""
     return sum(int(np.count_nonzero(array == 0)) for array in map(_constant, node.inputs) if array is not None)
 
 
 def second_size(node: ir.Node) -> int | None:
-    """How many elements the second input has."""
+    """Return the number of elements of the second input."""
     extents = extents_of(node.inputs[1])
     return None if extents is None else product(extents)
 
 
 def first_extent(node: ir.Node) -> int | None:
-    """The largest first extent of what the node computes with: floats that are no constants; 1 for scalars."""
+    """Return the largest first extent of the nonconstant float operands and results; 1 for scalars."""
     shapes = all_extents(node)
     return None if shapes is None else max((extents[0] for extents in shapes if extents), default=1)
 
 
 def largest_extent(node: ir.Node) -> int | None:
-    """The largest of their other extents; 1 if there are none."""
+    """Return the largest extent of these values after the first axis; 1 if there are none."""
     shapes = all_extents(node)
     return None if shapes is None else max((extent for extents in shapes for extent in extents[1:]), default=1)
 
 
 def largest_size(node: ir.Node) -> int | None:
-    """The bytes of the largest of them in int8."""
+    """Return the size in bytes of the largest of these values in int8."""
     shapes = all_extents(node)
     return None if shapes is None else max(map(product, shapes), default=1)
 
 
 def image_channels(node: ir.Node) -> int | None:
-    """The channels of the image that a Gemm reads: before a Flatten, else all that it multiplies."""
+    """Return the channels of the image that a Gemm reads: those before a Flatten, else its whole inner extent."""
     image = _image(node)
     return None if image is None else image[0]
 
 
 def image_height(node: ir.Node) -> int | None:
-    """The rows of the image that a Gemm reads: 1 if it reads no flattened image."""
+    """Return the rows of the image that a Gemm reads; 1 without a flattened image."""
     image = _image(node)
     return None if image is None else image[1]
 
 
 def image_width(node: ir.Node) -> int | None:
-    """The columns of the image that a Gemm reads: 1 if it reads no flattened image."""
+    """Return the columns of the image that a Gemm reads; 1 without a flattened image."""
     image = _image(node)
     return None if image is None else image[2]
 
 
 def same_ranks(node: ir.Node) -> bool | None:
-    """Whether all inputs have as many axes."""
+    """Check whether all inputs have the same rank."""
     shapes = [value.shape for value in node.inputs if value is not None and value.shape is not None]
     return None if len(shapes) < len(node.inputs) else len(set(map(len, shapes))) == 1
 
 
 def largest_matrix_extent(node: ir.Node) -> int | None:
-    """The largest extent of the matrices that a product multiplies."""
+    """Return the largest extent of the matrices of a product."""
     return _largest(node.inputs[:2], slice(-2, None))
 
 
 def largest_batch_extent(node: ir.Node) -> int | None:
-    """The largest extent in front of the matrices that a product multiplies; 1 if there are none."""
+    """Return the largest batch extent of a product; 1 without batch axes."""
     return _largest(node.inputs[:2], slice(None, -2))
 
 
 def changed_extents(node: ir.Node) -> int | None:
-    """How many extents of the result differ from those of the first input, aligned at the last one."""
+    """Return how many extents differ between result and first input, aligned at the last axis."""
     before, after = extents_of(node.inputs[0]), extents_of(node.outputs[0])
     if before is None or after is None or len(after) < len(before):
         return None
@@ -134,7 +134,7 @@ def changed_extents(node: ir.Node) -> int | None:
 
 
 def indivisible_parts(node: ir.Node) -> int | None:
-    """How many parts of a Split have an extent of which that of the whole is no multiple."""
+    """Return how many parts of a Split have an extent that does not divide the input's."""
     before = extents_of(node.inputs[0])
     parts = [part for value in node.outputs if (part := extents_of(value)) is not None]
     if before is None or len(parts) < len(node.outputs) or any(len(part) != len(before) for part in parts):
@@ -143,14 +143,14 @@ def indivisible_parts(node: ir.Node) -> int | None:
 
 
 def only_gemms_read(node: ir.Node) -> bool:
-    """Whether matrix products alone read the result, as what they multiply."""
+    """Check whether all readers of the result are Gemms with it as first operand."""
     uses = list(node.outputs[0].uses())
     inside = not node.outputs[0].is_graph_output()
     return inside and bool(uses) and all(reader.op_type == "Gemm" and index == 0 for reader, index in uses)
 
 
 def output_layout(node: ir.Node) -> bool:
-    """Whether a Transpose to channels last gives an output of the model, of what a convolution computes."""
+    """Check whether a Transpose to channels-last yields a model output from a convolution."""
     value, before = node.outputs[0], input_of(node, 0).producer()
     if node.op_type != "Transpose" or tuple(node.attributes.get_ints("perm", ())) != _CHANNELS_LAST:
         return False
@@ -158,7 +158,7 @@ def output_layout(node: ir.Node) -> bool:
 
 
 def reduced_extent(node: ir.Node) -> int | None:
-    """The number of elements that each element of the result is reduced from."""
+    """Return the number of input elements per element of a reduction's result."""
     before, after = extents_of(node.inputs[0]), extents_of(node.outputs[0])
     if before is None or after is None:
         return None
@@ -166,7 +166,7 @@ def reduced_extent(node: ir.Node) -> int | None:
 
 
 def _image(node: ir.Node) -> tuple[int, int, int] | None:
-    """Channels, rows and columns of the image that a Gemm reads."""
+    """Return channels, rows and columns of the image that a Gemm reads."""
     read = extents_of(node.inputs[0])
     if read is None:
         return None
@@ -195,9 +195,9 @@ def _constant(value: ir.Value | None) -> np.ndarray | None:
 
 
 def broadcast_first_axis(node: ir.Node) -> bool | None:
-    """Whether an operand is broadcast along the first axis of the result; a single number, which has no axes, is not.
+    """Check whether an operand is broadcast along the first axis of the result; scalars do not count.
 
-    Source: logs of the vendor's tool, where a product of a batch with a number is on the BPU.
+    Source: logs of the vendor's tool, where a product of a batch with a scalar is on the BPU.
     """
     flags = _broadcast(node)
     if flags is None:
@@ -208,13 +208,13 @@ def broadcast_first_axis(node: ir.Node) -> bool | None:
 
 
 def broadcast_operands(node: ir.Node) -> int | None:
-    """How many operands are broadcast along some axis."""
+    """Return how many operands are broadcast along some axis."""
     flags = _broadcast(node)
     return None if flags is None else sum(any(axes) for axes in flags)
 
 
 def merged_rank(node: ir.Node) -> int | None:
-    """The rank of the result with neighboring axes merged along which nothing is broadcast."""
+    """Return the rank of the result after merging adjacent axes without broadcasting."""
     flags = _broadcast(node)
     if flags is None:
         return None
@@ -223,10 +223,10 @@ def merged_rank(node: ir.Node) -> int | None:
 
 
 def listed_broadcast(node: ir.Node) -> bool | None:
-    """Whether the batch axes of a MatMul are broadcast in one of the ways that the vendor lists.
+    """Check whether the batch axes of a MatMul are broadcast in a way that the vendor lists.
 
-    The first operand is broadcast along all of its batch axes or along none. The second one may keep leading axes and
-    be broadcast along all behind them, unless the first is broadcast.
+    The first operand is broadcast along all of its batch axes or none. The second one may keep leading axes and be
+    broadcast along all later ones, unless the first is broadcast.
     """
     first, second = (extents_of(value) for value in node.inputs[:2])
     if first is None or second is None:
@@ -242,7 +242,7 @@ def listed_broadcast(node: ir.Node) -> bool | None:
 
 
 def _broadcast(node: ir.Node) -> list[list[bool]] | None:
-    """For every operand, whether it is broadcast, axis by axis of the result."""
+    """Return for every operand whether it is broadcast, by axis of the result."""
     after = extents_of(node.outputs[0])
     read = [value for value in node.inputs if value is not None]
     operands = [extents for value in read if (extents := extents_of(value)) is not None]

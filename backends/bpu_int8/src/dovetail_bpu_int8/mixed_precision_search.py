@@ -1,4 +1,4 @@
-"""`--ladder`: more bits for as few nodes as possible, in the vendor's steps, until outputs are near the original's."""
+"""The option `--ladder`: raise the precision of few nodes in the vendor's steps until outputs are accurate enough."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 GOAL = 0.99
-"""The cosine similarity of every output that the vendor calls fine."""
+"""Cosine similarity that the vendor considers fine for an output."""
 
 SUMMARY = "ladder"
-"""The entry in the summary of a plan."""
+"""Key in the summary of a plan."""
 
 _BACKEND = "bpu-int8"
 _THRESHOLDS = (0.99, 0.999, 0.9999, 1.0)
-"""Nodes with a sensitivity below get more bits, one threshold after the other."""
+"""Sensitivity thresholds in order; nodes below the threshold get more bits."""
 
 _FORMATS = {"bernoulli2": (), "bayes": ("int16",), "nash": ("int16", "float16")}
-_MEASURED = 200  # nodes whose effect at the outputs is measured, the worst alone; each takes a run per batch
+_MEASURED = 200  # nodes, worst alone first, whose effect on the outputs is measured; each takes a run per batch
 
 
 def checked_goal(given: object) -> float | None:
-    """The goal of the keyword `ladder`: a cosine similarity; None for no ladder.
+    """Parse the goal of the keyword `ladder`, a cosine similarity; None for no ladder.
 
     Raises:
-        UsageError: It is no such number.
+        UsageError: It is not a cosine similarity.
     """
     if given is None or given is False:
         return None
@@ -54,9 +54,9 @@ class _Step:
     """A step of the ladder.
 
     Attributes:
-        format: What the nodes get; empty for the first step, in which nothing has more than eight bits.
-        threshold: Nodes with a sensitivity below it.
-        nodes: All that have more bits, by name, with their format and what asks for it.
+        format: The format to raise nodes to; empty for the first step, in which all nodes are in int8.
+        threshold: The sensitivity below which nodes are raised.
+        nodes: Raised nodes by name, with format and reason.
         cosine: The worst cosine similarity of an output.
     """
 
@@ -72,13 +72,13 @@ class _Step:
 
 
 def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
-    """Compile in int8, and with more bits for the most sensitive nodes until every output meets the goal.
+    """Compile in int8, then raise the most sensitive nodes until every output meets the goal.
 
-    The sensitivity of a node is the cosine similarity of the worst output if this node alone is in int8; where that was
-    not measured, that of its own result on exact inputs. Steps: int16 for nodes below 0.99, 0.999, 0.9999, and for all;
-    then float16 in the same way, on a march that has it.
+    The sensitivity of a node is the cosine similarity of the worst output with only this node in int8, or if not
+    measured, that of its own result on exact inputs. Steps: int16 for nodes below 0.99, 0.999, 0.9999, and for all;
+    then float16 likewise, on a march that supports it.
 
-    Source: the vendor's guide to tuning, which begins with all nodes and takes bits away at the same thresholds.
+    Source: the vendor's guide to tuning, which starts with all nodes raised and lowers them at the same thresholds.
 
     Args:
         job: The compilation.
@@ -86,7 +86,7 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
         goal: The cosine similarity that every float output must have.
 
     Raises:
-        UsageError: There is no data to measure on, the backend is not asked for, or there are other goals.
+        UsageError: There is no data to measure on, the backend is not requested, or there are other goals.
         GoalError: The last step does not meet the goal; the error holds the most accurate result.
     """
     march = _march(job)
@@ -135,10 +135,10 @@ def _march(job: CompileJob) -> str:
 
 
 def _worst_cosine(compiled: CompiledModel) -> float:
-    """The lowest cosine similarity of a float output.
+    """Return the lowest cosine similarity of a float output.
 
     Raises:
-        DovetailError: There is none.
+        DovetailError: There is no float output.
     """
     verification = cast("Verification | None", compiled.verification)
     outputs = verification.outputs if verification is not None else ()
@@ -149,7 +149,7 @@ def _worst_cosine(compiled: CompiledModel) -> float:
 
 
 def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float, Layer]]:
-    """The layers on the BPU with their sensitivities, the most sensitive first."""
+    """Measure the sensitivities of the layers on the BPU; most sensitive first."""
     from dovetail_verify.functions import layers_of_request
 
     ctx = Context(job.request, plugins=job.ctx.plugins)
@@ -162,13 +162,13 @@ def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float
 
 def _sensitivity(layer: Layer) -> float:
     if layer.at_outputs is not None:
-        # Of an error that is not along the signal: what rounding makes.
+        # Holds for an error orthogonal to the signal, such as rounding noise.
         return (1 + 10 ** (-layer.at_outputs / 10)) ** -0.5
     return layer.alone.cosine if layer.alone is not None else 1.0
 
 
 def _rungs(rated: Sequence[tuple[float, Layer]], formats: Iterable[str]) -> Iterator[_Step]:
-    """The steps above int8, without those that change nothing."""
+    """Yield the steps above int8, without those that change nothing."""
     nodes: dict[str, tuple[str, str]] = {}
     for format_ in formats:
         for threshold in _THRESHOLDS:

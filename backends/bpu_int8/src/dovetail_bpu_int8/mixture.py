@@ -1,4 +1,4 @@
-"""The observer `mix`: kl or max, whichever loses less of a value."""
+"""The observer `mix`: `kl` or `minmax`, whichever loses less of a value."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 class Mixture(Entropy):
     """Covers the range of `kl` or that of `minmax`, whichever has the smaller mean squared error.
 
-    Source: `calibration_type: mix` of hb_mapper, which chooses between the same two for every node; by what, its vendor
-    does not say.
+    Source: `calibration_type: mix` of hb_mapper, which chooses between the same two for every node by an undocumented
+    criterion.
 
     Args:
-        format_: The format that parameters are wanted for.
+        format_: The format to find parameters for.
     """
 
     def parameters(self) -> Parameters:
-        """The parameters for what was seen.
+        """Return the parameters for the numbers seen so far.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         candidates = super().parameters(), parameters_of_range(self._format, *self._seen.range())
         return min(candidates, key=self._error)
 
     def _error(self, parameters: Parameters) -> float:
-        """The sum of the squared errors, over all slices."""
+        """Return the sum of squared errors over all slices."""
         smallest, largest = bounds(self._format)
         scale, zero = (np.asarray(part, np.float64)[:, None] for part in parameters)
         numbers, counts, _ = self._seen.points()

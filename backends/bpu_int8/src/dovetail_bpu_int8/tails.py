@@ -1,4 +1,4 @@
-"""The ends of regions that are no products, and activations of several operators that one table computes."""
+"""Ends of regions other than products, and activations of several operators that one table computes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def in_swish(node: ir.Node) -> bool:
-    """Whether a Sigmoid is a part of `x * sigmoid(x)`: one Mul reads it, and what it reads."""
+    """Check whether a Sigmoid is part of `x * sigmoid(x)`: its only reader is a Mul that also reads its input."""
     reader = _only_reader(node)
     return reader is not None and reader.op_type == "Mul" and node.inputs[0] in reader.inputs
 
 
 def in_gelu(node: ir.Node) -> bool:
-    """Whether an Erf is a part of `x * (1 + erf(x / sqrt(2))) / 2`, with the half before or behind the product."""
+    """Check whether an Erf is part of `x * (1 + erf(x / sqrt(2))) / 2`, halved before or after the product."""
     add = _only_reader(node)
     if add is None or add.op_type != "Add" or not any(_number(value) == 1 for value in add.inputs):
         return False
@@ -33,7 +33,7 @@ def in_gelu(node: ir.Node) -> bool:
 
 
 def scales_by_number(node: ir.Node) -> bool:
-    """Whether a Mul multiplies one image, four axes of batch 1, by one constant number that is not zero."""
+    """Check whether a Mul multiplies one image (rank 4, batch 1) by a nonzero constant scalar."""
     if node.op_type != "Mul" or not any(map(_number, node.inputs)):
         return False
     shape = node.outputs[0].shape
@@ -41,7 +41,7 @@ def scales_by_number(node: ir.Node) -> bool:
 
 
 def divides_by_number(node: ir.Node) -> bool:
-    """Whether a Div divides by one constant number, which is not zero."""
+    """Check whether a Div divides by a nonzero constant scalar."""
     return node.op_type == "Div" and bool(_number(node.inputs[1]))
 
 
@@ -52,19 +52,19 @@ def _only_reader(node: ir.Node) -> ir.Node | None:
 
 
 def _number(value: ir.Value | None) -> float | None:
-    """The number that a constant of one element holds; None for everything else."""
+    """Return the number in a single-element constant; None for any other value."""
     if value is None or value.const_value is None or math.prod(value.const_value.shape.numpy()) != 1:
         return None
     return float(value.const_value.numpy().reshape(()))
 
 
 class TailOperators(NamedTuple):
-    """The operators that ends of regions may be made of.
+    """Operators that may form the end of a region.
 
     Attributes:
-        tables: Those that are computed by a table.
-        arithmetic: Those whose results may be moved to the end, too.
-        trailing: Those that move them.
+        tables: Operators implemented by lookup tables.
+        arithmetic: Further operators whose results may be moved to the end.
+        trailing: Operators that move these results.
     """
 
     tables: tuple[str, ...]
@@ -73,18 +73,18 @@ class TailOperators(NamedTuple):
 
 
 class Tails:
-    """What nodes at the ends of regions move; an analysis, so that every node is looked at once."""
+    """Analysis of the values that nodes at the ends of regions move; each node is visited once."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Node, bool] = {}
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Tails:
-        """Start with nothing known."""
+        """Create an empty analysis."""
         return cls()
 
     def trails(self, node: ir.Node, operators: TailOperators) -> bool:
-        """Whether a node moves what tables and arithmetic give, and nothing else."""
+        """Check whether a node moves only results of tables and arithmetic."""
         waiting = [node]
         while waiting:
             at = waiting[-1]
@@ -103,7 +103,7 @@ class Tails:
         return node.op_type in operators.trailing and self._known[node]
 
     def obstacle(self, node: ir.Node, operators: TailOperators) -> ir.Node | None:
-        """The node in front of a trailing one because of which it may not end a region; None for an input."""
+        """Return the producer that prevents a trailing node from ending a region; None for a model input."""
         at: ir.Node | None = node
         while at is not None and at.op_type in operators.trailing:
             at = next((one for one in _moved(at) if one is None or not self._ends(one, operators)), None)
@@ -115,14 +115,14 @@ class Tails:
         return node.op_type in operators.arithmetic or is_table(node, operators.tables)
 
     def gives_output(self, node: ir.Node, operators: TailOperators) -> bool:
-        """Whether a node gives an output of the model at the end of a region."""
+        """Check whether a node at the end of a region yields a model output."""
         if not any(value.is_graph_output() for value in node.outputs):
             return False
         return is_table(node, operators.tables) or self.trails(node, operators)
 
 
 def is_table(node: ir.Node, tables: tuple[str, ...]) -> bool:
-    """Whether a node is computed by a table, or is the product of a SiLU, which is one table with its Sigmoid."""
+    """Check whether a node is a lookup table, or the Mul of a SiLU, which forms one table with its Sigmoid."""
     if node.op_type in tables:
         return True
     if not tables or node.op_type != "Mul":
@@ -132,6 +132,6 @@ def is_table(node: ir.Node, tables: tuple[str, ...]) -> bool:
 
 
 def _moved(node: ir.Node) -> list[ir.Node | None]:
-    """The nodes that compute what a node moves; None for inputs of the model. Indices and shapes are constants."""
+    """Return the producers of the values that a node moves; None for model inputs. Indices and shapes are constants."""
     values = [value for value in node.inputs if value is not None and value.const_value is None]
     return [value.producer() for value in values]

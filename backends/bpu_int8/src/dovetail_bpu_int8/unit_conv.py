@@ -1,4 +1,4 @@
-"""The edit `bpu-unit-conv`: a depthwise convolution that changes nothing, as an active neighbor of another node."""
+"""The edit `bpu-unit-conv`: an identity depthwise convolution, as an active neighbor of another node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def why_no_unit_conv(node: ir.Node, side: str) -> str:
-    """Why no unit convolution can stand on a side of a node; empty if one can."""
+    """Return why no unit convolution can be inserted on a side of a node; empty if one can."""
     value = _value(node, side)
     shape = None if value is None else value.shape
     if value is None or shape is None or len(shape) != 4 or not isinstance(shape[1], int):
@@ -27,16 +27,16 @@ def why_no_unit_conv(node: ir.Node, side: str) -> str:
 class UnitConv(Editor):
     """Inserts a 1x1 convolution with one group per channel and weights of one, before or after a node.
 
-    The toolchain quantizes convolutions wherever it can, so that a passive operator beside one gets a threshold, and a
-    region that ends with one leaves in full precision.
+    The toolchain quantizes every convolution that it can. Hence a passive operator next to one gets a threshold, and a
+    region that ends with one returns full-precision sums.
 
-    Source: the unit convolution (dirac weights, no bias) that the vendor advises to build into a model before export.
+    Source: the unit convolution (dirac weights, no bias) that the vendor recommends adding to a model before export.
     """
 
     sides = ("before", "after")
 
     def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> list[ir.Node]:
-        """Insert it at the first input or output of `node`.
+        """Insert the convolution at the first input or output of `node`.
 
         Raises:
             DovetailError: There is no float image with a known number of channels on that side.

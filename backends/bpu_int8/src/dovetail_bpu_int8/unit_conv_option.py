@@ -1,4 +1,4 @@
-"""The option `--unit-conv`: a unit convolution beside a node, or wherever one pays."""
+"""The option `--unit-conv`: a unit convolution next to a node, or wherever one pays off."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UnitConvOption(Option):
     keywords = ("unit_conv",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--unit-conv`."""
+        """Add `--unit-conv` to the parser."""
         parser.add_argument(
             "--unit-conv",
             action="append",
@@ -46,19 +46,19 @@ class UnitConvOption(Option):
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword argument."""
+        """Return the keyword argument."""
         return {"unit_conv": tuple(args.unit_conv)} if args.unit_conv else {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether unit convolutions are wanted wherever they pay; single ones are edits of the request.
+        """Return whether unit convolutions are requested wherever they pay off; single ones are edits of the request.
 
         Raises:
-            UsageError: It is no text and no list of texts.
+            UsageError: The argument is neither a text nor a list of texts.
         """
         return {AUTO: True} if AUTO in _given(keywords) else {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """The request with the edits.
+        """Add the unit convolutions as edits to the request.
 
         Raises:
             UsageError: The request has no backend with unit convolutions.
@@ -70,32 +70,32 @@ class UnitConvOption(Option):
         return replace(request, edits=(*request.edits, *edits)) if edits else request
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
-        """`auto`; single unit convolutions are edits of the request."""
+        """Return `auto`; single unit convolutions are edits of the request."""
         return ["--unit-conv", AUTO] if recorded.get(AUTO) else []
 
 
 class UnitConvs:
-    """What is asked of unit convolutions in a request, and what those bring that were made.
+    """Requested unit convolutions, and the benefit of those inserted.
 
     Attributes:
-        wanted: Whether they are wanted wherever they pay, and were not made yet.
+        wanted: Whether they are requested wherever they pay off, and not inserted yet.
     """
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> UnitConvs:
-        """What holds for the model."""
+        """Create the analysis of a model."""
         return cls(model, ctx)
 
     def __init__(self, model: Model, ctx: Context):
         self._kept: dict[str, Any] = ctx.kept.setdefault(EDIT, {})
         self._flat = ctx.analysis(FlatGraph, model)
         self._number = sum(edit.kind == EDIT for edit in ctx.round.edits)
-        # Those that the request names are made before anything is placed.
+        # Edits named in the request are applied before placement.
         self._made = self._number > self._kept.get("before", self._number)
         self.wanted = bool(ctx.request.options.get(OPTION, {}).get(AUTO)) and not self._made
 
     def keep(self, places: Sequence[Place], backend: str) -> None:
-        """Keep what the places of one round bring."""
+        """Store the benefit of each place of one round."""
         notes: dict[str | None, str] = {}
         for place in places:
             names = ", ".join(f"'{node.name}'" for node in place.brought[:_NAMED])
@@ -105,7 +105,7 @@ class UnitConvs:
         self._kept.update(before=self._number, notes=notes)
 
     def notes(self) -> Iterator[tuple[ir.Node, str]]:
-        """The nodes beside which unit convolutions stand that were wanted wherever they pay, with what they bring."""
+        """Yield the nodes with an automatic unit convolution, each with its benefit."""
         notes = self._kept["notes"] if self._made else {}
         yield from ((node, notes[node.name]) for node in (self._flat.nodes if notes else ()) if node.name in notes)
 

@@ -1,4 +1,4 @@
-"""How many bits the values between nodes on the BPU have: eight, unless more are asked for and all of them can."""
+"""Bit widths of values between nodes on the BPU: eight, unless more are requested and supported throughout."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _OUTPUT = Wish(MODEL_OUTPUTS, WIDE, "the vendor's rule for outputs of the model"
 
 
 def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Node] = ()) -> list[Claim]:
-    """The claims with every port narrowed to one width.
+    """Narrow every port of the claims to one width.
 
-    A value is held in one width by the node that computes it and by all on the backend that read it. Ports of a node
-    that have one format tie their values together. A group of values that are tied so is in int16 if that is asked of
-    one of its ports and all of them can; otherwise it is in int8, and remarks say who cannot. A node is in float16 if
-    that is asked and all of its ports can; its neighbors stay as they are.
+    A value has one width at its producer and at all of its consumers on the backend. Ports of a node that share a
+    format tie their values together. A group of tied values is in int16 if that is requested for one of its ports and
+    supported by all; otherwise it is in int8, and remarks name the ports without support. A node is in float16 if that
+    is requested and all of its ports support it; its neighbors are not affected.
 
-    Source: the vendor's toolchain brings neighbors along, and falls back to int8 where they cannot.
+    Source: the vendor's toolchain widens neighbors, too, and falls back to int8 if they do not support it.
 
     Args:
-        view: What the strategy sees.
-        claims: Its claims; nodes that are pinned to formats count, and stay as they are.
-        outputs: Nodes whose outputs of the model are in int16 where nothing else is asked of them.
+        view: The view of the strategy.
+        claims: Its claims; nodes pinned to formats are included, and not changed.
+        outputs: Nodes whose model outputs are in int16 by default.
     """
     wishes = view.analysis(Wishes)
     for selector, asked in wishes.lost:
@@ -51,11 +51,11 @@ def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Nod
 
 
 def settle_pinned(view: View, claims: Sequence[Claim]) -> list[Claim]:
-    """The claims with the ports narrowed that pins leave open: to the widths of what they share values with.
+    """Narrow the ports that pins leave open, to the widths of the values that they share.
 
     Args:
-        view: What the strategy sees.
-        claims: All claims for its backend, those that are not pinned as `settle_widths` left them.
+        view: The view of the strategy.
+        claims: All claims for its backend, with unpinned ones as returned by `settle_widths`.
     """
     if not any(claim.pinned and any(map(_open, claim.ports.values())) for claim in claims):
         return list(claims)
@@ -80,21 +80,21 @@ def _only(formats: Sequence[Format], width: str) -> bool:
 
 
 class _Narrowing:
-    """Narrows ports; equal claims share their ports before and after."""
+    """Narrows the ports of claims; claims that share ports still share them afterwards."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[object, Mapping[str, tuple[Format, ...]]]] = {}
 
     def of_all(self, claims: Iterable[Claim]) -> list[Claim]:
-        """All claims in int8."""
+        """Narrow all claims to int8."""
         return [self.of(claim, {}, NARROW) for claim in claims]
 
     def of(self, claim: Claim, widths: Mapping[str, str], width: str) -> Claim:
-        """A claim with some ports in the widths given, and the others in `width`."""
+        """Narrow some ports of a claim to given widths, and the others to `width`."""
         chosen = ",".join(f"{port}={widths[port]}" for port in sorted(widths))
         key = (id(claim.ports), f"{width};{chosen}")
         if key not in self._known:
-            # The ports are kept beside the answer: otherwise others could get their id.
+            # The ports are stored with the answer, so that their id is not reused.
             ports = claim.ports.items()
             self._known[key] = claim.ports, {port: _narrowed(held, widths.get(port, width)) for port, held in ports}
         before, after = self._known[key]
@@ -102,7 +102,7 @@ class _Narrowing:
 
 
 def _narrowed(formats: tuple[Format, ...], width: str) -> tuple[Format, ...]:
-    """The formats of a port in a width; sums in 32 bits stay beside it, and weights are in int8 for wider numbers."""
+    """Narrow the formats of a port to a width; 32-bit sums are kept, and weights of wider products are in int8."""
     same = tuple(one for one in formats if one.element == width or width != HALF and one.element not in _WIDTHS)
     if _has(same, width):
         return same
@@ -111,7 +111,7 @@ def _narrowed(formats: tuple[Format, ...], width: str) -> tuple[Format, ...]:
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """A port of a node on the backend that integers go through."""
+    """A port of a node on the backend with an integer value."""
 
     claim: Claim
     port: str
@@ -135,7 +135,7 @@ class _Slot:
             second.parent = first
 
     def answers(self, wish: Wish, index: int) -> bool:
-        """Whether a wish for the node is about this port, its `index`-th input or output."""
+        """Check whether a wish for the node applies to this port, its `index`-th input or output."""
         if self.is_input:
             return wish.ports in ("all", f"in{index}") or wish.ports == "in"
         of_model = wish.ports == MODEL_OUTPUTS and self.value.is_graph_output()
@@ -143,7 +143,7 @@ class _Slot:
 
 
 class _Widths:
-    """Settles the widths of one model."""
+    """Decides the widths of one model."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Widths:
         self._decide()
 
     def settled(self) -> list[Claim]:
-        """The narrowed claims, with a remark wherever something was asked."""
+        """Return the narrowed claims, with a remark for every request."""
         done = [self._settle(claim) for claim in self._claims]
         if self._back and not self._quiet:
             names = ", ".join(f"'{name}'" for name in list(self._back)[:_NAMED])
@@ -187,7 +187,7 @@ class _Widths:
         return False
 
     def _tie(self, claims: Iterable[Claim]) -> None:
-        """Make the slots, and tie those that must have one width."""
+        """Create the slots, and tie slots that must have the same width."""
         by_value: dict[int, _Slot] = {}
         for claim in claims:
             if id(claim.node) in self._halves:
@@ -204,7 +204,7 @@ class _Widths:
                     tied = tied or slot
 
     def _slots_of(self, claim: Claim) -> list[_Slot]:
-        """The slots of a node, with the last wish for each."""
+        """Create the slots of a node, each with its last wish."""
         node, signature = claim.node, self._signatures(claim.node)
         ports = [(input_name(at, signature), at, value, True) for at, value in enumerate(node.inputs)]
         ports += [(output_name(at, signature), at, value, False) for at, value in enumerate(node.outputs)]
@@ -223,7 +223,7 @@ class _Widths:
         return slots
 
     def _decide(self) -> None:
-        """Find the groups that are wide, and who keeps the others from it."""
+        """Find the groups that are wide, and the ports that prevent others from being wide."""
         asking: dict[_Slot, _Slot] = {}
         for slot in (slot for slots in self._slots.values() for slot in slots):
             formats = slot.claim.ports[slot.port]

@@ -1,4 +1,4 @@
-"""What a request asks of single nodes on the BPU: a precision at their ports, or to stay on the CPU."""
+"""Per-node requests for the BPU: precisions at ports, or placement on the CPU."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 OPTION = "bpu"
-"""The name of the option, under which a request records wishes."""
+"""Name of the option that records wishes in a request."""
 
 ALL = "*"
 """The selector of every node."""
 
 MODEL_OUTPUTS = "model_outputs"
-"""The ports that are outputs of the model; these alone do not keep their sums in 32 bits where a format is asked."""
+"""Ports that are model outputs; only these give up 32-bit sums if a format is requested."""
 
 _CPU, _BPU = "cpu", "bpu"
-_SIDES = ("high", "low")  # of accuracy goals, which typing obeys
+_SIDES = ("high", "low")  # levels of accuracy goals, which typing obeys
 
 
 class Wish(NamedTuple):
-    """What is asked of a node.
+    """A request for a node's ports.
 
     Attributes:
         ports: `in`, `out`, `in0`, `out1` and so on, `all`, or `MODEL_OUTPUTS`.
         format: Name of an element type: `int8`, `int16`, `float16`.
-        asked: What asks for it, for people: `config.yaml:31, set_Conv_output_int16`.
+        asked: Its origin, for messages: `config.yaml:31, set_Conv_output_int16`.
     """
 
     ports: str
@@ -47,24 +47,24 @@ class Wish(NamedTuple):
 
 
 def on_bpu_entry(node: str, asked: str) -> dict[str, str]:
-    """As plain data, that manual operators shall be on the BPU wherever its list accepts them.
+    """Return a wish as plain data: manual operators on the BPU wherever its list accepts them.
 
-    A pin asks for a node whatever its list says, and is an error where it cannot be.
+    In contrast, a pin overrides the list, and is an error if the node is not supported.
 
     Args:
         node: A selector.
-        asked: What asks for it.
+        asked: Its origin.
     """
     return {"node": node, "on": _BPU, "asked": asked}
 
 
 def wish_entry(node: str, asked: str, format_: str = "", ports: str = "all") -> dict[str, str]:
-    """A wish as plain data, as a request records it.
+    """Return a wish as plain data for a request.
 
     Args:
         node: A selector (`dovetail.planning.selectors.select`), or `ALL`.
-        asked: What asks for it.
-        format_: The element type; empty to keep the node on the CPU. `float32` does that, too.
+        asked: Its origin.
+        format_: The element type; empty to keep the node on the CPU. `float32` has the same effect.
         ports: As in `Wish`.
     """
     if format_ in ("", "float32"):
@@ -74,13 +74,13 @@ def wish_entry(node: str, asked: str, format_: str = "", ports: str = "all") -> 
 
 @dataclass
 class Wishes:
-    """The wishes of a request, by node of the main graph; an analysis.
+    """Analysis: the wishes of a request by node of the main graph.
 
     Attributes:
-        formats: What is asked of each node, in order: a later wish wins.
-        away: What asks that a node stays on the CPU.
-        on_bpu: What asks for a manual operator on the BPU.
-        lost: Selectors that no node of the prepared model matches, with what asks.
+        formats: The wishes for each node, in order: later ones win.
+        away: Origin of each request to keep a node on the CPU.
+        on_bpu: Origin of each request for a manual operator on the BPU.
+        lost: Selectors that match no node of the prepared model, with their origin.
     """
 
     formats: dict[ir.Node, list[Wish]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Wishes:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Wishes:
-        """Find the nodes of what the request records, and of what an option asks for on top of it."""
+        """Resolve the wishes that the request records, and those that an option adds."""
         found = cls()
         entries = list(_entries(ctx))
         names = _names(model) if entries else {}
@@ -120,7 +120,7 @@ def _entries(ctx: Context) -> Iterator[Mapping[str, str]]:
 
 
 def _names(model: Model) -> dict[str, list[ir.Node]]:
-    """The nodes of the main graph by their names, and by those of the source nodes that they come from."""
+    """Return the nodes of the main graph by their names, and by the names of their source nodes."""
     names: dict[str, list[ir.Node]] = {}
     for node in model.graph:
         for name in dict.fromkeys((name_of(node), *origin_of(node))):
@@ -137,14 +137,14 @@ def _selected(model: Model, selector: str, names: Mapping[str, list[ir.Node]]) -
     try:
         return [node for node in select(model, selector) if node.graph is model.graph]
     except DovetailError:
-        return []  # the option has found it in the source model; preparing it took the node away
+        return []  # it matched a node of the source model that preparation removed
 
 
 BACKEND = "bpu-int8"
 
 
 def remark_if_unused(view: View, claims: Iterable[Claim], products: tuple[str, ...]) -> None:
-    """Say that no product is there, of which every region of the BPU needs one."""
+    """Add a remark if no product is on the BPU, because every region needs one."""
     here = {claim.node.op_type for claim in claims}
     pinned = (view.claimed(node) for node in view.model.graph)
     here |= {found[1].node.op_type for found in pinned if found is not None and found[0] == view.backend.name}
@@ -154,10 +154,10 @@ def remark_if_unused(view: View, claims: Iterable[Claim], products: tuple[str, .
 
 
 def check_used(request: Request, compiled: CompiledModel) -> None:
-    """Refuse a result without a node on the BPU, where nothing else is asked for.
+    """Raise an error if no node is on the BPU and no other backend is requested.
 
     Raises:
-        DovetailError: There is none.
+        DovetailError: No node is on the BPU.
     """
     if [choice.name for choice in request.backends] != [BACKEND]:
         return

@@ -1,4 +1,4 @@
-"""bfloat16 on CPUs through OpenVINO."""
+"""Backend for bfloat16 on CPUs through OpenVINO."""
 
 from dovetail.plugin import hookimpl
 

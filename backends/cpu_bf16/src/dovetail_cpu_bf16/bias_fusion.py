@@ -1,4 +1,4 @@
-"""Keep OpenVINO from fusing float32 sums into bfloat16 products."""
+"""Fusion barriers that keep OpenVINO from fusing float32 sums into bfloat16 products."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Decompose operations that OpenVINO decomposes itself before it reads float32 marks.
+"""Decomposition of operations that OpenVINO would decompose itself before it reads float32 marks.
 
-The operations that it creates carry no mark, so `float32_marks.py` would have no effect on them.
+The operations that OpenVINO creates carry no mark, so `float32_marks.py` would have no effect on them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _normalize(operation: ov.Node) -> list[ov.Node]:
         return made
     squared = opset13.multiply(centered, centered)
     mean_square = opset13.reduce_mean(squared, axes, True)
-    # Changes no value: a mean of squares is not negative. It keeps OpenVINO from fusing the rest into one operation.
+    # This changes no value, because a mean of squares is not negative. It keeps OpenVINO from fusing the remainder.
     variance = opset13.maximum(mean_square, _constant(0))
     made += [squared, mean_square, variance]
     epsilon = _constant(attributes["eps"])
@@ -134,7 +134,7 @@ def _normalize(operation: ov.Node) -> list[ov.Node]:
 
 
 def _has_kernel(data: ov.Output, axes: ov.Output) -> bool:
-    """Whether OpenVINO has a kernel for this MVN: over all spatial axes, with or without the channel axis."""
+    """Check whether OpenVINO has a kernel for this MVN: over all spatial axes, with or without the channel axis."""
     rank, count, source = data.get_partial_shape().rank, axes.get_partial_shape(), axes.get_node()
     if rank.is_dynamic or count.is_dynamic:
         return False
@@ -149,7 +149,7 @@ def _has_kernel(data: ov.Output, axes: ov.Output) -> bool:
 
 
 def _pad(operation: ov.Node) -> list[ov.Node]:
-    """OpenVINO turns Pads of opset 12 into those of opset 1."""
+    """Downgrade a Pad of opset 12 to opset 1, as OpenVINO does."""
     from openvino import opset1
 
     if _is_version(operation, "opset1"):
@@ -159,7 +159,7 @@ def _pad(operation: ov.Node) -> list[ov.Node]:
 
 
 def _scatter_elements(operation: ov.Node) -> list[ov.Node]:
-    """OpenVINO turns updates of opset 12 that replace what is there into the older ones."""
+    """Downgrade ScatterElements of opset 12 without a reduction to the older operation, as OpenVINO does."""
     from openvino import opset3
 
     if _is_version(operation, "opset3") or operation.get_attributes()["reduction"].lower() != "none":
@@ -168,7 +168,7 @@ def _scatter_elements(operation: ov.Node) -> list[ov.Node]:
 
 
 def _interpolate(operation: ov.Node) -> list[ov.Node]:
-    """OpenVINO turns Interpolates of opset 11 into those of opset 4, which have both sizes and scales."""
+    """Downgrade an Interpolate of opset 11 to opset 4, which has both sizes and scales, as OpenVINO does."""
     import numpy as np
     from openvino import opset13
     from openvino.utils.node_factory import NodeFactory

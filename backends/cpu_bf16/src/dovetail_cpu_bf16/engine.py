@@ -33,15 +33,15 @@ class OpenVinoCpu(Engine):
     """OpenVINO's CPU plugin.
 
     A region with bfloat16 is compiled in OpenVINO's bfloat16 mode, with marks on the operations that the plan has in
-    float32 (`inference_mode.py`). That mode rounds less than the types require: operators fused behind a product, with
-    their constants, and everything behind the last product are computed in float32. If OpenVINO ignores a mark, and for
-    regions without bfloat16, `INFERENCE_PRECISION_HINT=f32` computes every operator in its own type.
+    float32 (`inference_mode.py`). That mode rounds less than the types require: operators fused into a preceding
+    product, with their constants, and all operators after the last product are computed in float32. If OpenVINO ignores
+    a mark, and for regions without bfloat16, `INFERENCE_PRECISION_HINT=f32` computes every operator in its own type.
 
     OpenVINO computes int64 in 32 bits and float64 in float32. On a CPU without bfloat16 instructions it drops casts to
     bfloat16 and computes in float32, so results there do not show the rounding of bfloat16.
 
-    Calls from several threads run concurrently. A small model runs on the thread of its caller; a large one uses all
-    cores, and calls share them. `streams` divides the cores among that many calls: throughput rises, and so does
+    Calls from several threads run concurrently. A small model runs on its caller's thread; a large one uses all cores,
+    shared between calls. `streams` partitions the cores among that many calls, which increases both throughput and
     latency.
 
     Options: `threads` (0: all cores), `streams` (0: one, for the lowest latency).
@@ -49,10 +49,11 @@ class OpenVinoCpu(Engine):
 
     name = "openvino-cpu"
     reads = Reads(opset=26, ir_version=13, types=_TYPES)
-    """What OpenVINO's ONNX frontend accepts; operators newer than it knows are refused one by one."""
+    """Opset and types of OpenVINO's ONNX frontend; unsupported newer operators are rejected one by one.
+    """
 
     def available(self) -> Availability:
-        """Whether OpenVINO is installed; with a caveat if the CPU has no bfloat16 instructions."""
+        """Check whether OpenVINO is installed, with a caveat if the CPU has no bfloat16 instructions."""
         if importlib.util.find_spec("openvino") is None:
             return Availability(False, "openvino is not installed (pip install openvino)")
         return Availability(True, _CAVEAT if _has_bfloat16() is False else "")
@@ -61,7 +62,7 @@ class OpenVinoCpu(Engine):
         """Compile a region.
 
         Raises:
-            EngineError: OpenVINO refuses the region; names the node if OpenVINO does.
+            EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
         """
         import openvino as ov
 
@@ -80,7 +81,7 @@ class OpenVinoCpu(Engine):
                 model = _read(source) if compiled is None else model
             if compiled is None:
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
-        except Exception as error:  # the binding raises RuntimeError and classes of its own
+        except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses") from error
         return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files)
 
@@ -94,7 +95,7 @@ def _read(source: Path | bytes) -> ov.Model:
 
 
 def _has_bfloat16() -> bool | None:
-    """Whether the CPU has AVX512-BF16 or AMX-BF16; None if /proc/cpuinfo does not tell."""
+    """Check whether the CPU has AVX512-BF16 or AMX-BF16; None if /proc/cpuinfo does not tell."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

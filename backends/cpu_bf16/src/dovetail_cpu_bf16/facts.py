@@ -1,4 +1,4 @@
-"""Facts of nodes that the limits of `cpu-bf16` use."""
+"""Facts about nodes for the limits of `cpu-bf16`."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
 _OPENVINO_BITS = 31
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
-_MOST_LEVELS = 32  # of control flow; the limit is far below, and nothing deeper is counted
+_MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deeper levels are not counted
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 
 
 def int64_data(node: ir.Node) -> bool:
-    """Whether `node` reads or computes 64-bit integers that may overflow OpenVINO's 32 bits.
+    """Check whether `node` reads or computes 64-bit integers that may overflow OpenVINO's 32 bits.
 
-    Shapes and indices are bounded by extents, small constants are inspected, and what is computed of bounded integers
-    is bounded (`integer_bounds.py`).
+    Shapes and indices are bounded by extents, small constants are inspected, and results computed from bounded integers
+    are bounded (`integer_bounds.py`).
     """
     if node.op_type in _READ_NO_ELEMENTS:
         return False
@@ -70,7 +70,7 @@ def channel_multiplier(node: ir.Node) -> int | None:
 
 
 def dynamic_extents(node: ir.Node) -> bool:
-    """Whether an input or output of `node`, or of one of its bodies, has a dynamic extent."""
+    """Check whether an input or output of `node`, or of one of its bodies, has a dynamic extent."""
     values = [*used_values(node), *node.outputs]
     for body in bodies(node):
         values.extend(tuple(body.outputs))
@@ -78,13 +78,13 @@ def dynamic_extents(node: ir.Node) -> bool:
 
 
 def dynamic_graph(node: ir.Node) -> bool:
-    """Whether `node`, or an input of its graph, has a dynamic extent."""
+    """Check whether `node`, or an input of its graph, has a dynamic extent."""
     graph = node.graph
     return dynamic_extents(node) or (graph is not None and any(_is_dynamic(value) for value in graph.inputs))
 
 
 def indices_of_last_axis(node: ir.Node) -> bool:
-    """Whether the second result of `node`, indices along the last axis, is used."""
+    """Check whether the second result of `node`, indices along the last axis, is used."""
     if len(node.outputs) < 2 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return False
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
@@ -93,7 +93,7 @@ def indices_of_last_axis(node: ir.Node) -> bool:
 
 
 def nested_bodies(node: ir.Node) -> int:
-    """Return how many levels of control flow `node` has, itself included; 0 without bodies, at most 32."""
+    """Return the nesting depth of control flow at `node`, including itself; 0 without bodies, at most 32."""
     level, found = [node] if bodies(node) else [], 0
     while level and found < _MOST_LEVELS:
         level = [inner for outer in level for body in bodies(outer) for inner in body if bodies(inner)]
@@ -102,13 +102,13 @@ def nested_bodies(node: ir.Node) -> int:
 
 
 def padded_pointwise(node: ir.Node) -> bool:
-    """Whether a pointwise convolution has padding."""
+    """Check whether a pointwise convolution has padding."""
     shape = node.inputs[1].shape if len(node.inputs) > 1 and node.inputs[1] is not None else None
     return shape is not None and all(extent == 1 for extent in shape[2:]) and any(node.attributes.get_ints("pads", ()))
 
 
 def resizes_channels(node: ir.Node) -> bool | None:
-    """Whether a Resize scales the batch or channel axis of a tensor of rank 3 or more; None if unknown."""
+    """Check whether a Resize scales the batch or channel axis of a tensor of rank 3 or more; None if unknown."""
     data = node.inputs[0].shape if node.inputs[0] is not None else None
     if data is None:
         return None
@@ -124,7 +124,7 @@ def resizes_channels(node: ir.Node) -> bool | None:
 
 
 def strided_to_one_column(node: ir.Node) -> bool:
-    """Whether a convolution with a stride along the last axis reduces that axis to one element."""
+    """Check whether a convolution with a stride along the last axis reduces that axis to one element."""
     shape = node.outputs[0].shape
     strides = node.attributes.get_ints("strides", ())
     return bool(strides) and strides[-1] > 1 and shape is not None and len(shape) > 2 and shape[-1] == 1

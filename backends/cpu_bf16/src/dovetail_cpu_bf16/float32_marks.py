@@ -1,4 +1,4 @@
-"""Mark operations that OpenVINO must compute in float32 in its bfloat16 inference mode.
+"""Marks for operations that OpenVINO must compute in float32 in its bfloat16 inference mode.
 
 OpenVINO's CPU plugin does not lower operations with the runtime attribute `precise`. The Python binding cannot set it,
 but OpenVINO's file format can: the graph is written without its weights, marked there, and read back.
@@ -24,7 +24,7 @@ def bodies_of(operation: ov.Node) -> list[ov.Model]:
 
 
 def with_bodies(model: ov.Model) -> Iterator[ov.Model]:
-    """Yield `model` and all bodies in it, nested ones too."""
+    """Yield `model` and all of its bodies, including nested ones."""
     found = [model]
     for part in found:
         yield part
@@ -51,7 +51,7 @@ def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
     chosen: set[str] = set()
     for part in with_bodies(model):
         for operation in part.get_ordered_ops():
-            # Friendly names need not be unique, so unique keys take their place in the file.
+            # Friendly names need not be unique, so the file uses unique keys instead.
             key = f"dovetail/{len(names)}"
             names[key] = operation.get_friendly_name()
             if operation.get_name() in marked:
@@ -121,7 +121,7 @@ def _reattach_weights(model: ov.Model, weights: dict[str, ov.Output]) -> None:
 
 
 _NO_ARITHMETIC = frozenset({"Constant", "Convert", "ConvertLike", "Parameter", "Result", "ShapeOf"})
-# Data movement and selection: rounding before or behind them is the same.
+# Data movement and selection commute with rounding.
 _MOVEMENT = frozenset({
     "BatchToSpace", "Broadcast", "Concat", "DepthToSpace", "Gather", "GatherElements", "GatherND", "MaxPool", "Pad",
     "ReduceMax", "ReduceMin", "Reshape", "Reverse", "ReverseSequence", "Select", "Slice", "SpaceToBatch",
@@ -130,7 +130,7 @@ _MOVEMENT = frozenset({
 
 
 def find_float32_operations(model: ov.Model) -> list[ov.Node]:
-    """Return the operations that exchange float32 values which nothing has rounded, in graph order."""
+    """Return the operations that exchange unrounded float32 values, in graph order."""
     operations = model.get_ordered_ops()
     detailed: set[tuple[str, int]] = set()  # values that bfloat16 cannot represent
     for operation in operations:

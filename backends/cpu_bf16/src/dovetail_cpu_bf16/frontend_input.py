@@ -1,4 +1,4 @@
-"""Rewrite region models so that OpenVINO's ONNX frontend reads them correctly."""
+"""Rewriting of region models that OpenVINO's ONNX frontend would misread."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
-# Types that the frontend misreads outside `raw_data`: it takes the bits of bfloat16 for integers, and each uint32
-# element, which the proto holds in 64 bits, for two.
+# Types that the frontend misreads outside `raw_data`: it interprets the bits of bfloat16 as integers, and each uint32
+# element, which the proto stores in 64 bits, as two.
 _MISREAD = frozenset({"BFLOAT16", "UINT32"})
-# Attributes whose default in the frontend is not that of ONNX (`tools/check_defaults.py`): leaving them out changes the
+# Attributes whose default in the frontend differs from ONNX (`tools/check_defaults.py`): omitting them changes the
 # result.
 _OTHER_DEFAULTS = {"RoiAlign": "sampling_ratio"}
 
@@ -55,7 +55,7 @@ def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.Tem
 
 
 def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtocol]]:
-    """Yield the constants that would be misread, each with the value or the node that holds it."""
+    """Yield the constants that would be misread, each with the value or node that holds it."""
     for _, graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value
@@ -68,7 +68,7 @@ def _misread(model: Model) -> Iterator[tuple[ir.Value | ir.Node, ir.TensorProtoc
 
 
 def _left_out(model: Model) -> Iterator[tuple[ir.Node, ir.Attr]]:
-    """Yield the nodes without an attribute whose default would be misread, with that attribute."""
+    """Yield nodes that omit an attribute whose default would be misread, with that attribute."""
     import onnx
     import onnx_ir as ir
 
@@ -100,11 +100,11 @@ def _store_as_bytes(holder: ir.Value | ir.Node, tensor: ir.TensorProtocol) -> No
 
 
 def exact_scalars(model: Model) -> dict[str, dict[int, float]]:
-    """Return the float attributes of all nodes, by node and by the upper 16 bits that remain in bfloat16.
+    """Return the float attributes of all nodes, by node and by the upper 16 bits that bfloat16 keeps.
 
-    OpenVINO truncates the lower bits: the slope 1/6 of a HardSigmoid becomes 0.16602, an error in every element. Two
-    numbers of one node that share their upper bits are left out. A node has an entry for its name and one for each of
-    its results, since OpenVINO names operations after either.
+    OpenVINO truncates the lower bits: the slope 1/6 of a HardSigmoid becomes 0.16602, an error in every element.
+    Numbers of one node with equal upper bits are omitted. A node has an entry for its name and one for each of its
+    results, since OpenVINO names operations after either.
     """
     import numpy as np
 
@@ -124,10 +124,10 @@ def exact_scalars(model: Model) -> dict[str, dict[int, float]]:
 
 
 def scalar_of(constant: ov.Node, scalars: Mapping[str, Mapping[int, float]]) -> float | None:
-    """Return the number in an attribute that `constant` was made of, or None.
+    """Return the exact attribute value from which `constant` was created, or None.
 
-    The frontend names neither the constant nor what it computes of it, up to the operation that gives the result of the
-    node: there the search ends.
+    The frontend names neither the constant nor operations computed from it, up to the operation that yields the node's
+    result, where the search ends.
     """
     import numpy as np
 
@@ -191,10 +191,10 @@ def remove_idle_strides(operations: list[ov.Node]) -> None:
 
 
 def _remove_stride(node: ov.Node) -> bool:
-    """Give `node` the stride 1 along its last axis, with padding and data that end with the window.
+    """Set the last stride of `node` to 1, and trim padding and data to the window.
 
     Returns:
-        Whether that is possible: the extents are known, and the window reads data.
+        Whether that was possible: extents must be known, and the window must read data.
     """
     import numpy as np
     from openvino import opset13
@@ -218,7 +218,7 @@ def _remove_stride(node: ov.Node) -> bool:
 
 
 def _add_channel(node: ov.Node) -> None:
-    """Give `node` a second channel of zeros: its last extent is not known, and may leave one position."""
+    """Give `node` a second channel of zeros, because its last extent is unknown, and may leave one position."""
     import numpy as np
     from openvino import opset13
 

@@ -1,9 +1,9 @@
-"""Compile a region in OpenVINO's bfloat16 inference mode.
+"""Compilation of a region in OpenVINO's bfloat16 inference mode.
 
 With the hint `bf16`, OpenVINO infers a float32 graph in bfloat16: it rounds results of kernels and weights of products,
-but computes biases, scales and activations that it fuses behind a product in float32, and everything behind the last
-product. A graph that is typed in bfloat16 is less precise: all constants and all results are rounded. So a region is
-given to OpenVINO in float32, with marks on the operations that the plan has in float32.
+but computes biases, scales and activations that it fuses into a product in float32, and all operators after the last
+product. A graph that is typed in bfloat16 is less precise: all constants and all results are rounded. Hence OpenVINO
+gets a region in float32, with marks on the operations that the plan has in float32.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
 
 
 def is_mixed(model: ov.Model) -> bool:
-    """Whether `model` computes in bfloat16 and else in float32 alone; its border may have float16."""
+    """Check whether `model` computes only in bfloat16 and float32; its border may have float16."""
     ports = (
         port
         for part in with_bodies(model)
@@ -69,7 +69,7 @@ def is_mixed(model: ov.Model) -> bool:
 
 
 def _is_border(operation: ov.Node) -> bool:
-    """Whether an operation only hands float16 in or out: an input or output, or the conversion beside it."""
+    """Check whether an operation only passes float16 in or out: an input, an output, or its conversion."""
     kind = operation.get_type_name()
     if (
         kind not in ("Parameter", "Convert", "Result")
@@ -82,9 +82,9 @@ def _is_border(operation: ov.Node) -> bool:
 
 
 def _respects_marks(compiled: ov.CompiledModel, marked: Mapping[str, str]) -> bool:
-    """Whether no bfloat16 kernel consists of marked operations only.
+    """Check that no bfloat16 kernel consists only of marked operations.
 
-    A product may take over the name of its bias Add, which it computes in float32 whatever its own type is.
+    A product may take over the name of its bias Add, which it computes in float32 regardless of its own type.
 
     Args:
         compiled: The compiled model.

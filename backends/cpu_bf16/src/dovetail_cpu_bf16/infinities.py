@@ -1,4 +1,4 @@
-"""Workarounds for infinite numbers, which some kernels of OpenVINO do not know; see `workarounds.py`."""
+"""Workarounds for infinities, which some kernels of OpenVINO mishandle; see `workarounds.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _COMPARISONS = frozenset({
     "Equal", "Greater", "GreaterEqual", "IsFinite", "IsInf", "IsNaN", "Less", "LessEqual", "NotEqual",
 })  # fmt: skip
-# What passes a value on as it is, infinite or not.
+# Operations that pass values on unchanged, including infinities.
 _PASSING = frozenset({
     "Broadcast", "Convert", "ConvertLike", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
@@ -21,7 +21,7 @@ _PASSING = frozenset({
 def compare_with_infinity(operations: list[ov.Node]) -> None:
     """Replace IsInf by comparisons with infinity.
 
-    The kernel finds infinite numbers in inputs of the model alone, and none in results of other operators.
+    The kernel detects infinities only in model inputs, not in results of other operators.
     """
     import numpy as np
     from openvino import opset13
@@ -41,10 +41,10 @@ def compare_with_infinity(operations: list[ov.Node]) -> None:
 
 
 def reduce_infinite_rows(operations: list[ov.Node]) -> None:
-    """Make ReduceMax of what is -inf throughout -inf, and ReduceMin of what is inf throughout inf.
+    """Make ReduceMax of all -inf return -inf, and ReduceMin of all inf return inf.
 
-    The kernels begin with the lowest and the largest finite number, so these are what they give. That matters where the
-    result is compared, as attention does to find rows that its mask hides whole.
+    The kernels start from the lowest or largest finite number, and return it. The difference matters if the result is
+    compared, as in attention, to find fully masked rows.
     """
     import numpy as np
     from openvino import opset13
@@ -68,7 +68,7 @@ def reduce_infinite_rows(operations: list[ov.Node]) -> None:
 
 
 def _readers(node: ov.Node) -> Iterator[ov.Node]:
-    """What reads the result of a node, through nodes that pass it on."""
+    """Yield the readers of a node's result, through nodes that pass it on."""
     waiting, seen = [node], set()
     while waiting:
         for port in waiting.pop().output(0).get_target_inputs():

@@ -1,4 +1,4 @@
-"""Bounds of 64-bit integers, from what computes them."""
+"""Bounds of 64-bit integers, derived from their producers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# An axis of that many floats takes 4 GB; unknown extents count as this.
+# An axis of this many floats takes 4 GB; unknown extents count as this.
 _LARGEST_EXTENT = 2.0**30
 _MAX_ELEMENTS = 4096
 """Largest constant that is read; larger ones are not extents or offsets."""
 _MAX_NODES = 32
-"""Nodes that are looked at behind one value, so that the facts of a model stay linear in its size."""
+"""Nodes visited per value, which keeps the cost of facts linear in the model's size."""
 _INDICES = frozenset({"ArgMax", "ArgMin", "NonZero"})
 _COUNTS = frozenset({"CumSum", "ReduceSum"})
 _UNKNOWN = Range(-math.inf, math.inf)
 
 
 def fits_32_bits(value: ir.Value) -> bool:
-    """Whether it is proven that no element of the integer `value` leaves 32 bits.
+    """Check whether all elements of the integer `value` provably fit in 32 bits.
 
-    Indices, extents, comparisons and narrower integers are bounded, and so is what selections, data movement and
-    arithmetic make of them. Inputs of the model are not.
+    Indices, extents, comparisons and narrower integers are bounded, and so are results of selection, data movement and
+    arithmetic on them. Model inputs are not.
     """
     return _fits(_Bounds().of(value))
 
@@ -38,7 +38,7 @@ def _fits(found: Range) -> bool:
 
 
 class _Bounds:
-    """Bounds of one value and of those that it is computed from."""
+    """Bounds of a value and of the values it is computed from."""
 
     def __init__(self) -> None:
         self._known: dict[int, Range] = {}
@@ -49,7 +49,7 @@ class _Bounds:
         if value is None:
             return _UNKNOWN
         if id(value) not in self._known:
-            self._known[id(value)] = _UNKNOWN  # while it is computed, in graphs that are not sorted
+            self._known[id(value)] = _UNKNOWN  # breaks cycles in graphs that are not sorted
             self._known[id(value)] = self._computed(value)
         return self._known[id(value)]
 
@@ -86,7 +86,7 @@ class _Bounds:
         if not is_integer(node.outputs[0]) or value is not node.outputs[0] and operator != "Split":
             return _UNKNOWN
         found = integer_interval(node, self.of)
-        # What 32 bits, or an unsigned type, cannot hold has wrapped around by then.
+        # A result that exceeds 32 bits, or an unsigned type, has wrapped around.
         wrapped = not _fits(found) or found.low < 0 and dtype_of(value).name == "UINT64"
         return _UNKNOWN if wrapped else found
 

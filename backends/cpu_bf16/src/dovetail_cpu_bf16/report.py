@@ -1,4 +1,4 @@
-"""Read the executed precisions from OpenVINO's runtime model."""
+"""Executed precisions from OpenVINO's runtime model, and errors from its exceptions."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def executed_precisions(model: Model, runtime: ov.Model) -> dict[str, Executed]:
 
 
 def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
-    """Return the precision of each node whose name a layer of the runtime model has.
+    """Return the precision of each node that a layer of the runtime model is named after.
 
-    A layer has the name of its node, or of the value if that is an output of the model. Layers that OpenVINO adds
-    around it end in `.0`, and a product without its bias ends in `/WithoutBiases`.
+    A layer has the name of its node, or of the value if that is an output of the model. Names of added layers end in
+    `.0`, and that of a product without its bias in `/WithoutBiases`.
     """
     owners = {output.name: node for node in nodes for output in node.outputs if output.name}
     owners.update({node.name: node for node in nodes if node.name})
@@ -53,7 +53,7 @@ def _reported(nodes: list[ir.Node], runtime: ov.Model) -> dict[str, str]:
             continue
         for name in info.get("originalLayersNames", "").split(","):
             node = owners.get(_base(name.strip(), owners))
-            # A Convert that OpenVINO inserts beside a node has the node's name, but not its precision.
+            # A Convert that OpenVINO inserts next to a node has the node's name, but not its precision.
             if node is not None and (kind != "Convert" or node.op_type in ("Cast", "CastLike")):
                 reported[node_key(node)] = _precision(node, info)
     return reported
@@ -65,8 +65,8 @@ _KEYS = frozenset({"layerType", "originalLayersNames", "outputPrecisions", "prim
 def _precision(node: ir.Node, info: dict[str, str]) -> str:
     """Return the precision that a layer reports for `node`.
 
-    A generated kernel (Subgraph) reports the type of its first input, which may be a mask. Its float type then is that
-    of its outputs, or stands in the name of its kernel (`jit_avx512_bf16`).
+    A generated kernel (Subgraph) reports the type of its first input, which may be a mask. In that case the float type
+    is that of its outputs, or part of its kernel's name (`jit_avx512_bf16`).
     """
     said = info.get("runtimePrecision", "")
     if info.get("layerType") == "Subgraph" and said not in _FLOATS and _computes_floats(node):

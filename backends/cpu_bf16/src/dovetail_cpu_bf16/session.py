@@ -1,4 +1,4 @@
-"""A session of `openvino-cpu`: a compiled region that is safe to call from any thread."""
+"""Sessions of `openvino-cpu`: compiled, thread-safe regions."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class OpenVinoSession(Session):
         self._written = {index: port for index, port in enumerate(compiled.outputs) if _is_large(port)}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name; safe to call from several threads at once. Results belong to the caller."""
+        """Compute all outputs by name; thread-safe. The caller owns the results."""
         try:
-            # The request reads the arrays in place, so they must live until it is done.
+            # The request reads the arrays in place, so they must live until it has finished.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
             request = self._take()
             for index, tensor in enumerate(held):
@@ -74,7 +74,7 @@ class OpenVinoSession(Session):
             }
             self._idle.append(request)  # a request that failed is not reused
             return results
-        except Exception as error:  # the binding raises RuntimeError and classes of its own
+        except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "fails at") from error
 
     def executed(self) -> dict[str, Executed]:
@@ -134,7 +134,7 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
 
 
 def _is_large(port: ov.ConstOutput) -> bool:
-    """Whether results of a port are written into arrays of their own: a copy of them would take longer."""
+    """Check whether results of a port are written directly to new arrays, because copying them would take longer."""
     shape = port.get_partial_shape()
     return shape.is_static and port.get_element_type().size * math.prod(shape.to_shape()) >= _LARGE
 
@@ -145,6 +145,6 @@ def _new_array(port: ov.ConstOutput) -> np.ndarray:
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:
-    # The request reuses this memory for its next results, hence the copy. OpenVINO shows bfloat16 as float16.
+    # Copy, because the request reuses this memory for its next results. OpenVINO exposes bfloat16 as float16.
     array = tensor.data.copy()
     return array.view(_BFLOAT16) if tensor.element_type == ov.Type.bf16 else array

@@ -1,4 +1,4 @@
-"""Retype a bfloat16 OpenVINO graph as float32."""
+"""Retyping of a bfloat16 OpenVINO graph to float32."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ExactConstants:
     Attributes:
         names: The names of all constants of the region.
         constants: Their float32 values where known, flattened, by name.
-        scalars: Numbers in attributes, by node and by their upper 16 bits; the frontend makes unnamed constants of
-            them.
+        scalars: Numbers in attributes, by node and by their upper 16 bits; the frontend turns them into unnamed
+            constants.
     """
 
     names: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ def _widen(model: ov.Model, exact: ExactConstants, is_body: bool) -> None:
 
 
 def _is_noop(convert: ov.Node) -> bool:
-    """Whether a Convert between bfloat16 and float32 has become a no-op and feeds no output of the model."""
+    """Check whether a Convert between bfloat16 and float32 has become a no-op and feeds no model output."""
     if _kind(convert.input_value(0)) != "f32" or _kind(convert.output(0)) not in ("f32", "bf16"):
         return False
     return all(port.get_node().get_type_name() != "Result" for port in convert.output(0).get_target_inputs())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]
-# Operations whose results jump at zero.
+# Operations whose results are discontinuous at zero.
 _JUMP_AT_ZERO = frozenset({
     "Ceiling", "Divide", "Equal", "Floor", "FloorMod", "Greater", "GreaterEqual", "Less", "LessEqual", "Log",
     "LogicalNot", "Mod", "NonZero", "NotEqual", "Power", "Round", "Sign", "Sqrt",
@@ -72,10 +72,10 @@ def _refuse_dynamic_branches(model: ov.Model) -> None:
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
-    """Make reductions of rank 3 keep the reduced axes, and put a Squeeze or a fusion barrier behind them.
+    """Make reductions of rank 3 keep the reduced axes, followed by a Squeeze or a fusion barrier.
 
     OpenVINO fuses element-wise operators into a reduction before them. With a constant of one element per channel, the
-    kernel takes the wrong axis for the channels and reads beyond the constant.
+    kernel uses the wrong channel axis and reads beyond the constant.
     """
     from openvino import opset13
 
@@ -105,7 +105,7 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
             behind = fusion_barrier(node.output(0))
         else:
             continue
-        # The reduction keeps the name of the node, and what is behind it that of the result.
+        # The reduction keeps the node's name, and the operation after it the result's name.
         behind.set_friendly_name(f"{name}/reduced")
         behind.output(0).set_names(node.output(0).get_names())
         for reader in readers:
@@ -113,7 +113,7 @@ def _keep_reduced_axes(operations: list[ov.Node]) -> None:
 
 
 def _reads_constant_too(port: ov.Input) -> bool:
-    """Whether the reader of a value, behind conversions, has an operand that is a constant of several elements, too."""
+    """Check whether the reader of a value, after conversions, also has a constant operand of several elements."""
     node = port.get_node()
     if node.get_type_name() == "Convert":
         return any(map(_reads_constant_too, node.output(0).get_target_inputs()))
@@ -129,7 +129,7 @@ def _holds_several_constants(value: ov.Output) -> bool:
 
 
 def _separate_transposes(operations: list[ov.Node]) -> None:
-    """Give every recurrent operator a Transpose of its own.
+    """Give every recurrent operator its own Transpose.
 
     OpenVINO inserts a Transpose to batch-first before each, and merges those of one value. A recurrent kernel reads
     either layout, so OpenVINO may drop its Transpose, and with it that of all other readers. It does not merge
@@ -227,9 +227,9 @@ def _dequantize_zero_exactly(operations: list[ov.Node]) -> None:
 
 
 def _replace_zero_parameters(operations: list[ov.Node]) -> None:
-    """Replace parameters of activations that are zero by the smallest number, which changes no result.
+    """Replace zero parameters of activations by the smallest positive number, which changes no result.
 
-    The kernels of HardSigmoid and Selu take a parameter of zero for one that is not given, and use its default.
+    The kernels of HardSigmoid and Selu treat a zero parameter as missing, and use its default.
     """
     import numpy as np
     from openvino import opset13
@@ -251,8 +251,8 @@ def _replace_zero_parameters(operations: list[ov.Node]) -> None:
 def _fold_constant_operands(operations: list[ov.Node]) -> None:
     """Fold pointwise filters and first factors of MatMul that are computed from constants.
 
-    Behind a Transpose, OpenVINO turns a pointwise convolution with dequantized filters into a MatMul, whatever the
-    Transpose does. If it cannot fold the operator that computes a constant matrix, it swaps its rows and columns.
+    After a Transpose, OpenVINO turns a pointwise convolution with dequantized filters into a MatMul, regardless of the
+    permutation. If it cannot fold the operator that computes a constant matrix, it swaps its rows and columns.
     """
     import openvino as ov
     from openvino import op

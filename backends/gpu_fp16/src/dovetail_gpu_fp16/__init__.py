@@ -1,4 +1,4 @@
-"""float16 on NVIDIA GPUs through ONNX Runtime."""
+"""Backend for float16 on NVIDIA GPUs through ONNX Runtime."""
 
 from dovetail.plugin import hookimpl
 

@@ -1,4 +1,4 @@
-"""The engine `onnxruntime-cuda`: ONNX Runtime with its CUDA provider."""
+"""The engine `onnxruntime-cuda`: ONNX Runtime with its CUDA execution provider."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dovetail.plugin import Availability
 from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeCpu
 
 _CUDA = "CUDAExecutionProvider"
-# The wheels ship the provider as a separate library, so its presence shows without an import.
+# The wheels ship the provider as a separate library, so its presence can be checked without an import.
 _PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _INSTEAD = "on a CPU the model can be checked, which computes float16 in float32 and rounds results"
 
 
 class OnnxRuntimeCuda(OnnxRuntimeCpu):
-    """ONNX Runtime's CUDA provider, with the CPU provider for operators without a CUDA kernel.
+    """ONNX Runtime's CUDA execution provider, with the CPU provider for operators without a CUDA kernel.
 
     ONNX Runtime itself moves shape arithmetic, and integer operators without a CUDA kernel, to the CPU; `executed()`
     reports those as `reported-on-cpu`.
@@ -30,7 +30,7 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
     providers = (_CUDA, CPU)
 
     def available(self) -> Availability:
-        """Whether ONNX Runtime's CUDA provider and an NVIDIA driver are installed."""
+        """Check that ONNX Runtime's CUDA provider and an NVIDIA driver are installed."""
         spec = importlib.util.find_spec("onnxruntime")
         folders = [Path(folder) / "capi" for folder in (spec and spec.submodule_search_locations) or ()]
         if not any((folder / _PROVIDER).is_file() for folder in folders):

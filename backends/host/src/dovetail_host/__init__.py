@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `host`, its two engines, and what ONNX Runtime needs of a saved model."""
+    """Register the backend `host`, its two engines, and passes that make saved models loadable by ONNX Runtime."""
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")

@@ -1,4 +1,4 @@
-"""Emulate narrow floats in float32: bfloat16 by rounding, float16 where ONNX Runtime drops it or fails."""
+"""Emulation of narrow floats in float32: bfloat16, and float16 where ONNX Runtime omits rounding or fails."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
-# By operator, the reductions that fail (1.31).
+# Reductions that fail (1.31), by operator.
 _FAILING = {"ScatterND": ("add", "mul", "max", "min"), "ScatterElements": ("add", "mul")}
 
 
 def fails(node: ir.Node) -> bool:
-    """Whether the float16 kernel of `node` fails."""
+    """Check whether the float16 kernel of `node` fails."""
     if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
         return False
     low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16
@@ -24,7 +24,7 @@ def fails(node: ir.Node) -> bool:
 
 
 def widen(node: ir.Node, names: FreshNames) -> None:
-    """Compute `node` in float32: casts in front of its float16 inputs and behind its result."""
+    """Compute `node` in float32: insert casts before its float16 inputs and after its result."""
     import onnx_ir as ir
 
     result = node.outputs[0]
@@ -53,7 +53,7 @@ KEPT = ["EliminateIdentity", "NchwcTransformer"]
 """Disabled optimizers: one would remove the Identity operators, one crashes on a convolution before a GRU (1.31)."""
 
 EXACT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-"""Data movement: the results of these operators are rounded already."""
+"""Data movement: results of these operators are rounded already."""
 
 
 def rounded(model: Model) -> Model | None:
@@ -95,7 +95,7 @@ def _hold(graph: ir.Graph, value: ir.Value, names: FreshNames) -> None:
 
 
 _BFLOAT16, _FLOAT, _FLOAT16 = 16, 1, 10  # onnx.TensorProto.DataType
-# Attributes that hold an element type: that of a result, or the one to compute in.
+# Attributes that hold an element type: of a result, or of the computation.
 _TYPES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision", "stash_type"})
 
 

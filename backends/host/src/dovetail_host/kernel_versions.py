@@ -1,8 +1,8 @@
-"""Lower the opset of a region if ONNX Runtime lacks kernels for the newest definitions.
+"""Lowering of a region's opset if ONNX Runtime lacks kernels for the newest definitions.
 
 A model is raised to the opset that its backends need. ONNX Runtime 1.31 lacks some kernels there: opset 22 only added
 bfloat16 to the random operators, RoiAlign, Multinomial and others, and none of these was registered. A region that uses
-nothing new has the same meaning at the older opset and is loaded as that.
+no new feature has the same meaning at the older opset, and is loaded at that.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _lacking(op_type: str, opset: int) -> Signature | None:
 
 
 def _fits(version: int, first: int, last: int) -> bool:
-    """Whether a kernel for definitions `first` to `last` accepts `version`; an open range accepts only `first`."""
+    """Check whether a kernel for definitions `first` to `last` accepts `version`; an open range means `first` only."""
     return version == first if last > _OPEN_END else first <= version <= last
 
 
@@ -68,7 +68,7 @@ def _kernels() -> dict[str, list[tuple[int, int]]]:
 
 
 def _same(new: Signature | None, old: Signature | None) -> bool:
-    """Whether two definitions of an operator differ only in their types."""
+    """Check whether two definitions of an operator differ only in their types."""
     if new is None or old is None or new.version == old.version:
         return new is old or new is not None and old is not None
 

@@ -1,4 +1,4 @@
-"""The `guard-captured-values` and `implicit-zero-points` passes: models that ONNX Runtime loads when saved."""
+"""The `guard-captured-values` and `implicit-zero-points` passes, which make saved models loadable by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 _FROM_OPSET = 21
 PROPAGATED = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-"""The operators behind which ONNX Runtime 1.32 repeats a DequantizeLinear; measured over 26 operators."""
+"""Operators after which ONNX Runtime 1.32 repeats a DequantizeLinear; measured over 26 operators."""
 
 
 @dataclass(frozen=True)
 class ImplicitZeroPoints(Pass):
-    """Leave out a zero point of zeros where ONNX Runtime would repeat it in the wrong type.
+    """Omit an all-zero zero point that ONNX Runtime would repeat in the wrong type.
 
     Given:  %f = DequantizeLinear(%integers in int8, %scale, 0)   y = MaxPool(%f)
     Result: %f = DequantizeLinear(%integers in int8, %scale)      y = MaxPool(%f)
 
-    ONNX Runtime's optimizer QDQPropagationTransformer puts a QuantizeLinear and a DequantizeLinear behind operators
+    ONNX Runtime's optimizer QDQPropagationTransformer inserts a QuantizeLinear and a DequantizeLinear after operators
     that move data. From opset 21 on it gives that QuantizeLinear an `output_dtype` of int8 and a zero point in uint8,
-    and then refuses the node. Without a zero point, which is zero by default, it makes a valid one. Where a
-    QuantizeLinear reads the result anyway nothing is repeated, and the zero point stays, because kernels in integers
-    are only matched with it.
+    and then rejects the node. Without a zero point, which defaults to zero, the inserted node is valid. If a
+    QuantizeLinear reads the result anyway, nothing is repeated, and the zero point is kept, because integer kernels are
+    only matched with it.
     """
 
     name = "implicit-zero-points"
@@ -40,7 +40,7 @@ class ImplicitZeroPoints(Pass):
     before = ("form-regions",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Remove the zero points; initializers that nothing reads any more go with them."""
+        """Remove the zero points, and initializers without remaining uses."""
         if model.opset < _FROM_OPSET:
             return False
         changed = [node for node in model.nodes() if _is_repeated(node)]
@@ -57,7 +57,7 @@ class ImplicitZeroPoints(Pass):
 
 
 def _is_repeated(node: ir.Node) -> bool:
-    """Whether ONNX Runtime repeats a conversion from int8 behind what reads it."""
+    """Check whether ONNX Runtime repeats a conversion from int8 after its reader."""
     if node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 3:
         return False
     zero = node.inputs[2]
@@ -78,14 +78,14 @@ def _only_quantized(value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class GuardCapturedValues(Pass):
-    """Put a Max of one operand between a dequantized value that was moved and the bodies that read it.
+    """Insert a Max of one operand between a moved dequantized value and the bodies that capture it.
 
     Given:  %f = DequantizeLinear(%integers)   %t = Transpose(%f)   y = If(%c) { Relu(%t) }
     Result: %f = DequantizeLinear(%integers)   %t = Transpose(%f)   %g = Max(%t)   y = If(%c) { Relu(%g) }
 
-    ONNX Runtime's optimizer QDQPropagationTransformer puts conversions between an operator that moves data and the
-    readers of its result. It looks for the value among the inputs of the If, where values that a body captures are not,
-    and ends the process. Max of one operand gives it back, and unlike an Identity no earlier optimizer removes it.
+    ONNX Runtime's optimizer QDQPropagationTransformer inserts conversions between an operator that moves data and the
+    readers of its result. It looks for the value among the inputs of the If, which do not include captured values, and
+    crashes the process. Max of one operand is an identity that, unlike Identity, no earlier optimizer removes.
     """
 
     name = "guard-captured-values"
@@ -115,9 +115,9 @@ class GuardCapturedValues(Pass):
 
 
 def _moved(model: Model) -> Iterator[ir.Value]:
-    """Values that operators which move data make of the results of DequantizeLinear.
+    """Yield the values that data-movement operators derive from results of DequantizeLinear.
 
-    They may do so in the branch of an If, which ONNX Runtime inlines first where the condition is known.
+    The operators may be in a branch of an If, which ONNX Runtime inlines first if the condition is known.
     """
     holders = {body: node for node in model.nodes() for body in bodies(node) if node.op_type == "If"}
     waiting = [(node.outputs[0], False) for node in model.nodes() if node.op_type == "DequantizeLinear"]
@@ -139,6 +139,6 @@ def _moved(model: Model) -> Iterator[ir.Value]:
 
 
 def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
-    """The uses of a value in bodies of other nodes than those of its own graph."""
+    """Return the uses of a value in bodies outside of its own graph."""
     home = producer_of(value).graph
     return [(node, index) for node, index in value.uses() if node.graph is not home]

@@ -1,4 +1,4 @@
-"""The engine `onnxruntime-cpu`: ONNX Runtime with its CPU provider. Engines of other providers are subclasses."""
+"""The engine `onnxruntime-cpu`: ONNX Runtime with its CPU execution provider, and the base class for others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIMIZATIONS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-# From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point behind a DequantizeLinear (1.31).
+# From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point after a DequantizeLinear (1.31).
 _FAULTY_OPTIMIZER = "QDQPropagationTransformer"
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
@@ -41,13 +41,13 @@ _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 class OnnxRuntimeCpu(Engine):
     """ONNX Runtime's CPU provider.
 
-    It computes most float16 operators in float32 between casts of its own, and bfloat16, for which it has no
-    arithmetic, in float32 between our casts. So the declared types are not the executed ones: `executed()` reports only
-    what a profile shows. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
+    It computes most float16 operators in float32 between its own casts, and bfloat16, for which it has no arithmetic,
+    in float32 between our casts. Hence the declared types are not the executed ones, and `executed()` only reports
+    profiled types. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
 
     Options: `threads` (0: all cores), `optimize` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
-    (true: the session reads weights where they are, so they must not change; for regions that run a few times only).
+    (true: the session reads weights in place, so they must not change; for regions that run only a few times).
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
@@ -55,11 +55,11 @@ class OnnxRuntimeCpu(Engine):
 
     name = "onnxruntime-cpu"
     reads = Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
-    """What ONNX Runtime 1.31 accepts."""
+    """Opset and types that ONNX Runtime 1.31 accepts."""
     providers: tuple[str, ...] = (CPU,)
 
     def available(self) -> Availability:
-        """Whether ONNX Runtime is installed."""
+        """Check whether ONNX Runtime is installed."""
         if importlib.util.find_spec("onnxruntime") is None:
             return Availability(False, "onnxruntime is not installed (pip install onnxruntime)")
         return Availability(True)
@@ -68,7 +68,7 @@ class OnnxRuntimeCpu(Engine):
         """Load a region.
 
         Raises:
-            EngineError: ONNX Runtime refuses the region; names the node if ONNX Runtime does.
+            EngineError: ONNX Runtime rejects the region; names the node if ONNX Runtime does.
         """
         import onnxruntime as ort
 
@@ -77,7 +77,8 @@ class OnnxRuntimeCpu(Engine):
         settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
         if not options.get("spin", True):
             settings.add_session_config_entry("session.force_spinning_stop", "1")
-        # Products with weights of 4 bits in float32, as the model says; by default activations are rounded to int8.
+        # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
+        # int8.
         settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         level = str(options.get("optimize", "all"))
         if level not in OPTIMIZATIONS:
@@ -113,10 +114,10 @@ class OnnxRuntimeCpu(Engine):
     def _with_fewer_optimizers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
     ) -> ort.InferenceSession:
-        """Load a region again if ONNX Runtime refuses a node that one of its own optimizers inserted.
+        """Retry a region if ONNX Runtime rejects a node that one of its own optimizers inserted.
 
         Raises:
-            EngineError: It refuses the region without optimizers, too.
+            EngineError: It rejects the region without optimizers, too.
         """
         import onnxruntime as ort
 
@@ -132,9 +133,9 @@ class OnnxRuntimeCpu(Engine):
     def _source(
         self, region: RegionModel, share: bool
     ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], tempfile.TemporaryDirectory | None, list[str]]:
-        """Return what ONNX Runtime loads, the temporary folder of a new file, and optimizers to disable.
+        """Return the model for ONNX Runtime, the temporary folder of a new file, and optimizers to disable.
 
-        If `share`, large weights may stand beside what is loaded.
+        If `share`, large weights may be passed separately.
         """
         if self.providers != (CPU,):
             return source_of(region), None, []
@@ -157,7 +158,7 @@ class OnnxRuntimeCpu(Engine):
         return path, files, kept
 
     def _demand(self, there: Sequence[str]) -> None:
-        """Check the providers: ONNX Runtime continues without one that it cannot load, with a warning only."""
+        """Check the execution providers: ONNX Runtime skips one that it cannot load with only a warning."""
         missing = [provider for provider in self.providers if provider not in there]
         if missing:
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
@@ -176,12 +177,12 @@ class OnnxRuntimeSession(Session):
         self._session = session
         self._engine = engine
         self._region = region
-        # The session reads files and weights that nobody else may hold.
+        # Keep alive the files and weights that the session reads.
         self._profile, self._files, self._weights = held
         self._reported: dict[str, tuple[str, str]] | None = None
         self._ending = threading.Lock()
         self._outputs = [output.name for output in session.get_outputs()]
-        # NumPy has no such types, so these tensors are passed as integers of the same width.
+        # NumPy lacks these types, so such tensors are passed as integers of the same width.
         graph = region.model.graph
         self._foreign = {
             value.name: value.dtype
@@ -190,7 +191,7 @@ class OnnxRuntimeSession(Session):
         }
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name; safe to call from several threads, like ONNX Runtime's sessions."""
+        """Compute all outputs by name; thread-safe, like ONNX Runtime's sessions."""
         try:
             if not self._foreign:
                 return dict(zip(self._outputs, self._session.run(self._outputs, dict(inputs))))
@@ -201,7 +202,7 @@ class OnnxRuntimeSession(Session):
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def executed(self) -> dict[str, Executed]:
-        """Return the profiled kernels; nothing is known without a profile. Ends the profile.
+        """Return the profiled kernels, and end the profile; without a profile, nothing is reported.
 
         `reported-on-cpu` marks nodes that a session of another provider ran on the CPU.
         """
@@ -238,13 +239,13 @@ class OnnxRuntimeSession(Session):
         target = np.dtype(dtype.numpy())
         shape = value.shape()
         size = int(np.prod(shape)) * target.itemsize
-        # The binding has no view of such a tensor, and its memory is freed with `value`, hence the copy.
+        # Copy, because the binding has no view of such a tensor, and its memory is freed with `value`.
         data = ctypes.string_at(value.data_ptr(), size) if size else b""
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
 
 
 def _made_by_optimizer(name: str, region: RegionModel) -> bool:
-    """Whether an error names a node that is not in the region."""
+    """Check whether an error names a node that is not in the region."""
     return bool(name) and all(name != node.name for node in region.model.nodes())
 
 

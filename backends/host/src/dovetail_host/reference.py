@@ -1,4 +1,4 @@
-"""The engine `reference`: the evaluator of the onnx package, slow but complete."""
+"""The engine `reference`: the reference evaluator of the onnx package, slow but complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReferenceEngine(Evaluator):
     name = "reference"
 
     def available(self) -> Availability:
-        """Whether onnx is installed."""
+        """Check whether onnx is installed."""
         if importlib.util.find_spec("onnx") is None:
             return Availability(False, "onnx is not installed (pip install onnx)")
         return Availability(True, "slow: every operator is a NumPy expression")
@@ -54,7 +54,7 @@ class ReferenceEngine(Evaluator):
             _order_functions(proto)
             evaluator = ReferenceEvaluator(proto, new_ops=REPLACEMENTS)
             return ReferenceSession(evaluator, region, bool(options.get("profile")))
-        except Exception as error:  # the evaluator raises exceptions of any kind
+        except Exception as error:  # the evaluator raises arbitrary exceptions
             raise DovetailError(f"reference refuses the region: {_first_sentence(error)}") from error
 
     def evaluate(
@@ -63,7 +63,7 @@ class ReferenceEngine(Evaluator):
         """Evaluate one node; used for constant folding.
 
         Raises:
-            EngineError: The operator has no implementation, or it refuses these inputs.
+            EngineError: The operator has no implementation, or it rejects these inputs.
         """
 
         return evaluate(node, inputs, opsets)
@@ -81,9 +81,9 @@ class ReferenceSession(Session):
         self._types = {name_of(value): value_type(value) for value in region.model.graph.outputs}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name; calls from several threads take turns."""
+        """Compute all outputs by name; concurrent calls are serialized."""
         try:
-            # The evaluator is not documented as thread-safe, and NumPy holds the GIL most of the time anyway.
+            # The evaluator is not documented as thread-safe, and NumPy mostly holds the GIL anyway.
             with self._running:
                 results = self._results(dict(inputs))
         except Exception as error:
@@ -152,7 +152,7 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(graph.node)
 
 
-# Before opset 13, these flattened all axes from the given one on.
+# Before opset 13, these flattened all axes from the given axis on.
 _ONE_AXIS_FROM_13 = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 
 
@@ -160,7 +160,7 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
     """Return the outputs of `node` for these inputs.
 
     Raises:
-        EngineError: The operator has no implementation, or it refuses these inputs.
+        EngineError: The operator has no implementation, or it rejects these inputs.
     """
     import numpy as np
     import onnx
@@ -188,7 +188,7 @@ def evaluate(node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping
         feeds = {name: array for name, array in zip(names, inputs, strict=True) if name}
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model, new_ops=REPLACEMENTS).run(None, feeds)
-    except Exception as error:  # exceptions of any kind
+    except Exception as error:  # arbitrary exceptions
         raise EngineError(str(error)) from error
     # The result must have the declared type; the reference does not always keep it.
     out = []

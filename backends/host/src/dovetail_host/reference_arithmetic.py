@@ -17,7 +17,7 @@ __all__ = ["ConvTranspose", "GlobalLpPool", "GlobalMaxPool", "LRN", "LpNormaliza
 
 
 class GlobalLpPool(OpRun):
-    """The p-norm of every channel; the evaluator has no such operator, and ONNX Runtime none of opset 22."""
+    """p-norm of every channel; the evaluator lacks this operator, and ONNX Runtime lacks it at opset 22."""
 
     op_domain = ""
 
@@ -29,7 +29,7 @@ class GlobalLpPool(OpRun):
 
 
 class GlobalMaxPool(OpRun):
-    """The largest element of every channel, whatever the number of spatial axes."""
+    """Largest element of every channel, for any number of spatial axes."""
 
     op_domain = ""
 
@@ -76,7 +76,7 @@ class LpNormalization(OpRun):
 
 
 class Mean(OpRun):
-    """The mean of arrays that broadcast to a common shape."""
+    """Mean of arrays that broadcast to a common shape."""
 
     op_domain = ""
 

@@ -1,8 +1,8 @@
 """Replacements for operators that the evaluator of the onnx package computes wrongly or only in part.
 
 The evaluator (1.23) concatenates the scan outputs of a Loop instead of stacking them, skips a Loop without a condition,
-returns wrong indices of a MaxPool, refuses a Scan that runs backwards or along another axis, and misses that a Resize
-by `pytorch_half_pixel` returns the first element where the result has one. It looks up replacements by class name.
+returns wrong indices of a MaxPool, rejects a Scan that runs backwards or along another axis, and ignores that a Resize
+by `pytorch_half_pixel` returns the first element if the result has only one. It looks up replacements by class name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _WithBody(OpRun):
     _run_body: Callable[..., list[Any]]
 
     def need_context(self) -> bool:
-        """The body may read any value computed so far."""
+        """Return true, because the body may read any value computed so far."""
         return True
 
     def _turn(self, values: Mapping[str, object], attributes: object, options: Mapping[str, object]) -> list:
@@ -110,7 +110,7 @@ class Scan(_WithBody):
 class Resize(op_resize.Resize):
     """Resize with correct `pytorch_half_pixel`, which takes the first element if the resized axis has one element.
 
-    The evaluator compares with the extent before it is rounded down: half of three is one and a half there.
+    The evaluator compares the extent before rounding it down: half of three is one and a half there.
     """
 
     op_domain = ""
@@ -202,4 +202,4 @@ REPLACEMENTS: list[type[OpRun]] = [
     Scan,
     *(getattr(reference_arithmetic, name) for name in reference_arithmetic.__all__),
 ]
-"""The evaluator's `new_ops`."""
+"""Replacements in the form of the evaluator's `new_ops`."""

@@ -1,4 +1,4 @@
-"""int8 on NVIDIA GPUs through OpenPPL."""
+"""Backend for int8 on NVIDIA GPUs through OpenPPL."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `ppl-int8`, its passes, and the emitter of its files."""
+    """Register the backend `ppl-int8`, its passes, and its emitter."""
     registry.pass_("ppl-operators", "dovetail_ppl_int8.operators:PplOperators")
     registry.pass_("clip-integers", "dovetail_ppl_int8.clip_integers:ClipIntegers")
     registry.emitter("ppl-json", "dovetail_ppl_int8.ppl_json:PplJson")

@@ -1,4 +1,4 @@
-"""The `clip-integers` pass: activations on integers, so that ONNX Runtime computes what is around them in integers."""
+"""The `clip-integers` pass: move activations to integers, so that ONNX Runtime uses integer kernels around them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ClipIntegers(Pass):
     Given:  %a = Conv(...)   %r = Relu(%a)   %q = QuantizeLinear(%r, %scale, 128)
     Result: %a = Conv(...)   %b = QuantizeLinear(%a, %scale, 128)   %q = Clip(%b, 128)
 
-    These are the same integers, because rounding keeps the order of numbers. PPL's kernels clip while they compute, and
-    ONNX Runtime has kernels in integers for what QuantizeLinear follows directly: with the activation in between it
-    would compute the convolution in floats.
+    The integers are the same, because rounding is monotonic. PPL's kernels fuse clipping, and ONNX Runtime only has
+    integer kernels for nodes directly followed by a QuantizeLinear: with the activation in between, it would compute
+    the convolution in floats.
 
-    An input that is quantized already must have the scale of the result.
+    An input that is already quantized must have the scale of the result.
     """
 
     name = "clip-integers"
@@ -40,7 +40,7 @@ class ClipIntegers(Pass):
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Replace the activations of the main graph; nothing else is quantized."""
+        """Replace the activations of the main graph, the only one with quantized nodes."""
         if model.opset < _CLIP_TAKES_INTEGERS:
             return False
         clips = _Clips(model, ctx)
@@ -56,7 +56,7 @@ class ClipIntegers(Pass):
 
 
 class _Clips:
-    """Replaces activations of one model."""
+    """Replaces the activations of one model."""
 
     def __init__(self, model: Model, ctx: Context):
         self._graph, self._ctx = model.graph, ctx
@@ -67,7 +67,7 @@ class _Clips:
         self.made = 0
 
     def replace(self, node: ir.Node) -> None:
-        """Replace one if its result is read in one quantized form alone."""
+        """Replace an activation if its result is read in a single quantized form only."""
         result = node.outputs[0]
         readers = [reader for reader, _ in result.uses()]
         if len(readers) != 1 or readers[0].op_type != "QuantizeLinear" or result.is_graph_output():
@@ -82,14 +82,14 @@ class _Clips:
         self.made += 1
 
     def _input_of(self, node: ir.Node, quantize: ir.Node) -> ir.Value | None:
-        """The input of an activation in the integers of its result; None if it cannot be had in these."""
+        """Return an activation's input as integers of the result's format; None if that is not possible."""
         value = input_of(node, 0)
         producer = value.producer()
         if producer is not None and producer.op_type == "DequantizeLinear":
             return producer.inputs[0] if _same_parameters(producer, quantize) else None
         if producer is None or value.is_graph_output() or value in self._widely_read:
             return None
-        if len(value.uses()) > 1:  # counting takes time, so each value is counted once
+        if len(value.uses()) > 1:  # counting uses takes time, so each value is checked once
             self._widely_read.add(value)
             return None
         name = self._names.fresh(name_of(quantize))
@@ -109,24 +109,24 @@ class _Clips:
         quantize.outputs[0].replace_all_uses_with(clip.outputs[0])
         source, result = producer_of(input_of(node, 0)), node.outputs[0]
         self._graph.remove([quantize, node], safe=True)
-        # Refusals find a node by the name of its result.
+        # Refusals identify a node by the name of its result.
         clip.outputs[0].name, result.name = result.name, None
         self._left[source] = None
 
     def remove_unread(self) -> None:
-        """Remove the DequantizeLinear that only activations read; one may have many readers, so that comes last."""
+        """Remove unused DequantizeLinear nodes; done last, because one may have many readers."""
         unread = (node for node in self._left if node.op_type == "DequantizeLinear" and not node.outputs[0].uses())
         self._graph.remove(list(unread), safe=True)
 
     def _describe(self, made: ir.Node, quantize: ir.Node) -> None:
-        """Give a node that computes integers the type, shape and place of those that `quantize` computes."""
+        """Give an integer node the type, shape and placement of `quantize`."""
         result = quantize.outputs[0]
         made.outputs[0].name = self._names.fresh(name_of(result))
         made.outputs[0].type, made.outputs[0].shape = result.type, result.shape
         set_placement(made, get_placement(quantize))
 
     def _bound(self, number: int, dtype: ir.DataType) -> ir.Value:
-        """An initializer with one integer, shared by all nodes that clip there."""
+        """Return an initializer with one integer, shared by all nodes with that bound."""
         key = (number, dtype.name)
         if key not in self._bounds:
             tensor = ir.Tensor(np.array(number, dtype.numpy()))
@@ -138,7 +138,7 @@ class _Clips:
 
 
 def _quantized_bounds(node: ir.Node, quantize: ir.Node) -> tuple[int | None, ...] | None:
-    """The bounds of an activation as integers, as QuantizeLinear rounds them; None if they are not known."""
+    """Return the bounds of an activation as integers, rounded like QuantizeLinear; None if unknown."""
     scale, zero_point = (_constant(input_of(quantize, index)) for index in (1, 2))
     if scale is None or zero_point is None or scale.size > 1:
         return None

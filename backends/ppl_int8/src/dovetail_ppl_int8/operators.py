@@ -1,4 +1,4 @@
-"""The `ppl-operators` pass: arithmetic with constants in the operators that PPL computes in int8."""
+"""The `ppl-operators` pass: rewrite arithmetic with constants to operators that PPL computes in int8."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CLIP_TAKES_INPUTS = 11  # opset
 
 @dataclass(frozen=True)
 class PplOperators(Pass):
-    """Write arithmetic with constants so that PPL computes it in int8; only if `ppl-int8` is asked for.
+    """Rewrite arithmetic with constants to operators that PPL computes in int8, if `ppl-int8` is requested.
 
     Given:  %a = Sub(%x, c)    %b = Max(%a, 0.1)     %t = Transpose(%conv)   %d = Mul(%t, k)
     Result: %a = Add(%x, -c)   %b = Clip(%a, 0.1)    %m = Mul(%conv, k')     %d = Transpose(%m)
 
-    The results are the same. Scales and shifts that stand behind a convolution without a Transpose in between are then
+    The results are the same. Scales and shifts directly after a convolution, without a Transpose in between, are then
     folded into it.
     """
 
@@ -38,21 +38,21 @@ class PplOperators(Pass):
     before = ("fold-affine",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Rewrite what there is of these."""
+        """Apply the rewrites."""
         if all(backend.name != _BACKEND for backend in ctx.backends) or model.opset < _CLIP_TAKES_INPUTS:
             return False
         return rewrite_model(model, ctx, _REWRITES)
 
 
 def _constant(value: ir.Value | None) -> np.ndarray | None:
-    """The numbers of a constant in float32; None for anything else."""
+    """Return the numbers of a float32 constant; None for any other value."""
     if value is None or value.const_value is None or value.is_graph_input() or value.dtype != ir.DataType.FLOAT:
         return None
     return value.const_value.numpy()
 
 
 def _known(value: ir.Value) -> np.ndarray:
-    """The numbers of a constant in float32, which it has been found to be."""
+    """Return the numbers of a value known to be a float32 constant."""
     return cast("np.ndarray", _constant(value))
 
 
@@ -65,7 +65,7 @@ def _shifts(x: ir.Value, c: ir.Value) -> str:
 
 
 def _bounded(node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
-    """The value and the scalar of a Max or Min of the two."""
+    """Return the value and the scalar bound of a Max or Min, or None."""
     if len(node.inputs) != 2:
         return None
     for value, bound in (tuple(node.inputs), tuple(reversed(node.inputs))):
@@ -73,7 +73,7 @@ def _bounded(node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
         if value is None or bound is None or _constant(value) is not None:
             continue
         if number is not None and number.size == 1:
-            # A bound of higher rank would raise that of the result.
+            # A bound of higher rank would increase the rank of the result.
             return (value, bound) if value.shape is not None and number.ndim <= len(value.shape) else None
     return None
 
@@ -89,7 +89,7 @@ def _clip(op: Replacement, node: ir.Node) -> ir.Value:
 
 
 def _order(transpose: ir.Node) -> tuple[int, ...] | None:
-    """The permutation of a Transpose; None if the rank is not known."""
+    """Return the permutation of a Transpose; None if the rank is unknown."""
     given, shape = transpose.attributes.get_ints("perm", None), input_of(transpose, 0).shape
     if given is not None:
         return tuple(given)
@@ -97,7 +97,7 @@ def _order(transpose: ir.Node) -> tuple[int, ...] | None:
 
 
 def _before(c: ir.Value, transpose: ir.Node) -> np.ndarray | None:
-    """A constant as it stands in front of a Transpose; None if it is none, or would raise the rank."""
+    """Permute a constant to its layout before a Transpose; None if it is not constant, or has a higher rank."""
     order, numbers = _order(transpose), _constant(c)
     if order is None or numbers is None or numbers.ndim > len(order):
         return None

@@ -1,4 +1,4 @@
-"""The emitter `ppl-json`: the model in float32 as PPL reads it, and a file that says what it computes in int8."""
+"""The emitter `ppl-json`: the float32 model for PPL, and a file with its int8 nodes and scales."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ MODEL, CONFIGURATION = "model.onnx", "ppl.json"
 
 
 class PplJson(Emitter):
-    """Writes `model.onnx`, the whole model in float32, and `ppl.json`, which names values and nodes in it.
+    """Writes `model.onnx`, the whole model in float32, and `ppl.json`, which refers to its values and nodes.
 
-    PPL quantizes by itself: it takes scales from the file, weights from the model, and computes every node in int8 that
-    the file lists.
+    PPL quantizes the model itself: it takes scales from the file and weights from the model, and computes every listed
+    node in int8.
     """
 
     whole = True
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
-        """Write them.
+        """Write the files.
 
-        A model with nodes that have no form at the opset that PPL reads is written as it is, with a note: they are on
-        other backends, and a later PPL may read them.
+        If some nodes cannot be lowered to the opset that PPL reads, the model is written unchanged, with a note: these
+        nodes are on other backends, and a later PPL may support them.
 
         Raises:
             EngineError: A value has two scales.
@@ -46,7 +46,7 @@ class PplJson(Emitter):
             notes = (f"PPL reads opset {highest} at the highest, and {MODEL} has opset {model.opset}: {error.message}",)
         document = {"quant_info": quant_info(region), "op_info": op_info(model, region.backend.name)}
         for node in model.nodes():
-            node.meta.clear()  # what was decided here means nothing to PPL
+            node.meta.clear()  # the placement means nothing to PPL
         model.save(folder / MODEL)
         (folder / CONFIGURATION).write_text(json.dumps(document, indent=4) + "\n")
         return Artifact(tuple(sorted(path.name for path in folder.iterdir())), notes=notes)

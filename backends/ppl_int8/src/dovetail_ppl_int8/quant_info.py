@@ -1,7 +1,7 @@
-"""What PPL's file says: the parameters of values by name, and the nodes in int8.
+"""Content of PPL's file: the parameters of values by name, and the int8 nodes.
 
-The keys are those that OpenPPL's quantizer PPQ writes. The numbers are of int8 without a zero point: the integers of
-what is held here as uint8 with a zero point of 128.
+The keys are those of OpenPPL's quantizer PPQ. The numbers are for int8 without a zero point, which is equivalent to
+uint8 with a zero point of 128 in Dovetail.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PRODUCTS, _ACTIVATIONS = ("Conv", "Gemm"), ("Clip", "LeakyRelu", "Relu", "Sigmo
 
 
 def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:
-    """The entry of every value that is held in 8 bits.
+    """Return the entry of every value that is held in 8 bits.
 
-    Biases have none, for PPL makes their 32 bits itself, nor has what a product hands to an activation that PPL
-    computes together with it. `hash` is a number of its own for each value, `dominator` that of the first value with
-    these parameters.
+    There is no entry for biases, which PPL quantizes to 32 bits itself, and for values between a product and a fused
+    activation. `hash` is unique for each value, and `dominator` is the hash of the first value with the same
+    parameters.
 
     Raises:
-        EngineError: A value has two scales, for which there is no place in the file; names a node that reads it.
+        EngineError: A value has two scales, which the file cannot represent; names a reader of it.
     """
     found: dict[str, QuantizedValue] = {}
     fused = _fused_values(region)
@@ -51,7 +51,7 @@ def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:
 
 
 def op_info(model: Model, backend: str) -> dict[str, dict[str, str]]:
-    """The nodes of a model that `backend` computes in int8; all others are left out."""
+    """Return the nodes of a model that `backend` computes in int8."""
     found: dict[str, dict[str, str]] = {}
     for node in model.graph:
         placement = get_placement(node)
@@ -61,7 +61,7 @@ def op_info(model: Model, backend: str) -> dict[str, dict[str, str]]:
 
 
 def _fused_values(region: EmittedRegion) -> set[str]:
-    """The results of products that are read by nothing but an activation in int8."""
+    """Return the results of products whose only reader is an int8 activation."""
     own = set(region.nodes)
     found = set()
     for node in region.source.graph:
@@ -98,7 +98,7 @@ def _entry(quantized: QuantizedValue, number: int, dominator: int) -> dict[str, 
 
 
 def _scale(quantized: QuantizedValue) -> tuple[float, ...]:
-    """The scales of a value, which one in 8 bits has."""
+    """Return the scales of a quantized 8-bit value."""
     return cast("Parameters", quantized.parameters).scale
 
 
@@ -107,7 +107,7 @@ def _numbers(quantized: QuantizedValue) -> Mapping[str, Any]:
 
 
 def _reader(quantized: QuantizedValue, region: EmittedRegion) -> str:
-    """A node of the backend that reads a quantized value, which can be placed elsewhere."""
+    """Return a reader of a quantized value on the backend, which can be placed elsewhere."""
     own = set(region.nodes)
     readers = (reader.rpartition(":")[0] for reader in quantized.readers)
     return next((reader for reader in readers if reader in own), "")

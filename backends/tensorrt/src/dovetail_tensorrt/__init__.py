@@ -1,4 +1,4 @@
-"""TensorRT engines: whole regions, typed for its parser, built where a builder is installed."""
+"""Backend for TensorRT: whole regions, typed for its parser, built if a builder is installed."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `tensorrt`, its policies and facts, its engine, its emitters and its options."""
+    """Register the backend `tensorrt`, its policies, facts, engine, emitters and options."""
     registry.backend("tensorrt", "dovetail_tensorrt:tensorrt.yaml")
     registry.conformance("tensorrt", "dovetail_tensorrt:conformance.yaml")
     registry.policy("tensorrt", "dovetail_tensorrt:policies/tensorrt.yaml")

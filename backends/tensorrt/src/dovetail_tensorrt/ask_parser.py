@@ -1,4 +1,4 @@
-"""What the real parser says of every node, beside what the backend file says."""
+"""Comparison of the backend file with the real parser, node by node."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """Two answers about one node, in the types that it has in the compiled model.
+    """Verdicts of backend file and parser about a node, in its types in the compiled model.
 
     Attributes:
         node: Its name.
         operator: Its operator.
         backend: Where it was placed.
-        table: Why the backend file refuses it, with file and line; empty if it takes it.
-        parser: Why the parser refuses it; empty if it takes it.
-        builder: Why the builder refuses what the parser takes. It is asked about a node that the table alone refuses,
-            if its extents are fixed; empty if it takes it, or was not asked.
+        table: Why the backend file rejects it, with file and line; empty if accepted.
+        parser: Why the parser rejects it; empty if accepted.
+        builder: Why the builder rejects a node that the parser accepts. Only nodes of static shape that the table alone
+            rejects are built; empty if accepted, or not built.
     """
 
     node: str
@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def differs(self) -> bool:
-        """Whether one of them takes the node and the other one does not."""
+        """Whether only one of them accepts the node."""
         return bool(self.table) != bool(self.parser or self.builder)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Answer:
         return f"{what}: the table says yes and the parser no: {self.parser}"
 
     def as_dict(self) -> dict[str, str]:
-        """The answers as plain data."""
+        """Return the answers as plain data."""
         names = ("node", "operator", "backend", "table", "parser", "builder")
         return {name: getattr(self, name) for name in names}
 
@@ -66,17 +66,17 @@ class Answer:
 def answers(
     model: Model, planned: Collection[str], ctx: Context, backend: Backend, library: Library
 ) -> Iterator[Answer]:
-    """Compile a model in memory, and ask table and parser about each of its nodes.
+    """Compile a model in memory, and check each of its nodes against table and parser.
 
-    Regions of the backend are given to the parser as they are, with their conversions; each node that is elsewhere is
-    given alone, with its types and shapes.
+    Regions of the backend are parsed whole, with their conversions; every other node is parsed alone, with its types
+    and shapes.
 
     Args:
-        model: The model, which stays as it is.
+        model: The model; it is not changed.
         planned: The names of the nodes in the plan.
         ctx: The context of its planning.
         backend: The backend with its options, one of the context's.
-        library: The TensorRT that is asked.
+        library: The TensorRT with the parser.
 
     Raises:
         DovetailError: The model cannot be compiled.
@@ -86,7 +86,7 @@ def answers(
         names = {name_of(node): node.op_type for node in region.nodes}
         try:
             part = extract(compiled, region)
-        except DovetailError as error:  # a value at its border has no type, so nobody can be asked
+        except DovetailError as error:  # a border value is untyped, so the parser cannot be asked
             yield from (Answer(name, operator, region.backend, "", error.message) for name, operator in names.items())
             continue
         table = _by_top_level(part, refusals_as_typed(part, backend, ctx.registry))
@@ -96,13 +96,13 @@ def answers(
             said.setdefault(one.node, one.text)
         built = _not_built(parsed) if table and not said and len(names) == 1 else ""
         for name, operator in names.items():
-            # What the parser says of a region without naming a node, it says of each.
+            # An error about a region without a node applies to each of its nodes.
             parser = said.get(name, said.get("", ""))
             yield Answer(name, operator, region.backend, table.get(name, ""), parser, built)
 
 
 def _not_built(parsed: ParsedModel) -> str:
-    """Why the builder refuses what the parser took; empty if it does not, or needs a profile to tell."""
+    """Return why the builder rejects a parsed model; empty if it does not, or if the build needs a profile."""
     if any(-1 in tensor.shape or tensor.is_shape for tensor in parsed.verdict.inputs):
         return ""
     try:
@@ -113,14 +113,14 @@ def _not_built(parsed: ParsedModel) -> str:
 
 
 def _compiled(model: Model, ctx: Context) -> Model:
-    """The model with all conversions, and with its regions where they are; nothing is built or loaded."""
+    """Compile a model with all conversions and regions; nothing is built or loaded."""
     inner = Context(ctx.request, plugins=ctx.plugins)
     inner.try_engines = inner.files_wanted = False
     return Driver(model, inner).compile().model
 
 
 def _parts(model: Model, backend: str, planned: Collection[str]) -> Iterator[Region]:
-    """The regions of the backend, and every other node of the plan as a region of its own."""
+    """Yield the regions of the backend, and every other planned node as a region of its own."""
     groups: list[list[ir.Node]] = []
     rest: list[ir.Node] = []
     places: list[str] = []
@@ -142,7 +142,7 @@ def _parts(model: Model, backend: str, planned: Collection[str]) -> Iterator[Reg
 
 
 def _by_top_level(part: Model, said: Mapping[str, str]) -> dict[str, str]:
-    """Reasons by nodes of the main graph: a control-flow node is refused for what is in its bodies."""
+    """Map reasons to nodes of the main graph: a control-flow node is rejected for nodes in its bodies."""
     found: dict[str, str] = {}
     for node in part.graph:
         inner = (inside.name for body in bodies(node) for inside in all_nodes(body))

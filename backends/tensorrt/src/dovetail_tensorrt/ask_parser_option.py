@@ -1,4 +1,4 @@
-"""`dovetail plan --ask-parser`: where the backend file and the real parser differ."""
+"""The option `dovetail plan --ask-parser`: differences between the backend file and the real parser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AskParserOption(Option):
     keywords = (_KEYWORD,)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--ask-parser`."""
+        """Add `--ask-parser` to the parser."""
         parser.add_argument(
             "--ask-parser",
             action="store_true",
@@ -45,19 +45,19 @@ class AskParserOption(Option):
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword argument."""
+        """Return the keyword argument."""
         return {_KEYWORD: True} if args.ask_parser else {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing: it changes no plan."""
+        """Return nothing, because the option does not affect the plan."""
         return {}
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
-        """Ask, and record where the answers differ.
+        """Run the parser, and record where the answers differ.
 
         Raises:
             UsageError: No backend makes engines.
-            NoLibrary: There is no parser here.
+            NoLibrary: No parser is installed.
         """
         if not keywords.get(_KEYWORD):
             return

@@ -1,8 +1,8 @@
-"""Engines that were built before, in a folder of the user.
+"""Cache of built engines in a folder of the user.
 
-The folder is `$DOVETAIL_ENGINE_CACHE`, else `dovetail/tensorrt` in `$XDG_CACHE_HOME` or `~/.cache`; with
-`DOVETAIL_ENGINE_CACHE=off` nothing is kept. What was not used for longest goes when all entries together exceed
-`$DOVETAIL_ENGINE_CACHE_SIZE` bytes, 4 GiB if that is not set. The folder may be removed at any time.
+The folder is `$DOVETAIL_ENGINE_CACHE`, else `dovetail/tensorrt` in `$XDG_CACHE_HOME` or `~/.cache`;
+`DOVETAIL_ENGINE_CACHE=off` disables it. The least recently used entries are evicted when the total exceeds
+`$DOVETAIL_ENGINE_CACHE_SIZE` bytes, 4 GiB by default. The folder may be removed at any time.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class Port:
 
 @dataclass(frozen=True)
 class EngineFile:
-    """What an engine was built of and for.
+    """Description of an engine: its region, and the target that it was built for.
 
     Attributes:
         content: The digest of its region; see `dovetail_tensorrt.digest`.
         sdk: `TensorRT` or `TensorRT-RTX`.
         version: Its version.
-        target: The GPUs that it is for.
-        workspace: Bytes; 0 for as much as the GPU has.
-        profile: The bounds of its inputs, each with its three points as text.
+        target: The target GPUs.
+        workspace: Bytes; 0 means no limit.
+        profile: The bounds of its inputs, as three points in text form.
         inputs: Its inputs, in the order of the region's.
         outputs: Its outputs, in the order of the region's.
-        sha256: Of the file `engine.plan`.
-        size: Of this file, in bytes.
+        sha256: Digest of the file `engine.plan`.
+        size: Size of this file in bytes.
     """
 
     content: str
@@ -69,13 +69,13 @@ class EngineFile:
 
 
 def write_engine(folder: Path, engine: EngineFile) -> None:
-    """Write `engine.json` beside the engine, with a digest of its own."""
+    """Write `engine.json` next to the engine, with a digest of itself."""
     document = {"format": _VERSION, **asdict(engine)}
     write_text(folder / DESCRIPTION, json.dumps({**document, _DIGEST: _digest(document)}, indent=2) + "\n")
 
 
 def read_engine(folder: Path) -> EngineFile:
-    """What `engine.json` says, once the engine is found to be the file that it describes.
+    """Read `engine.json`, after verifying that the engine is the file that it describes.
 
     Raises:
         EngineError: A file is missing, damaged, truncated, or of another version of this format.
@@ -122,7 +122,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def cache_folder() -> Path | None:
-    """Where engines are kept; None if they are not."""
+    """Return the cache folder; None if caching is disabled."""
     given = os.environ.get(FOLDER, "")
     if given == _OFF:
         return None
@@ -133,7 +133,7 @@ def cache_folder() -> Path | None:
 
 
 def cache_key(*parts: object) -> str:
-    """The name of an entry: everything that the engine depends on."""
+    """Return the cache key of an entry: a hash of everything that the engine depends on."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -144,20 +144,20 @@ def engine_from_cache(
     is_wanted: Callable[[EngineFile], bool],
     note: Callable[[str], None],
 ) -> tuple[EngineFile, bool]:
-    """Put the files of an engine into `folder`: those that are kept, or new ones, which are kept then.
+    """Copy the files of an engine from the cache into `folder`, or build and cache them.
 
-    An entry that is not as it was written, or for something else, is built again, with a note. A cache that cannot be
-    read or written is done without.
+    An entry that is damaged or for another engine is rebuilt, with a note. A cache that cannot be read or written is
+    ignored.
 
     Args:
         key: From `cache_key`.
-        folder: Where the files are wanted.
-        build: Builds the engine, and writes its files into the folder that it is given.
-        is_wanted: Whether an engine is the one that is asked for, by what its file says.
-        note: Told what the user should know.
+        folder: The target folder.
+        build: Builds the engine, and writes its files into a given folder.
+        is_wanted: Checks whether a description matches the requested engine.
+        note: Receives messages for the user.
 
     Returns:
-        What the engine is, and whether it was kept from before.
+        The engine's description, and whether it came from the cache.
 
     Raises:
         EngineError: It cannot be built.
@@ -187,14 +187,14 @@ def engine_from_cache(
 
 
 def _copy(source: Path, folder: Path) -> None:
-    """Copy the files of an engine; the description comes last, so that what it describes is there."""
+    """Copy the files of an engine; the description comes last, so that it never describes a missing file."""
     for name in (ENGINE, DESCRIPTION):
         with (source / name).open("rb") as given, replacing(folder / name) as file:
             shutil.copyfileobj(given, file, 1 << 22)
 
 
 def _shrink(cache: Path, newest: Path) -> None:
-    """Remove the entries that were not used for longest, but never the newest one."""
+    """Evict the least recently used entries, but never the newest one."""
     given = os.environ.get(SIZE, "")
     left = int(given) if given.isdigit() else _LARGEST
     entries = [path for path in cache.iterdir() if _KEY.fullmatch(path.name) and path != newest]

@@ -1,7 +1,6 @@
-"""The digest of what a region computes, whatever its values are called.
+"""Digest of a region's computation, independent of value names.
 
-The same region has the same digest when it is emitted and when it is loaded, so an engine file can be held against the
-function that it stands for.
+A region has the same digest when emitted and when loaded, so an engine file can be compared with its function.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _ABSENT = -1
 
 
 def content_digest(model: Model) -> str:
-    """The SHA-256, in hexadecimal digits, of a region as a model of its own.
+    """Return the SHA-256, in hexadecimal digits, of a region extracted as a model.
 
     It covers the nodes in their order with their attributes and bodies, the bytes of weights, which are streamed, the
-    types and shapes of inputs, outputs and weights, and the versions of the operators; an open extent counts as open,
-    by whatever name.
+    types and shapes of inputs, outputs and weights, and the versions of the operators; the names of open extents are
+    ignored.
     """
     content = _Content()
     domains = {node.domain or "" for node in model.nodes()}
@@ -39,7 +38,7 @@ class _Content:
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
         self._numbers: dict[int, int] = {}
-        self._values: list[Any] = []  # their ids are used, so they must live
+        self._values: list[Any] = []  # keeps the values alive, because their ids are in use
 
     def add(self, *parts: object) -> None:
         text = repr(parts).encode()
@@ -47,8 +46,8 @@ class _Content:
         self.hash.update(text)
 
     def graph(self, graph: ir.Graph, body: bool = False) -> None:
-        # Inputs of the region count where they are read first: how many a model declares, and in which order, may
-        # differ between a region and the model that has no other.
+        # Inputs are numbered at first use: their number and order may differ between a region and a model with a single
+        # region.
         self.add("graph", len(graph))
         for value in graph.inputs if body else ():
             self._new(value)
@@ -83,7 +82,7 @@ class _Content:
         elif attribute.type is ir.AttributeType.TENSOR:
             self._tensor(value)
         elif attribute.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
-            # Numbers of attributes have 32 bits in a file, and 64 in memory before they are written.
+            # Attributes are float32 in a file, but float64 in memory until written.
             numbers = [value] if attribute.type is ir.AttributeType.FLOAT else list(value)
             self.hash.update(struct.pack(f"<q{len(numbers)}f", len(numbers), *numbers))
         else:

@@ -1,4 +1,4 @@
-"""Which backends have engines: those whose file names the emitter, whatever they are called."""
+"""Backends with TensorRT engines: those whose file names the emitter, regardless of the backend's name."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _EMITTER = "tensorrt-engine"
 
 
 def makes_engines(backend: Backend) -> bool:
-    """Whether the regions of a backend become engines of TensorRT."""
+    """Check whether the regions of a backend become TensorRT engines."""
     return _EMITTER in backend.artifacts
 
 
 def engine_backend(backends: Iterable[Backend], asked: str) -> Backend:
-    """The first backend with engines.
+    """Return the first backend with engines.
 
     Args:
         backends: The backends of a request.
-        asked: What needs one, for the message: `--profile`.
+        asked: The option that requires it, for the message: `--profile`.
 
     Raises:
-        UsageError: No backend has any.
+        UsageError: No backend has engines.
     """
     found = next(filter(makes_engines, backends), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""The emitter `ep-context`: the whole model with `com.microsoft::EPContext` nodes in the places of engines."""
+"""The emitter `ep-context`: the whole model with `com.microsoft::EPContext` nodes in place of engines."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ MODEL = "model_ctx.onnx"
 _OPTION, _EMBEDDED = "context", "embedded"
 _OPERATOR, _DOMAIN = "EPContext", "com.microsoft"
 _ENGINE = "ep_cache_context"
-# ONNX Runtime gives a node to the provider that its attribute `source` names.
+# ONNX Runtime assigns a node to the execution provider in its attribute `source`.
 _PROVIDERS = {RTX: "NvTensorRTRTXExecutionProvider"}
 _TENSORRT = "TensorrtExecutionProvider"
 _OPSET_DOMAIN_VERSION = 1
-_LARGEST_EMBEDDED = 1 << 30  # bytes; a file of ONNX ends at two gigabytes
+_LARGEST_EMBEDDED = 1 << 30  # bytes; ONNX files are limited to two gigabytes
 
 
 class EPContext(Emitter):
-    """Writes `model_ctx.onnx` for ONNX Runtime with NVIDIA's provider, with the engines beside it or inside.
+    """Writes `model_ctx.onnx` for ONNX Runtime with NVIDIA's provider, with external or embedded engines.
 
-    Nodes that are not in engines stay as they are. ONNX Runtime refuses such a model without the provider, whereas
+    Nodes outside of engines are not changed. ONNX Runtime rejects such a model without the execution provider, whereas
     `model.onnx` of the result runs everywhere.
     """
 
     whole = True
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
-        """Write the model; nothing, where no engine was built."""
+        """Write the model; nothing if no engine was built."""
         root = cast("ArtifactFolder", cast("Context", region.context).outcome.artifacts).root / region.backend.name
         found = [one for one in annotated_regions(region.model.graph) if one.backend == region.backend.name]
         engines = {one.index: root / f"region_{one.index}" for one in found}
@@ -98,7 +98,7 @@ def _replace(model: Model, regions: Iterable[Region], engines: dict[int, Path], 
 
 def _attributes(engine: EngineFile, name: str, cache: bytes | str) -> dict[str, object]:
     return {
-        # Each node holds a context of its own.
+        # Each node has its own context.
         "main_context": 1,
         "embed_mode": int(isinstance(cache, bytes)),
         _ENGINE: cache,
@@ -111,7 +111,7 @@ def _attributes(engine: EngineFile, name: str, cache: bytes | str) -> dict[str, 
 
 
 def _link(source: Path, target: Path) -> None:
-    """The engine under another name; the same file where the file system can, for engines are large."""
+    """Link the engine under another name, because engines are large; copy it if the file system has no hard links."""
     with contextlib.suppress(OSError):
         os.link(source, target)
         return
@@ -119,7 +119,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _cast_booleans(model: Model, node: ir.Node, names: FreshNames) -> None:
-    """Let booleans cross the border of `node` as uint8: EPContext has no type for them."""
+    """Pass booleans through the border of `node` as uint8, because EPContext does not support them."""
     import onnx_ir as ir
 
     for index, value in enumerate(node.inputs):
@@ -152,7 +152,7 @@ def _cast(value: ir.Value, kind: ir.DataType, names: FreshNames) -> ir.Node:
 
 @contextlib.contextmanager
 def _bytes_as_attributes() -> Iterator[None]:
-    """Let an embedded engine be an attribute, as the operator wants it: onnx-ir logs that it is no text."""
+    """Suppress onnx-ir's warning about an embedded engine, an attribute of bytes that are not text."""
 
     def is_other(record: logging.LogRecord) -> bool:
         return _ENGINE not in (record.args or ())

@@ -1,4 +1,4 @@
-"""Facts of nodes that the limits of `tensorrt` use."""
+"""Facts about nodes for the limits of `tensorrt`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
 
 _INT8 = 3  # onnx.TensorProto.INT8
 _SCALE, _ZERO_POINT = 1, 2  # inputs of QuantizeLinear and DequantizeLinear
-_EXTENTS = {"Range": (0, 1, 2), "Resize": (2,)}  # inputs in floats that decide extents
+_EXTENTS = {"Range": (0, 1, 2), "Resize": (2,)}  # float inputs that determine extents
 _ARITHMETIC = frozenset({
     "Abs", "Add", "Cast", "Ceil", "Concat", "Constant", "Div", "Floor", "Gather", "Identity", "Max", "Min", "Mul",
     "Neg", "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Unsqueeze",
@@ -24,14 +24,14 @@ _LONGEST_WALK = 256  # nodes
 
 
 def condition_given(node: ir.Node) -> bool:
-    """Whether a Loop is given a condition."""
+    """Check whether a Loop has a condition input."""
     return len(node.inputs) > 1 and node.inputs[1] is not None
 
 
 def extents_from_integers(node: ir.Node) -> bool:
-    """Whether the floats that decide how large the result of a Range or Resize is come from shapes and other integers.
+    """Check whether floats that determine the size of a Range or Resize result derive from integers or shapes.
 
-    The parser follows such arithmetic; it has no extents that follow from the numbers in float tensors.
+    The parser follows such arithmetic; it does not support extents that depend on the content of float tensors.
     """
     indices = _EXTENTS.get(node.op_type, ())
     waiting = [node.inputs[index] for index in indices if index < len(node.inputs)]
@@ -49,7 +49,7 @@ def extents_from_integers(node: ir.Node) -> bool:
 
 
 def int8_constant(node: ir.Node) -> bool:
-    """Whether `node` reads a constant in int8."""
+    """Check whether `node` reads an int8 constant."""
     return any(
         value is not None and value.const_value is not None and value.dtype is not None and value.dtype.value == _INT8
         for value in node.inputs
@@ -57,9 +57,9 @@ def int8_constant(node: ir.Node) -> bool:
 
 
 def known_kernel(node: ir.Node) -> bool:
-    """Whether the extents of a convolution's kernel are known, and of a transposed one the number of channels.
+    """Check whether a convolution's kernel extents are static, and for a transposed one the number of channels.
 
-    A weight that a model computes may have open ones.
+    A computed weight may have open extents.
     """
     data, weight = (None if value is None else value.shape for value in node.inputs[:2])
     if weight is None or not all(isinstance(extent, int) for extent in weight[2:]):
@@ -68,16 +68,16 @@ def known_kernel(node: ir.Node) -> bool:
 
 
 def positive_scale(node: ir.Node) -> bool:
-    """Whether no scale of a QuantizeLinear or DequantizeLinear is known to be zero or negative.
+    """Check that no scale of a QuantizeLinear or DequantizeLinear is a constant that is zero or negative.
 
-    The parser refuses such a scale if it is a constant; a computed one is taken.
+    The parser rejects such a constant, but accepts any computed scale.
     """
     scale = _constant(node, _SCALE)
     return scale is None or bool((scale > 0).all())
 
 
 def scales_of_open_axis(node: ir.Node) -> bool:
-    """Whether a QuantizeLinear or DequantizeLinear has a scale per index of an axis whose extent is not known."""
+    """Check whether a QuantizeLinear or DequantizeLinear is per-channel along an axis of unknown extent."""
     data, scale = (None if value is None else value.shape for value in node.inputs[:2])
     if scale is None or len(scale) != 1:
         return False
@@ -86,15 +86,15 @@ def scales_of_open_axis(node: ir.Node) -> bool:
 
 
 def static_extents(node: ir.Node) -> bool:
-    """Whether all extents of the first input are known."""
+    """Check whether all extents of the first input are static."""
     shape = None if node.inputs[0] is None else node.inputs[0].shape
     return shape is not None and all(isinstance(extent, int) for extent in shape)
 
 
 def symmetric(node: ir.Node) -> bool:
-    """Whether a QuantizeLinear or DequantizeLinear has no zero points but constant zeros.
+    """Check whether a QuantizeLinear or DequantizeLinear has only constant zeros as zero points.
 
-    One without any has zeros, too; a computed one parses, but is not built.
+    Omitted zero points are zero, too; computed ones parse, but do not build.
     """
     if len(node.inputs) <= _ZERO_POINT or node.inputs[_ZERO_POINT] is None:
         return True

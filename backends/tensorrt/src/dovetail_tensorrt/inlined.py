@@ -1,4 +1,4 @@
-"""A compiled region as a model of its own: the call that stands for it is replaced by the nodes of its function."""
+"""Inlining of a compiled region: the call of its function is replaced by the function's nodes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def call_in(model: Model) -> ir.Node | None:
-    """The node of a region that calls the function which holds the region; None where no node does."""
+    """Return the call of the region's function, or None."""
     functions = model.ir.functions
     calls = (node for node in model.graph if node.domain.startswith(FUNCTIONS) and node.op_identifier() in functions)
     return next(calls, None)
 
 
 def inlined(model: Model) -> Model:
-    """A copy of a region with its nodes in the place of the call; weights are shared, and initializers again.
+    """Copy a region with its call inlined; weights are shared, and become initializers again.
 
-    Its inputs and outputs are those of the call, in that order: a model that has no other region may declare inputs
-    that nothing reads, and give values that nothing computes.
+    Inputs and outputs are those of the call, in order: a model with a single region may declare unused inputs, and
+    return values that no node computes.
     """
     copy = model.clone()
     call = call_in(copy)

@@ -1,7 +1,7 @@
-"""Which TensorRT is here: the full one, TensorRT-RTX from the extra `rtx`, or why there is none.
+"""Lookup of the installed TensorRT: the full one, TensorRT-RTX from the extra `rtx`, or the reason why there is none.
 
-Nothing of it is imported before somebody asks. TensorRT-RTX needs no GPU to parse and to build. Its libraries come with
-ONNX Runtime's provider, in a folder that the dynamic linker does not search, so they are loaded by their paths before
+Nothing is imported before first use. TensorRT-RTX can parse and build without a GPU. Its libraries come with ONNX
+Runtime's execution provider, in a folder that the dynamic linker does not search. Hence they are loaded by path before
 the bindings are imported, which then find them in the process.
 """
 
@@ -24,24 +24,24 @@ from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver
 FULL, RTX = "TensorRT", "TensorRT-RTX"
 EXTRA = "pip install 'dovetail-tensorrt[rtx]'"
 _FULL_MODULE, _RTX_MODULE, _RTX_FOLDER = "tensorrt", "tensorrt_rtx_bindings", "onnxruntime_ep_nv_tensorrt_rtx"
-# The order matters: each one needs those before it.
+# The order matters: each library needs the ones before it.
 _RTX_LIBRARIES = ("libcudart.so", "libtensorrt_rtx.so", "libtensorrt_onnxparser_rtx.so")
 _NEEDED = ("Builder", "OnnxParser", "Runtime")
 
 
 class NoLibrary(DovetailError):
-    """There is no TensorRT here, or it does not load."""
+    """Raised if no TensorRT is installed, or it fails to load."""
 
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A TensorRT that was loaded.
+    """A loaded TensorRT.
 
     Attributes:
-        sdk: `TensorRT` or `TensorRT-RTX`; engines of one are nothing to the other.
-        version: Its version, with which engines are built and loaded.
+        sdk: `TensorRT` or `TensorRT-RTX`; their engines are incompatible.
+        version: Its version; engines are tied to it.
         trt: Its Python module.
-        cudart: The CUDA runtime that came with it; None where the system's is used.
+        cudart: The CUDA runtime that came with it; None if the system's is used.
     """
 
     sdk: str
@@ -57,16 +57,16 @@ class Library:
 
 @cache
 def library() -> Library:
-    """The TensorRT that is here: the full one where it loads, else TensorRT-RTX.
+    """Load the installed TensorRT: the full one if it loads, else TensorRT-RTX.
 
     Raises:
-        NoLibrary: There is none, or what is there does not load; its own words are given.
+        NoLibrary: None is installed, or it fails to load; the message includes the error.
     """
     broken = []
     for load, name in ((_full, FULL), (_rtx, RTX)):
         try:
             found = load()
-        except Exception as error:  # a package of somebody else may raise anything while it is imported
+        except Exception as error:  # importing a third-party package may raise anything
             what = "is of no use here" if isinstance(error, NoDevice) else "is broken"
             broken.append(f"{name} {what}: {_described(error)}")
             continue
@@ -78,7 +78,7 @@ def library() -> Library:
 
 
 def state() -> str:
-    """What is here, in one line, for listings; never raises."""
+    """Describe the installed TensorRT in one line, for listings; never raises."""
     try:
         return f"{library().title} builds engines"
     except NoLibrary as error:
@@ -90,7 +90,7 @@ def _full() -> Library | None:
         return None
     trt = importlib.import_module(_FULL_MODULE)
     _check(trt)
-    check_driver()  # its builder needs a GPU, so without one TensorRT-RTX is of more use
+    check_driver()  # its builder needs a GPU; without one, TensorRT-RTX is preferable
     return Library(FULL, str(trt.__version__), trt)
 
 
@@ -106,7 +106,7 @@ def _rtx() -> Library | None:
 
 
 def _rtx_libraries() -> Iterator[Path]:
-    # The package itself is not imported: it imports ONNX Runtime, which the libraries do not need.
+    # Do not import the package itself: it imports ONNX Runtime, which the libraries do not need.
     found = importlib.util.find_spec(_RTX_FOLDER)
     if found is None or not found.submodule_search_locations:
         raise ImportError(f"{_RTX_FOLDER}, which brings its libraries, is not installed")
@@ -119,7 +119,7 @@ def _rtx_libraries() -> Iterator[Path]:
 
 
 def _is_package(name: str) -> bool:
-    """Whether a package is installed; a mere folder of that name, which Python would import too, is none."""
+    """Check whether a package is installed, and not merely a folder of that name, which Python could import, too."""
     found = importlib.util.find_spec(name)
     return found is not None and found.origin is not None
 
@@ -136,7 +136,7 @@ def _described(error: BaseException) -> str:
 
 
 _SEVERITIES = {"INTERNAL_ERROR": "error", "ERROR": "error", "WARNING": "warning"}
-# Without a driver it says so again and again, and builds nevertheless.
+# Without a driver it repeats these messages, but builds nevertheless.
 _NO_DRIVER = re.compile(r"cudaError 35|Cuda Runtime \(In catchCudaError|checkMacros\.cpp")
 _MOST = 1000
 _SOURCE = re.compile(r"\s*\(?In \w+ at [\w/.:\\-]+\.(?:cpp|h|cu):\d+\)?\.?$")
@@ -146,13 +146,13 @@ _CODE = re.compile(r"^[\w:]+: (?:ITensor::getDimensions: )?Error Code \d+: (?:AP
 
 
 def make_logger(trt: Any) -> Any:
-    """A logger for TensorRT that keeps errors and warnings.
+    """Create a TensorRT logger that keeps errors and warnings.
 
     Args:
         trt: The Python module of a TensorRT.
 
     Returns:
-        An `ILogger` with `taken()`, which gives the (severity, text) pairs since the last time.
+        An `ILogger` with `taken()`, which returns the (severity, text) pairs since the last call.
     """
 
     class Logger(trt.ILogger):
@@ -173,7 +173,7 @@ def make_logger(trt: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """A message of TensorRT without headings, codes and places in its source, in one line."""
+    """Reduce a message of TensorRT to one line without headings, error codes and source locations."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not _HEADING.match(line) and not _NO_DRIVER.search(line)]
     if not lines:

@@ -1,4 +1,4 @@
-"""Make the engine of a region: from the cache, or parsed and built."""
+"""Creation of a region's engine: from the cache, or parsed and built."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from dovetail_tensorrt.profiles.bounds import Bounds
 
 
-# What the bounds of inputs make impossible is no fault of the node that meets it first.
+# Bounds of inputs that are impossible are not the fault of the first node that they affect.
 _PROFILE = re.compile(r"\bvalues for profile \d+ violate|\bprofile \d+ is not valid", re.IGNORECASE)
 _FITTING = "give other bounds with --profile: some nets take multiples of an extent only"
 
 
 class OpenExtents(EngineError):
-    """An engine needs bounds that nobody gives, or cannot have those that are given."""
+    """Raised if bounds for an engine are missing or impossible."""
 
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """What shapes an engine besides its region.
+    """Inputs of an engine build besides the region.
 
     Attributes:
-        name: The name of the network. It is written into the engine; a network without one is numbered, so that the
-            same engine built twice would differ.
-        target: The GPUs; see `dovetail_tensorrt.target`.
-        workspace: Bytes; 0 for as much as the GPU has.
+        name: The name of the network. It is written into the engine; an unnamed network gets a number, so that two
+            builds of the same engine would differ.
+        target: The target GPUs; see `dovetail_tensorrt.target`.
+        workspace: Bytes; 0 means no limit.
     """
 
     name: str
@@ -55,16 +55,16 @@ class BuildSettings:
 
 
 def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSettings) -> Any:
-    """The serialized engine, which has the buffer protocol.
+    """Build a serialized engine, which supports the buffer protocol.
 
     Args:
-        parsed: A region that the parser took.
+        parsed: A parsed region.
         profile: The bounds of its inputs.
-        settings: What else shapes the engine.
+        settings: Further settings.
 
     Raises:
         OpenExtents: The profile lacks an input, or is impossible.
-        EngineError: The builder refuses the network; names the node where it tells.
+        EngineError: The builder rejects the network; names the node if it is known.
     """
     trt = parsed.library.trt
     with LOCK:
@@ -107,17 +107,17 @@ def _profile(parsed: ParsedModel, given: Mapping[str, Bounds]) -> Any:
 
 
 def _named(text: str, parsed: ParsedModel) -> str:
-    """The one layer that a message names, which has the name of its node; empty if it names none or several."""
+    """Return the single layer that a message names, which has its node's name; empty for none or several."""
     names = {layer.name for layer in parsed.verdict.layers if layer.name and layer.name in text}
     longest = [name for name in names if not any(name != other and name in other for other in names)]
     return longest[0] if len(longest) == 1 else ""
 
 
 class ParserRefusal(EngineError):
-    """The parser does not take a region.
+    """Raised if the parser rejects a region.
 
     Attributes:
-        errors: All that it says.
+        errors: All of its errors.
     """
 
     def __init__(self, title: str, errors: Sequence[ParserError]):
@@ -136,21 +136,21 @@ def make_engine(
     content: str = "",
     note: Callable[[str], None] = lambda text: None,
 ) -> EngineFile:
-    """Write the engine of a region, and what describes it, into `folder`.
+    """Write the engine of a region and its description into `folder`.
 
     Args:
         region: The region as a model of its own, with its nodes.
         library: The TensorRT that builds it.
         profile: The bounds of its inputs.
-        target: The GPUs that it is for; see `dovetail_tensorrt.target`.
-        workspace: Bytes; 0 for as much as the GPU has.
-        folder: A folder.
-        content: The digest of the region, where it is known.
-        note: Told what the user should know.
+        target: The target GPUs; see `dovetail_tensorrt.target`.
+        workspace: Bytes; 0 means no limit.
+        folder: The target folder.
+        content: The digest of the region, if known.
+        note: Receives messages for the user.
 
     Raises:
-        ParserRefusal: The parser refuses the region.
-        EngineError: The builder refuses it.
+        ParserRefusal: The parser rejects the region.
+        EngineError: The builder rejects the region.
     """
     content = content or content_digest(region)
     inputs = [name_of(value) for value in region.graph.inputs if not value.is_initializer()]
@@ -191,16 +191,16 @@ _MOST_NODES = 5000
 
 
 def last_of_unbuildable(region: Model, library: Library, profile: Mapping[str, Bounds], target: str) -> str:
-    """The name of the node with which the nodes before it cannot be built any more; empty where nothing is found.
+    """Return the last node of the shortest prefix of a region that fails to build; empty if none is found.
 
-    Builders fail with an assertion of their own in places that no message names. The shortest part of the region, in
-    its order, that fails ends with a node that can be placed elsewhere; finding it takes log2 n builds.
+    Builders may fail with an internal assertion that names no node. The last node of the shortest failing prefix can be
+    placed elsewhere; finding it takes log2 n builds.
 
     Args:
         region: A region that does not build.
-        library: What builds it.
+        library: The TensorRT that builds it.
         profile: The bounds of its inputs.
-        target: The GPUs that it is for.
+        target: The target GPUs.
     """
     nodes = list(region.graph)
     if len(nodes) > _MOST_NODES:
@@ -224,6 +224,6 @@ def last_of_unbuildable(region: Model, library: Library, profile: Mapping[str, B
                 built = middle
             else:
                 failing = middle
-    except DovetailError:  # a value between the parts has no type
+    except DovetailError:  # a value between the parts is untyped
         return ""
     return nodes[failing - 1].name or ""

@@ -1,4 +1,4 @@
-"""The real parser's verdict on a model: errors by node, and the types that it gives to everything."""
+"""Verdict of the real parser on a model: errors by node, and the types that it assigns."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 LOCK = threading.RLock()
-"""TensorRT's builder and parser are not made for several threads at once."""
+"""TensorRT's builder and parser are not thread-safe."""
 
 
 @dataclass(frozen=True)
 class ParserError:
-    """What the parser says against a model.
+    """An error of the parser about a model.
 
     Attributes:
-        node: Name of the node of the main graph at fault; empty where the parser names none.
+        node: Name of the rejected node of the main graph; empty if the parser names none.
         operator: Its operator, or that of the node in its body.
-        text: Why, in one line.
+        text: The reason, in one line.
     """
 
     node: str
@@ -61,7 +61,7 @@ class NetworkTensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of the network: its name, TensorRT's kind of it, and the types of its outputs."""
+    """A layer of the network: its name, TensorRT's layer kind, and the types of its outputs."""
 
     name: str
     kind: str
@@ -70,14 +70,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the parser makes of a model.
+    """Result of parsing a model.
 
     Attributes:
-        errors: What it refuses; it goes on after a node that it refuses, so all are here.
+        errors: All errors; the parser continues after a rejected node.
         inputs: The inputs of the network.
         outputs: Its outputs.
-        layers: Its layers; a network is strongly typed, so it computes in these types.
-        warnings: What it changed or doubts, one line each.
+        layers: Its layers; the network is strongly typed, so it computes in their types.
+        warnings: Warnings, one line each.
     """
 
     errors: tuple[ParserError, ...] = ()
@@ -88,13 +88,13 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether it takes the model."""
+        """Whether the parser accepts the model."""
         return not self.errors
 
 
 @dataclass
 class ParsedModel:
-    """A parsed model, with everything that TensorRT needs alive to build it."""
+    """A parsed model, with the TensorRT objects that must live until it is built."""
 
     library: Library
     verdict: Verdict
@@ -105,10 +105,10 @@ class ParsedModel:
 
 
 def parse(model: Model, library: Library) -> ParsedModel:
-    """Parse a model; nothing is built. Weights of more than a few MiB are streamed into a file for the parser.
+    """Parse a model without building it. Weights of more than a few MiB are streamed into a file for the parser.
 
     Args:
-        model: A model of operators that stand for themselves, as `inlined` gives it.
+        model: A model without calls of region functions, such as a result of `inlined`.
         library: A TensorRT.
     """
     with tempfile.TemporaryDirectory(prefix="dovetail-tensorrt-") as folder:
@@ -117,7 +117,7 @@ def parse(model: Model, library: Library) -> ParsedModel:
 
 
 def parsed_bytes(source: bytes | Path, library: Library) -> ParsedModel:
-    """Parse a serialized model, or a file that may have external data beside it."""
+    """Parse a serialized model, or a file that may have external data next to it."""
     return _parsed(source, library, [])
 
 
@@ -148,7 +148,7 @@ def _parsed(source: bytes | Path, library: Library, nodes: Iterable[ir.Node]) ->
 
 
 def _flags(trt: Any) -> int:
-    """Strong typing, which from TensorRT 11 on is all there is."""
+    """Return the flag for strong typing, which is the only mode from TensorRT 11 on."""
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     return 0 if flag is None else 1 << int(flag)
 

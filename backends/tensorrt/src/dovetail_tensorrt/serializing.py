@@ -1,4 +1,4 @@
-"""A region as the parser reads it: bytes, or a file with its weights beside it."""
+"""Serialization of a region for the parser: bytes, or a file with external weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST_IN_MEMORY = 1 << 24  # bytes of weights
 
 
 def parse_source(model: Model, folder: Path) -> bytes | Path:
-    """The serialized model, or, with more than 16 MiB of weights, a file in `folder` that they were streamed to."""
+    """Serialize a model; with more than 16 MiB of weights, stream it to a file in `folder`."""
     import onnx_ir as ir
 
     size = 0

@@ -1,4 +1,4 @@
-"""The `signed-integers` pass: conversions of a source model in the only form that TensorRT takes, symmetric int8."""
+"""The `signed-integers` pass: convert a source model's quantization to symmetric int8, which TensorRT requires."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ZERO_POINT = 2  # input of QuantizeLinear and DequantizeLinear
 
 @dataclass(frozen=True)
 class SignedIntegers(Pass):
-    """Write uint8 with the zero point 128 as int8 with zero, and int32 biases as floats.
+    """Convert uint8 with the zero point 128 to int8 with zero, and int32 biases to floats.
 
     Given:  %q = QuantizeLinear(%x, %scale, uint8 128)   %y = DequantizeLinear(%q, %scale, uint8 128)
     Result: %q = QuantizeLinear(%x, %scale, int8 0)   %y = DequantizeLinear(%q, %scale, int8 0)
 
-    Every float stays what it was: the integers are the same but for 128, and saturate at the same numbers. uint8 with
-    another zero point has numbers that int8 with the same scale lacks; that stays as it is, with a remark. A constant
-    in int32, such as a bias, becomes the float that it stands for, because TensorRT has no other biases.
+    All floats are unchanged: the integers are shifted by 128, and saturate at the same numbers. uint8 with another zero
+    point represents numbers that int8 with the same scale cannot; it is left unchanged, with a remark. An int32
+    constant, such as a bias, is dequantized, because TensorRT only supports float biases.
     """
 
     name = "signed-integers"
@@ -39,7 +39,7 @@ class SignedIntegers(Pass):
     requires = ("normalize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Change the conversions of the main graph, if a backend of the request makes engines."""
+        """Rewrite the conversions of the main graph, if a backend of the request has engines."""
         if not any(map(makes_engines, ctx.backends)):
             return False
         rewriter = _Rewriter(model, ctx)
@@ -59,7 +59,7 @@ class SignedIntegers(Pass):
 
 
 class _Rewriter:
-    """Rewrites conversions of one model."""
+    """Rewriter of the conversions of one model."""
 
     def __init__(self, model: Model, ctx: Context):
         self._graph, self._ctx = model.graph, ctx
@@ -67,7 +67,7 @@ class _Rewriter:
         self.changed = False
 
     def fold(self, qdq: QdqNode) -> None:
-        """Replace a constant in int32 and its conversion by floats."""
+        """Fold the dequantization of an int32 constant."""
         stored, result = qdq.integers, qdq.floats
         if not self._is_stored(stored) or result.is_graph_output() or any(qdq.parameters.zero_point):
             return
@@ -83,7 +83,7 @@ class _Rewriter:
         self.changed = True
 
     def sign(self, qdq: QdqNode) -> None:
-        """Make int8 of uint8, where all that converts it has the zero point 128."""
+        """Convert uint8 to int8, if all conversions of the value have the zero point 128."""
         integers, node = qdq.integers, qdq.node
         ends = [node] if node.op_type == "QuantizeLinear" else []
         ends += [reader for reader, _ in integers.uses()]

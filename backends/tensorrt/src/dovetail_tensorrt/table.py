@@ -1,7 +1,7 @@
-"""What the backend file refuses of a model as it is typed now.
+"""Nodes that the backend file rejects in a model's current types.
 
-While nodes are claimed, a float32 port stands for every type that it might be given. Here ports keep their types, as a
-parser reads them, so that the answers can be compared with a parser's.
+While nodes are claimed, a float32 port represents every type that it may get. Here ports keep their types, like in a
+parser, so that the answers can be compared.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dict[str, str]:
-    """Why the file refuses nodes of a model in the types that they have, by name of the node.
+    """Return why the file rejects nodes in their current types, by node name.
 
-    Nodes of bodies are judged, too. Types and shapes of values should be inferred; a node with a value without a type
-    is refused.
+    Nodes in bodies are included. Types and shapes should be inferred; a node with an untyped value is rejected.
 
     Args:
         model: The model.
@@ -28,7 +27,7 @@ def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dic
         registry: What plugins registered; the facts that the file uses are looked up here.
 
     Returns:
-        The first reason with the file and line of its rule, by the name of each node that is refused, in graph order.
+        The first reason for each rejected node, with file and line of its rule, in graph order.
     """
     facts = {name: registry.fact[name] for name in backend.facts}
     judge = backend.judge(model.ir.opset_imports, facts, as_typed=True)

@@ -1,4 +1,4 @@
-"""The GPUs that an engine is for."""
+"""Target GPUs of an engine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from dovetail_tensorrt.libraries import RTX, Library
 
 ANY = "any"
-"""TensorRT-RTX finishes compiling on the GPU that it meets, from Turing on."""
+"""Target of TensorRT-RTX, which finishes compilation on the actual GPU, from Turing on."""
 _PREFIX = "sm"
 
 
 def target_of(library: Library, asked: str, capability: tuple[int, int] | None) -> str:
-    """What an engine is built for, as text: `any`, `sm89`.
+    """Return the target of an engine as text: `any`, `sm89`.
 
     Args:
-        library: What builds it.
+        library: The TensorRT that builds it.
         asked: The value of the backend's option `target`.
-        capability: The compute capability of the GPU that is here, for which the full TensorRT always builds.
+        capability: The compute capability of the local GPU, the only target of the full TensorRT.
     """
     if library.sdk == RTX:
         return asked or ANY
@@ -25,12 +25,12 @@ def target_of(library: Library, asked: str, capability: tuple[int, int] | None) 
 
 
 def fits(target: str, capability: tuple[int, int]) -> bool:
-    """Whether an engine for `target` runs on a GPU of this compute capability."""
+    """Check whether an engine for `target` runs on a GPU of this compute capability."""
     return target in (ANY, f"{_PREFIX}{capability[0]}{capability[1]}")
 
 
 def set_target(config: Any, library: Library, target: str) -> None:
-    """Tell the builder's configuration the GPU; only TensorRT-RTX builds for one that is not here."""
+    """Set the target in the builder's configuration; only TensorRT-RTX builds for other GPUs than the local one."""
     if library.sdk != RTX or target == ANY:
         return
     config.num_compute_capabilities = 1

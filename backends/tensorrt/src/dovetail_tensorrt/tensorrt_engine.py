@@ -1,4 +1,4 @@
-"""The emitter `tensorrt-engine`: a region becomes an engine, and a call of the function that it stands for."""
+"""The emitter `tensorrt-engine`: build an engine for a region, and a call of the region's function."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _LOW_BORDER = "enable_low_precision_io"
 
 
 def engine_attributes(region: Model, workspace: int, profile: RegionProfile) -> dict[str, int | list[str]]:
-    """The attributes by name.
+    """Return the attributes of an engine call by name.
 
-    `enable_fp16`, `enable_bf16` and `enable_int8` say which low types occur inside; TensorRT 11 takes them from the
-    graph, so they tell and do not command. `enable_low_precision_io` says that floats of 16 bits cross the border.
+    `enable_fp16`, `enable_bf16` and `enable_int8` tell which low types occur inside. They are informative, because
+    TensorRT 11 takes types from the graph. `enable_low_precision_io` tells whether 16-bit floats cross the border.
 
     Args:
-        region: The region as engines load it.
-        workspace: Bytes; 0 for as much as the GPU has.
+        region: The region in the form that engines load.
+        workspace: Bytes; 0 means no limit.
         profile: The bounds of its inputs.
     """
     types = {
@@ -55,7 +55,7 @@ def engine_attributes(region: Model, workspace: int, profile: RegionProfile) -> 
 
 
 def workspace_of(ctx: Context | None) -> int:
-    """The bytes of `--workspace`, or those that a replayed plan was made with; 0 for as much as the GPU has."""
+    """Return the bytes of `--workspace`, or those of a replayed plan; 0 means no limit."""
     if ctx is None:
         return 0
     plan = ctx.request.plan
@@ -65,7 +65,7 @@ def workspace_of(ctx: Context | None) -> int:
 
 
 def recorded_workspace(call: ir.Node | None) -> int:
-    """The bytes that a call of a region's function records."""
+    """Return the workspace recorded in a call of a region's function."""
     return call.attributes.get_int(WORKSPACE, 0) if call is not None else 0
 
 
@@ -73,17 +73,17 @@ _TARGET = "target"
 
 
 class TensorRTEngine(Emitter):
-    """Builds the engine of a region where a TensorRT is installed.
+    """Builds the engine of a region if a TensorRT is installed.
 
-    What the parser refuses is placed elsewhere. Without a TensorRT, or without bounds of open extents, the region is
-    outlined all the same, so that the result has the same nodes everywhere; a note says what is missing.
+    Nodes that the parser rejects are placed elsewhere. Without a TensorRT, or without bounds of open extents, the
+    region is still outlined, so that the result has the same nodes on every machine; a note reports the missing part.
     """
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
-        """Write the engine and its description, and give the call."""
+        """Write the engine and its description, and return the call."""
         ctx = region.context
         if ctx is not None and not ctx.files_wanted:
-            return Artifact(node=Call())  # of a trial, which nobody keeps
+            return Artifact(node=Call())  # a trial needs no files
         profile = region_profile(region.model, ctx.model if ctx is not None else None, ctx)
         call = Call(engine_attributes(region.model, workspace_of(ctx), profile))
         try:
@@ -129,15 +129,15 @@ def _say_what_is_open(region: EmittedRegion, why: str, suggest: str) -> None:
     text = f"{region.name} has no engine, because an engine is built for bounds of extents: {why}"
     way_out = f"; {suggest}, or --data, gives bounds" if suggest.startswith("--") else ""
     suggest = suggest or "fix the shapes: --fix-shape"
-    # A remark with a suggestion and without a node is printed as a note, which is enough once for one way out.
+    # A remark with a suggestion but no node is printed as a note; once per suggestion is enough.
     said = any((remark.rule, remark.suggest) == ("open-extents", suggest) for remark in ctx.remarks)
     ctx.remark("analysis", region.nodes[0] if said else "", "open-extents", text + way_out, suggest=suggest)
 
 
 def _refusal(region: EmittedRegion, error: EngineError, found: Library) -> EngineError:
-    """The error, naming a node that can be placed elsewhere; all others that the parser names are refused here.
+    """Return the error with a node that can be placed elsewhere; refuse all other nodes that the parser names.
 
-    A conversion cannot: it stands where its readers want it, so that one at fault takes the region with it.
+    A conversion cannot be placed elsewhere: its position depends on its readers, so its error refuses the whole region.
     """
     errors = error.errors if isinstance(error, ParserRefusal) else (ParserError(error.node, "", error.message),)
     why = {one.node: one.text for one in errors if one.node in region.nodes}

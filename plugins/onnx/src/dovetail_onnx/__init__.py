@@ -1,6 +1,6 @@
-"""The front end for ONNX models, and the files that compiling leaves: results in folders, and plans.
+"""Front end for ONNX models, and the files of compiled results: folders and plans.
 
-`files` writes them whole or not at all and reads within limits, `source` checks models when they are opened.
+`files` writes files atomically and reads them within limits; `source` checks models when they are opened.
 """
 
 from dovetail.plugin import hookimpl
@@ -10,6 +10,6 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the front end, and the store of results."""
+    """Register the front end and the result store."""
     registry.frontend("onnx", "dovetail_onnx.frontend:OnnxFrontend")
     registry.result_store("folder", "dovetail_onnx.results.store:FolderStore")

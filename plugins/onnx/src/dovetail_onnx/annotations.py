@@ -1,4 +1,4 @@
-"""Read and write annotations of nodes as `metadata_props`, the only place that ONNX files have for them."""
+"""Annotations of nodes as `metadata_props`, the only place for them in ONNX files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mirror_annotations(model: Model) -> None:
 
 
 def _annotated_nodes(model: Model) -> Iterator[ir.Node]:
-    """All nodes, also of functions that hold regions."""
+    """Yield all nodes, including those of functions that hold regions."""
     yield from model.nodes()
     for function in model.ir.functions.values():
         if function.domain.startswith(FUNCTIONS):

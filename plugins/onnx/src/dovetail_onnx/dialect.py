@@ -1,4 +1,4 @@
-"""What the front end knows of ONNX models and core does not: their source check, text, types and annotations."""
+"""The ONNX dialect: source check, text form, types and annotations, which core does not know."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class OnnxDialect:
     """The dialect of ONNX models; see `dovetail.plugin.Dialect`."""
 
     def snapshot(self, model: Model, checked: bool) -> SourceSnapshot:
-        """Record a model before any pass; checks it unless it was checked when it was opened."""
+        """Record a model before any pass; check it unless it was checked when opened."""
         from dovetail_onnx.source.snapshot import Source
 
-        return cast("SourceSnapshot", Source.of(model, checked))  # frozen, and nobody sets the name of one
+        return cast("SourceSnapshot", Source.of(model, checked))  # frozen, and its name is never assigned
 
     def text(self, model: Model) -> str:
         """Print a model as ONNX text; see `dovetail_onnx.printer`."""
@@ -27,7 +27,7 @@ class OnnxDialect:
         return print_model(model)
 
     def runnable(self, model: Model) -> Model:
-        """The model itself."""
+        """Return the model itself."""
         return model
 
     def read_annotations(self, model: Model) -> None:

@@ -1,7 +1,7 @@
-"""External data: tensors whose bytes are in files beside the model.
+"""External data: tensors whose bytes are in files next to the model.
 
-This is the only module that follows paths in a model. A path must lead to a regular file inside the model's folder, and
-that is checked before it is opened, so that a pipe or a device cannot block.
+This is the only module that follows paths in a model. A path must lead to a regular file inside the model's folder,
+which is checked before the file is opened, so that a pipe or a device cannot block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-_READ_IN_UP_TO = 1 << 30  # bytes, all tensors that must be read into the proto together
+_READ_IN_UP_TO = 1 << 30  # bytes, for all tensors together that must be inlined in the proto
 _DIGITS = 19
 
 
@@ -164,7 +164,11 @@ class TensorLoader:
         except FileNotFoundError:
             problem = f"is missing: {Path(self._folder, location)} does not exist"
             raise self.refuse(what, problem, "copy the data file beside the model") from None
-        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL inside, links in a circle, no permission
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # name too long, NUL, circular links, no permission
             reason = getattr(error, "strerror", None) or str(error)
             raise self.refuse(what, f"cannot be read: {_shortened(location)}: {reason}") from None
         if where is None or found is None:
@@ -196,7 +200,7 @@ class MappedTensor(ir.Tensor):
         mapped: The mapped file.
         dtype: The type of the elements, of whole bytes.
         shape: The extents.
-        offset: Where in the file the elements begin, in bytes.
+        offset: Offset of the elements in the file, in bytes.
         name: The tensor's name.
     """
 
@@ -212,7 +216,7 @@ class MappedTensor(ir.Tensor):
 
 
 def mapped_chunks(mapped: mmap.mmap, first: int, count: int) -> Iterator[bytes]:
-    """Yield bytes of a mapped file in chunks of a few MiB; the pages of each are given back to the system behind it."""
+    """Yield bytes of a mapped file in chunks of a few MiB; the pages of each chunk are released afterwards."""
     end = first + count
     for start in range(first, end, _CHUNK):
         stop = min(start + _CHUNK, end)

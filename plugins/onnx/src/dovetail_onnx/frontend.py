@@ -1,4 +1,4 @@
-"""The front end that `dovetail.open` and all commands use for ONNX models."""
+"""Front end for ONNX models, used by `dovetail.open` and all commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXT = (".onnxtxt", ".txt")
 
 
 class OnnxFrontend(Frontend):
-    """Reads and writes ONNX files and ONNX text, and every file that no other front end has the suffix of."""
+    """Reads and writes ONNX files and ONNX text, including files without a suffix of another front end."""
 
     suffixes = (".onnx", *_TEXT, "")
     dialect = OnnxDialect()
@@ -33,7 +33,7 @@ class OnnxFrontend(Frontend):
         return open_model(path)
 
     def open_declared(self, path: Path) -> Model:
-        """Open a file in which tensors without data are zeros, as crash reproducers are written."""
+        """Open a file in which tensors without data are zeros, the format of crash reproducers."""
         from dovetail_onnx.opening import open_model
 
         return open_model(path, declared=True)
@@ -46,7 +46,7 @@ class OnnxFrontend(Frontend):
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write a model as ONNX text, told by the suffix, or as an ONNX file; see `dovetail_onnx.saving.save_model`."""
+        """Write a model as ONNX text or an ONNX file, by suffix; see `dovetail_onnx.saving.save_model`."""
         if path.suffix in _TEXT:
             from dovetail_onnx.files.writing import write_text
             from dovetail_onnx.printer import print_model
@@ -60,11 +60,11 @@ class OnnxFrontend(Frontend):
     def convert(self, source: object, path: Path | None = None) -> Model | None:
         """Return the model of an `onnx.ModelProto`, an `onnx_ir.Model` or the bytes of a model file; None otherwise.
 
-        Protos and onnx-ir models are copied, and weights of an onnx-ir model are shared; those that come with the path
-        of their file are taken over.
+        Protos and onnx-ir models are copied, and weights of an onnx-ir model are shared; models given with the path of
+        their file are not copied.
 
         Raises:
-            DovetailError: The model is invalid (see `dovetail_onnx.source`), or the bytes are no model.
+            DovetailError: The model is invalid (see `dovetail_onnx.source`), or the bytes are not a model.
         """
         import onnx
         import onnx_ir as ir
@@ -91,21 +91,21 @@ class OnnxFrontend(Frontend):
 
 
 UNKNOWN = "N"
-"""Stands in an option for an extent that only the user knows."""
+"""Placeholder in an option for an extent that only the user knows."""
 
 
 def open_inputs(model: Model) -> list[ir.Value]:
-    """The inputs of a model with an extent that is no number; initializers are none."""
+    """Return the inputs of a model with a symbolic or unknown extent, without initializers."""
     return [value for value in model.graph.inputs if not value.is_initializer() and _is_open(value)]
 
 
 def fixing_option(inputs: Iterable[ir.Value], known: Mapping[str, Sequence[int]] | None = None) -> tuple[str, bool]:
-    """The option that fixes inputs, ready to copy, and whether nothing in it is left to fill in.
+    """Return the option that fixes input shapes, ready to copy, and whether it is complete.
 
     Args:
         inputs: The inputs.
-        known: Shapes of some of them. Of others, a first extent is one: it counts samples in most models, and backends
-            that take fixed shapes are fed one sample at a time.
+        known: Known shapes by input name. For other inputs, an open first extent becomes 1: it counts samples in most
+            models, and backends with static shapes process one sample at a time.
     """
     words, complete = [], True
     for value in inputs:
@@ -117,7 +117,7 @@ def fixing_option(inputs: Iterable[ir.Value], known: Mapping[str, Sequence[int]]
 
 
 def shape_text(value: ir.Value) -> str:
-    """The shape of a value as text: `[N, 3, ?]`."""
+    """Format the shape of a value: `[N, 3, ?]`."""
     if value.shape is None:
         return "of unknown rank"
     texts = (str(extent) if isinstance(extent, int) else extent.value or "?" for extent in value.shape)

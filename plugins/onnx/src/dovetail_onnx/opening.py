@@ -1,4 +1,4 @@
-"""Open models: the graph is read, the weights are mapped."""
+"""Opening of models: the graph is read, the weights are memory-mapped."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into errors that name `path`."""
+    """Convert operating system errors to errors that name `path`."""
     try:
         yield
     except OSError as error:
@@ -93,7 +93,7 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
         )
     try:
         proto = onnx.parser.parse_model(body)
-    except Exception as error:  # ParseError, and whatever else its C++ side throws
+    except Exception as error:  # ParseError, and other exceptions of its C++ code
         reason = error.args[0] if error.args else error
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise DovetailError(f"{name} is not ONNX text: {reason.strip()}", "see onnx's Syntax page") from None
@@ -102,12 +102,12 @@ def open_text(text: str, name: str, path: Path | None = None) -> Model:
 
 
 def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | None = None) -> Model:
-    """Make a model from a proto, which it takes over: pass a copy to keep the proto unchanged.
+    """Create a model from a proto and take ownership of it: pass a copy to keep the proto unchanged.
 
     Args:
         proto: The model, with weights inside or in external data.
         name: Its name in messages.
-        path: The file that it came from; external data is resolved beside it, and refused without it.
+        path: The file that it came from; external data is resolved relative to it, and refused without it.
 
     Raises:
         DovetailError: The model is invalid (see `dovetail_onnx.source`).

@@ -1,4 +1,4 @@
-"""Print models as ONNX text, with types and placements in comments; deterministic.
+"""Deterministic printer of models as ONNX text, with types and placements in comments.
 
 ONNX's own printer drops annotations, and onnx-ir's prints object identities. `dovetail_onnx.opening.open_model` reads
 this text back: placements and inferred types follow a `#`, which starts a comment in ONNX text. Large tensors are
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _DATA_UP_TO = 8  # elements
-# ONNX text has floats in float32 and float64 only; of other types it holds the bits, as an integer.
+# ONNX text has literals for float32 and float64 only; other float types are printed as integers with the same bits.
 _BY_BITS = frozenset({
     "FLOAT16", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E8M0",
 })  # fmt: skip
@@ -129,7 +129,7 @@ def _declare(value: ir.Value) -> str:
     text = cast("str", type_text(kind))
     if text.startswith("tensor("):
         text = text.removeprefix("tensor(").removesuffix(")")
-        # In ONNX text a type without brackets is a scalar, and empty brackets mean that the rank is not known.
+        # In ONNX text a type without brackets is a scalar, and empty brackets mean unknown rank.
         text += "[]" if value.shape is None else f"[{_extents(value.shape)}]" if len(value.shape) else ""
     return f"{text} {_identifier(value.name)}"
 
@@ -166,7 +166,7 @@ def _items(tensor: ir.TensorProtocol) -> str | None:
 
 
 def _numbers(tensor: ir.TensorProtocol | None, label: str) -> str:
-    """For a comment: the numbers of which the text holds the bits; empty where it holds the numbers themselves."""
+    """Return, for a comment, the numbers of a tensor that the text prints as bits; empty for other tensors."""
     if tensor is None or tensor.dtype.name not in _BY_BITS or tensor.size > _DATA_UP_TO:
         return ""
     return label + ", ".join(map(repr, tensor.numpy().reshape(-1).tolist()))

@@ -1,4 +1,4 @@
-"""Write ONNX files: streamed to a temporary file and renamed, so that no partial file is ever visible."""
+"""Writing of ONNX files: streamed to a temporary file and renamed, so that no partial file is ever visible."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def save_model(
     """Write `model` to `path`.
 
     Placements are written into the nodes' `metadata_props`. Weights are stored in the file, or, above 1 GiB or on
-    request, in a data file beside it. The data file is named by its content, so an older model keeps its data until it
+    request, in a data file next to it. The data file is named by its content, so an older model keeps its data until it
     is replaced; its data file is then removed, unless another model in the folder refers to it.
 
     Args:
@@ -111,7 +111,7 @@ def save_model(
         path: The file to write; its folder is created.
         external: Store weights outside the file (True), inside (False), or by their size (None).
         progress: Called with ("save", weights written, weights in total) before each weight.
-        content digest: End the file with a digest of its content; see `dovetail_onnx.saving`.
+        content_digest: End the file with a digest of its content; see `dovetail_onnx.saving`.
 
     Returns:
         The model file, and the data file if there is one.
@@ -197,9 +197,9 @@ def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:
 
 
 def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
-    """Yield the bytes of an external tensor by reading its file, which keeps nothing in memory.
+    """Yield the bytes of an external tensor by reading its file, without keeping them in memory.
 
-    If the tensor is mapped already, the mapping is used: the file may have been replaced since.
+    If the tensor is mapped already, the mapping is used, because the file may have been replaced since.
     """
     left = tensor.nbytes
     if tensor.raw is not None:
@@ -215,7 +215,7 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
 
 
 def _write_tensor(file: _Hashed, tensor: ir.TensorProtocol) -> None:
-    """Write the bytes of one weight. Their number is checked: a wrong one would make the whole file unreadable."""
+    """Write the bytes of one weight. Their number is checked, because a wrong one makes the whole file unreadable."""
     before = file.size
     for chunk in tensor_chunks(tensor):
         file.write(chunk)

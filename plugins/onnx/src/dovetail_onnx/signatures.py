@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Opsets = Mapping[str, int] | int
-"""The versions of the domains that a model imports; a number is that of the default domain."""
+"""Versions of the imported domains; a number is the version of the default domain."""
 
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 

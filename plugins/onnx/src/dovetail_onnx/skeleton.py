@@ -30,7 +30,7 @@ _SORTED = "dovetail.sorted"
 class Skeleton:
     """A `ModelProto` in which large initializers of the main graph are stubs, and their tensors by name.
 
-    It is a `dovetail.plugin.Unbuilt`: a model stays in this form until somebody asks for its graph.
+    It is a `dovetail.plugin.Unbuilt`: a model stays in this form until its graph is first accessed.
     """
 
     proto: onnx.ModelProto
@@ -66,7 +66,7 @@ class Skeleton:
         return len(self.proto.graph.node)
 
     def nodes(self) -> Iterator[onnx.NodeProto]:
-        """Yield all nodes, those of bodies too."""
+        """Yield all nodes, including those of bodies."""
         stack = [self.proto.graph]
         while stack:
             for node in stack.pop().node:
@@ -81,12 +81,12 @@ class Skeleton:
         return {(function.domain, function.name) for function in self.proto.functions}
 
     def content(self) -> bytes:
-        """Return what differs when anything but a weight differs."""
+        """Return a fingerprint of the model that ignores weights: the serialized proto."""
         return self.proto.SerializeToString(deterministic=True)
 
 
 def stays_inline(tensor: ir.TensorProtocol) -> bool:
-    """Whether inference may need the values, so that they stay in the proto."""
+    """Check whether inference may need the values of a tensor, so that it stays in the proto."""
     dtype = tensor.dtype
     limit = INTEGERS_UP_TO if dtype.is_integer() or dtype.name == "BOOL" else FLOATS_UP_TO
     return dtype.name == "STRING" or tensor.nbytes <= limit
@@ -104,7 +104,7 @@ def stub(tensor: onnx.TensorProto) -> None:
 
 
 def is_stub(tensor: onnx.TensorProto) -> bool:
-    """Whether `tensor` is a stub; true only for initializers of a skeleton's main graph.
+    """Check whether `tensor` is a stub; true only for initializers of a skeleton's main graph.
 
     All external data is resolved before the first stub is made, so no file can contain the mark.
     """
@@ -182,11 +182,11 @@ def _with_tensor(value: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
 
 
 def was_sorted(model: Model) -> bool:
-    """Whether the nodes had to be sorted to build the graph of `model`."""
+    """Check whether the nodes of `model` had to be sorted when its graph was built."""
     return not model.untouched and bool(model.graph.meta.get(_SORTED))
 
 
 def skeleton_of(model: Model) -> Skeleton:
-    """Return a model as a proto without weights, and the weights; what it is made of, if its graph is not built yet."""
+    """Return the skeleton of a model; the one it is built from if its graph is not built yet."""
     held = model.lazy
     return held if isinstance(held, Skeleton) else split_weights(model.ir)

@@ -1,4 +1,4 @@
-"""Checks before, and completion after, onnx's parser of ONNX text."""
+"""Checks before onnx's text parser, and completion of its result."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ def deepest_bracket(text: str) -> int:
 
 
 def fill_declared(model: onnx.ModelProto, name: str) -> None:
-    """Fill every tensor that is declared without data with zeros: initializers of all graphs that have static shapes,
-    and tensors in attributes.
+    """Fill tensors declared without data with zeros: initializers of static shape, and tensors in attributes.
 
     Raises:
         DovetailError: The zeros would need too much memory.
@@ -110,6 +109,6 @@ class _Filling:
 
 
 def _is_empty(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor has elements by its extents, and no data."""
+    """Check whether a tensor has elements according to its extents, but no data."""
     held = {field.name for field, _ in tensor.ListFields()} - {"dims", "data_type", "name"}
     return not held and bool(tensor.dims) and math.prod(tensor.dims) > 0

@@ -1,4 +1,4 @@
-"""Topological order of nodes: ONNX requires it, but not every exporter writes it."""
+"""Topological order of nodes: ONNX requires it, but not every exporter guarantees it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sort_nodes(graph: onnx.GraphProto, visible: set[str] | None = None) -> int:
 
 
 def in_order(graph: ir.Graph) -> bool:
-    """Whether no node of `graph` or of a body in it reads what a later node gives."""
+    """Check whether no node of `graph` or of its bodies reads a result of a later node."""
     stack: list[tuple[Iterator[ir.Node], ir.Node | None]] = [(iter(graph), None)]
     seen: set[int] = set()
     later = {id(node) for node in all_nodes(graph)}

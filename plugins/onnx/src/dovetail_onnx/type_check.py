@@ -1,4 +1,4 @@
-"""Numbers and types of ports against the schemas of operators, bodies against their control-flow nodes."""
+"""Type checks: ports against the schemas of operators, bodies against their control-flow nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BodyFlow(NamedTuple):
     """A value that a control-flow operator passes into another one without changing its type.
 
     Attributes:
-        what: The pair in messages: `carried value`.
+        what: Name of the pair in messages: `carried value`.
         one: A value of the node or of a body; None if it is omitted.
         other: The value that it becomes.
     """
@@ -138,7 +138,7 @@ def _bindings(node: ir.Node, sig: Signature) -> Iterable[tuple[str, ir.Value, Po
 
 
 def _difference(flow: BodyFlow) -> str:
-    """How the types of two values that pass into each other differ; empty if they do not."""
+    """Return how the types at both ends of a flow differ; empty if they do not."""
     what, one, other = flow
     if one is None or other is None:
         return ""

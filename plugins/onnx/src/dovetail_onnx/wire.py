@@ -1,8 +1,8 @@
-"""Take an ONNX file apart into its outer messages and its weights, and put it together again.
+"""Splitting of an ONNX file into its outer messages and its weights, and joining them again.
 
 An ONNX file is nested protobuf messages: a model holds a graph (field 7), a graph holds initializers (field 5), and an
 initializer holds its bytes in `raw_data` (field 9). `split` locates those bytes and leaves them on disk, so that no
-proto ever holds the weights; `join` has them streamed between the messages. See the protobuf wire format
+proto ever holds the weights; `join` lets the caller stream them between the messages. See the protobuf wire format
 (https://protobuf.dev/programming-guides/encoding/) and the field numbers of `onnx.proto`.
 """
 
@@ -149,16 +149,16 @@ def tag(field: int) -> bytes:
 
 
 GRAPH_DEPTH = 24
-"""Nesting of bodies. Each takes three of the 100 message levels that protobuf reads."""
+"""Maximum nesting of bodies. Each takes three of the 100 message levels that protobuf reads."""
 
 BRACKET_DEPTH = 200
-"""Nesting of brackets in ONNX text, whose parser is recursive; a body takes two."""
+"""Maximum nesting of brackets in ONNX text, whose parser is recursive; a body takes two."""
 
 EXPANDED_NODES = 250_000
-"""Nodes of the model with all local functions inlined."""
+"""Maximum nodes of the model with all local functions inlined."""
 
 EXPANDED_BYTES = 1 << 30
-"""Bytes of that model without the weights of the main graph; a protobuf message is limited to 2 GiB."""
+"""Maximum bytes of that model without the weights of the main graph; a protobuf message is limited to 2 GiB."""
 
 SPARSE_BYTES = 1 << 28
-"""Bytes of one sparse tensor when dense."""
+"""Maximum bytes of one sparse tensor when dense."""

@@ -1,4 +1,4 @@
-"""Merge conditional blocks with opposite conditions, which legacy programs have for the branches of an `if`."""
+"""Merging of conditional blocks with opposite conditions, the form of an `if` in legacy programs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def merge_branches(nodes: Sequence[ir.Node]) -> list[ir.Node]:
     """Merge two conditional blocks with opposite conditions into one `if`.
 
-    Legacy programs have a block for each branch, and `select_input` takes the result of the one that ran:
+    Legacy programs have a block for each branch, and `select_input` selects the result of the executed one:
 
         a = if(c) {...}   b = if(logical_not(c)) {...}   r = select_input(cast(c), [b, a])
 
-    Blocks whose results somebody else reads, too, stay as they are.
+    Blocks whose results have other readers are not changed.
     """
     merged: list[ir.Node] = []
     pairs: dict[tuple[int, int], list[ir.Node]] = {}
@@ -46,7 +46,7 @@ def merge_branches(nodes: Sequence[ir.Node]) -> list[ir.Node]:
 
 
 def _branches(select: ir.Node) -> tuple[ir.Value, ir.Value] | None:
-    """What a `select_input` chooses from: results of an `if` with its condition, and of one with the opposite."""
+    """Return the operands of a `select_input` if they come from two `if` nodes with opposite conditions, else None."""
     if select.op_type != "select_input":
         return None
     number, given = operands(select)[0].producer(), _given(select)
@@ -63,18 +63,18 @@ def _branches(select: ir.Node) -> tuple[ir.Value, ir.Value] | None:
 
 
 def _chosen(select: ir.Node) -> tuple[ir.Value, ir.Value]:
-    """What a `select_input` chooses from that `_branches` has found."""
+    """Return the operands of a `select_input` that `_branches` accepts."""
     return cast("tuple[ir.Value, ir.Value]", _branches(select))
 
 
 def _given(select: ir.Node) -> Sequence[ir.Value | None]:
-    """What a `select_input` chooses from: operands of its own, or those of the list that it reads."""
+    """Return the alternatives of a `select_input`: its own operands, or those of the list that it reads."""
     listed = operands(select)[1].producer() if len(select.inputs) == 2 else None
     return select.inputs[1:] if listed is None else listed.inputs
 
 
 def _readers(select: ir.Node) -> list[ir.Node]:
-    """A `select_input`, and the list that it reads if there is one."""
+    """Return a `select_input`, and the list that it reads, if any."""
     listed = operands(select)[1].producer() if len(select.inputs) == 2 else None
     return [select] if listed is None else [select, listed]
 

@@ -1,4 +1,4 @@
-"""Element types of Paddle: their numbers in protobuf, their names in PIR, and the ONNX types they are."""
+"""Element types of Paddle: protobuf numbers, PIR names, and ONNX types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_NUMBER = {
     22: "bfloat16", 23: "complex64", 24: "complex128", 32: "float8_e4m3fn", 33: "float8_e5m2", 36: "uint16",
     37: "uint32", 38: "uint64",
 }  # fmt: skip
-"""Names by the numbers of `VarType.Type`."""
+"""Type names by number in `VarType.Type`."""
 
 BY_TAG = {
     "t_bool": "bool", "t_i16": "int16", "t_i32": "int32", "t_i64": "int64", "t_f16": "float16", "t_f32": "float32",
@@ -23,7 +23,7 @@ BY_TAG = {
     "t_c128": "complex128", "t_f8e4m3fn": "float8_e4m3fn", "t_f8e5m2": "float8_e5m2", "t_ui16": "uint16",
     "t_ui32": "uint32", "t_ui64": "uint64", "t_index": "int64",
 }  # fmt: skip
-"""Names by the tags of types in PIR programs."""
+"""Type names by tag in PIR programs."""
 
 BY_NAME = {
     "bool": "BOOL", "int16": "INT16", "int32": "INT32", "int64": "INT64", "float16": "FLOAT16", "float32": "FLOAT",
@@ -31,19 +31,19 @@ BY_NAME = {
     "complex128": "COMPLEX128", "float8_e4m3fn": "FLOAT8E4M3FN", "float8_e5m2": "FLOAT8E5M2", "uint16": "UINT16",
     "uint32": "UINT32", "uint64": "UINT64",
 }  # fmt: skip
-"""Names of ONNX types."""
+"""ONNX type names by Paddle type name."""
 
 NAMES = {onnx: name for name, onnx in BY_NAME.items()}
-"""Names of Paddle by the names of ONNX types."""
+"""Paddle type names by ONNX type name."""
 
 
 def of_number(number: int) -> str | None:
-    """Return the name of an element type by its number in a legacy program; None if it is none."""
+    """Return the name of an element type by its number in a legacy program, or None."""
     return BY_NUMBER.get(number)
 
 
 def onnx_type(name: str) -> ir.DataType | None:
-    """Return the ONNX type of a Paddle type; None for `undefined` and names that are none."""
+    """Return the ONNX type of a Paddle type; None for `undefined` and unknown names."""
     import onnx_ir as ir
 
     found = BY_NAME.get(name)
@@ -51,7 +51,7 @@ def onnx_type(name: str) -> ir.DataType | None:
 
 
 def element_type(name: str) -> ir.DataType:
-    """Return the ONNX type of a Paddle type that has one."""
+    """Return the ONNX type of a valid Paddle type."""
     import onnx_ir as ir
 
     return ir.DataType[BY_NAME[name]]

@@ -1,4 +1,4 @@
-"""The front end for programs of Paddle, the dialect of their models, and the option `--keep-unknown`."""
+"""Front end for Paddle programs, the dialect of their models, and the option `--keep-unknown`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PaddleFrontend(Frontend):
-    """Reads programs with their parameters, which lie beside them with the suffix `.pdiparams`."""
+    """Reads programs with their parameters, in a file of the same name with the suffix `.pdiparams`."""
 
     suffixes = (".pdmodel", ".json")
 
@@ -44,10 +44,10 @@ class PaddleFrontend(Frontend):
 
 
 class PaddleDialect(OnnxDialect):
-    """ONNX with the domains of Paddle: everything is the same, except that engines run the lowered model."""
+    """ONNX dialect with the domains of Paddle; engines run the lowered model."""
 
     def runnable(self, model: Model) -> Model:
-        """The model if it is lowered already, else a lowered copy."""
+        """Return the model if it is lowered already, else a lowered copy."""
         from dovetail_paddle.lowering.lower_paddle import lowered_copy
 
         return lowered_copy(model)
@@ -65,7 +65,7 @@ class _KeepUnknownOption(Option):
     keywords = ("keep_unknown",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--keep-unknown`."""
+        """Add `--keep-unknown` to the parser."""
         parser.add_argument(
             "--keep-unknown",
             action="store_true",
@@ -73,21 +73,21 @@ class _KeepUnknownOption(Option):
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword argument."""
+        """Return the keyword argument."""
         return {"keep_unknown": True} if args.keep_unknown else {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """That it is on."""
+        """Return whether the option is on."""
         return {"on": True} if keywords.get("keep_unknown") else {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """The request with the option."""
+        """Add the option to the request."""
         if not keywords.get("keep_unknown"):
             return request
         return replace(request, options={**request.options, OPTION: self.recorded(keywords)})
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str]:
-        """The option itself."""
+        """Return the option as a command-line argument."""
         return ["--keep-unknown"] if recorded else []
 
 

@@ -1,4 +1,4 @@
-"""Map `.pdiparams` files: tensors one after another, in sorted order of their names, which are not in the file."""
+"""Memory-mapped `.pdiparams` files: consecutive tensors, sorted by name; the names are not in the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WAY_OUT = "copy the .pdiparams that was exported with this program, whole"
 
 @dataclass(frozen=True)
 class Declared:
-    """What the program says of a parameter.
+    """Declaration of a parameter in the program.
 
     Attributes:
         dtype: The name of its element type.
@@ -47,8 +47,7 @@ def map_parameters(path: Path, declared: Mapping[str, Declared]) -> dict[str, ir
         declared: The parameters of the program.
 
     Raises:
-        DovetailError: The file is missing, cut short, holds another number of tensors, or one that is not what the
-            program declares; names the tensor.
+        DovetailError: The file is missing, truncated, or does not match the program's declarations; names the tensor.
     """
     if not declared:
         return {}
@@ -71,7 +70,7 @@ def map_parameters(path: Path, declared: Mapping[str, Declared]) -> dict[str, ir
 
 
 class _Reader:
-    """Reads one tensor after another.
+    """Sequential reader of tensors.
 
     Attributes:
         at: The position in bytes.
@@ -84,7 +83,7 @@ class _Reader:
         self._size = size
 
     def tensor(self, name: str, declared: Declared) -> ir.TensorProtocol:
-        """Read the next tensor, which is the one called `name`."""
+        """Read the next tensor, which is named `name`."""
         from dovetail_onnx.external import MappedTensor
 
         version = self._number("<I", name)

@@ -1,4 +1,4 @@
-"""Build `pd_op` graphs: nodes of the domains `pd_op` and `builtin`, with the types that the program declares."""
+"""Construction of `pd_op` graphs: nodes of the domains `pd_op` and `builtin`, with the declared types."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 PD_OP = "pd_op"
 BUILTIN = "builtin"
 UNKNOWN = "paddle"
-"""The domain of legacy operators that the translator does not know."""
+"""Domain of legacy operators that the translator does not support."""
 
 SOURCE = "paddle.source"
 STRUCT = "paddle.struct_name"
-"""Metadata of nodes: the line of the program that made one, and the layer that it belongs to."""
+"""Metadata keys of nodes: the source line, and the layer."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class TensorInfo:
     """The type of a value.
 
     Attributes:
-        dtype: The name of its element type; empty if it is not known.
-        shape: Its extents, -1 where one is open; None if its rank is open.
+        dtype: The name of its element type; empty if unknown.
+        shape: Its extents, -1 for an open one; None if the rank is unknown.
         is_list: Whether it is a list of tensors, or a tensor array.
     """
 
@@ -40,7 +40,7 @@ class TensorInfo:
 
 
 class PdGraphs:
-    """Makes the nodes and values of one program; all of their names differ, those of bodies too."""
+    """Builder of the nodes and values of one program, with unique names across bodies."""
 
     def __init__(self) -> None:
         self._values = FreshNames()
@@ -48,24 +48,24 @@ class PdGraphs:
         self._results: set[str] = set()
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for the results of the program."""
+        """Reserve names for the program's results."""
         for name in names:
             self._values.reserve(name)
             self._results.add(name)
 
     def result_name(self, wanted: str) -> str:
-        """The name of a result: `wanted` if it was kept for one and no other has it."""
+        """Return the name of a result: `wanted` if it is reserved and not used yet."""
         if wanted in self._results:
             self._results.remove(wanted)
             return wanted
         return self.value_name(wanted)
 
     def value_name(self, wanted: str) -> str:
-        """A name that no value has yet, `wanted` if it is free."""
+        """Return an unused value name, `wanted` if it is free."""
         return self._values.fresh(wanted)
 
     def value(self, name: str, info: TensorInfo) -> ir.Value:
-        """A value without a producer: an input of a graph."""
+        """Create a value without a producer: an input of a graph."""
         import onnx_ir as ir
 
         value = ir.Value(name=self.value_name(name))
@@ -83,16 +83,16 @@ class PdGraphs:
         source: str = "",
         struct: str = "",
     ) -> ir.Node:
-        """A node that belongs to no graph yet.
+        """Create a node outside of any graph.
 
         Args:
             op_type: Its operator.
-            operands: Its operands, None where one is missing.
+            operands: Its operands, None for a missing one.
             attributes: Its attributes by name.
             results: The wanted names and the types of its results.
             domain: The domain of its operator.
-            source: The line of the program that made it.
-            struct: The layer that it belongs to.
+            source: Its source line.
+            struct: Its layer.
         """
         import onnx_ir as ir
 
@@ -110,7 +110,7 @@ class PdGraphs:
     def own_results(
         self, values: Sequence[ir.Value], nodes: list[ir.Node], inputs: Sequence[ir.Value]
     ) -> list[ir.Value]:
-        """The results of a body, each given by the body once; copies of values from outside are appended to `nodes`."""
+        """Return distinct results produced by a body; copies of outer values are appended to `nodes`."""
         own = {id(output) for node in nodes for output in node.outputs} | set(map(id, inputs))
         found = []
         for value in values:
@@ -125,7 +125,7 @@ class PdGraphs:
 
 
 def set_type(value: ir.Value, info: TensorInfo) -> None:
-    """Give a value the type that the program declares."""
+    """Set the declared type of a value."""
     import onnx_ir as ir
 
     dtype = onnx_type(info.dtype)
@@ -138,7 +138,7 @@ def set_type(value: ir.Value, info: TensorInfo) -> None:
 
 
 def operands(node: ir.Node) -> Sequence[ir.Value]:
-    """Return the operands of a node of which none can be missing."""
+    """Return the operands of a node without missing operands."""
     return cast("Sequence[ir.Value]", node.inputs)
 
 
@@ -148,8 +148,8 @@ def attribute(name: str, value: Any, element: str = "", is_array: bool = False) 
     Args:
         name: Its name.
         value: Its value.
-        element: What it is made of, as `Argument.element` says; what the value is made of if it is empty.
-        is_array: Whether it has several elements; needed where it has none.
+        element: Its element type as in `Argument.element`; if empty, that of the value.
+        is_array: Whether it is an array; needed for an empty one.
     """
     import numpy as np
     import onnx_ir as ir

@@ -1,4 +1,4 @@
-"""Signatures of `pd_op` operators, out of `pd_ops.yaml`."""
+"""Signatures of `pd_op` operators from `pd_ops.yaml`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Argument:
 
     Attributes:
         name: Its name.
-        kind: Its type, as in `Tensor`, `int[]`, `IntArray`.
-        default: Its default, as the grammar reads it; None if it has none.
+        kind: Its type, such as `Tensor`, `int[]`, `IntArray`.
+        default: Its default as parsed by the grammar; None without one.
         optional: Whether a tensor may be missing.
     """
 
@@ -34,7 +34,7 @@ class Argument:
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is a tensor, or a list of them."""
+        """Whether it is a tensor or a list of tensors."""
         return self.kind.startswith("Tensor")
 
     @property
@@ -44,12 +44,12 @@ class Argument:
 
     @property
     def is_operand(self) -> bool:
-        """Whether it is an operand: a tensor, or an attribute that may be one."""
+        """Whether it is an operand: a tensor, or an attribute that may be a tensor."""
         return self.is_tensor or self.kind == "IntArray" or self.kind.startswith("Scalar(")
 
     @property
     def element(self) -> str:
-        """The type of an attribute, or of its elements: `int`, `float`, `bool`, `str` or `dtype`."""
+        """Type of an attribute, or of its elements: `int`, `float`, `bool`, `str` or `dtype`."""
         kind = self.kind.removeprefix("Scalar(").removesuffix(")").removesuffix("[]")
         words = {"double": "float", "int64_t": "int", "IntArray": "int", "DataType": "dtype", "Scalar": "float"}
         return words.get(kind, kind)
@@ -60,7 +60,7 @@ class Argument:
         return self.kind == "IntArray" or (self.kind.endswith("[]") and not self.is_tensor)
 
     def default_value(self) -> bool | int | float | str | list | None:
-        """The default as a value; None if there is none."""
+        """Convert the default to a value; None without one."""
         if self.default is None:
             return None
         if self.is_array:
@@ -97,24 +97,24 @@ class Operator:
 
     @cached_property
     def operands(self) -> tuple[Argument, ...]:
-        """Tensors in order, and then the attributes that may be tensors."""
+        """Tensors in order, then the attributes that may be tensors."""
         tensors = [argument for argument in self.arguments if argument.is_tensor]
         others = [argument for argument in self.arguments if argument.is_operand and not argument.is_tensor]
         return (*tensors, *others)
 
     @cached_property
     def attributes(self) -> tuple[Argument, ...]:
-        """The arguments that are attributes and nothing else."""
+        """The arguments that can only be attributes."""
         return tuple(argument for argument in self.arguments if not argument.is_operand)
 
     @cached_property
     def operand_index(self) -> dict[str, int]:
-        """The position of each operand by name."""
+        """Positions of operands by name."""
         return {argument.name: index for index, argument in enumerate(self.operands)}
 
     @cached_property
     def argument(self) -> dict[str, Argument]:
-        """The arguments by name."""
+        """Arguments by name."""
         return {argument.name: argument for argument in self.arguments}
 
 
@@ -133,7 +133,7 @@ def read_signatures(source: Source) -> dict[str, Operator]:
     """Read a file of operators.
 
     Raises:
-        DovetailError: Entries are at fault; a line for each.
+        DovetailError: Entries are invalid; one line for each.
     """
     from dovetail_schemas.operator_files.reading import read_operators
 

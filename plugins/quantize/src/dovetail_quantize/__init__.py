@@ -1,4 +1,4 @@
-"""Quantization: quantized values, calibration on data, observers, and the conversions between floats and integers."""
+"""Quantization: quantized values, calibration, observers, and conversions between floats and integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry: Registry) -> None:
-    """Register passes, the option of compiling, observers and conversions."""
+    """Register the passes, compile option, observers and conversions of this plugin."""
     registry.pass_("calibrate", "dovetail_quantize.calibrate:Calibrate")
     registry.pass_("quantize", "dovetail_quantize.quantize:Quantize")
     registry.pass_.renamed("quantise", "quantize")

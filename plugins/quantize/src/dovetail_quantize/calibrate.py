@@ -1,4 +1,4 @@
-"""The `calibrate` pass: find the parameters of everything that a plan holds in integers."""
+"""The `calibrate` pass: find scale and zero point of every quantized value in the plan."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 _OPERATORS = ("GlobalMaxPool", "MaxPool", "ReduceMax")
-_MOST = 8  # nodes, so that the time does not grow with the graph
+_MOST = 8  # nodes; bounds the search, so that its time does not grow with the graph
 
 
 def values_shown(
     values: Sequence[ir.Value], observers: Sequence[NamedObserver]
 ) -> Iterator[tuple[list[ir.Value], ObserversTogether]]:
-    """Yield the values that observers of a sharing group see: itself, or for those that follow maxima, its maxima."""
+    """Yield the values that observers of a sharing group see: maxima with `follows_maxima`, else the values."""
     maxima = list(dict.fromkeys(map(_read_maxima, values)))
     follow = [one for one in observers if one.follows_maxima and maxima != list(values)]
     for seen, those in ((maxima, follow), (list(values), [one for one in observers if one not in follow])):
@@ -52,12 +52,13 @@ def values_shown(
 
 
 def _read_maxima(value: ir.Value) -> ir.Value:
-    """Return the maxima of a value if they alone are read, as behind a MaxPool; else the value.
+    """Return the maxima of a value if only these are used, as by a MaxPool; else the value itself.
 
     Given:  %m = MaxPool(%x); %y = ReduceMax(%m), and nothing else reads %x or %m
     Result: %y
 
-    Rounding what is no maximum costs nothing, and saturating a maximum costs more than its share of the numbers says.
+    Rounding the other elements costs nothing, and saturating a maximum costs more than its share of the elements
+    suggests.
     """
     for _ in range(_MOST):
         uses = value.uses()
@@ -81,18 +82,18 @@ class Calibrate(Pass):
     Given:  conv_1 reads %x in int8[symmetric], and data on which %x lies between -1 and 2
     Result: a quantized value of %x with the scale 2/127; the graph does not change
 
-    Weights are observed by themselves, values that the model computes on the data; a scale such as X*W is the product
-    of the scales at these ports. A replayed plan has the parameters that came from data.
+    Weights are observed directly, activations on the data; a scale such as X*W is the product of the scales at these
+    ports. A replayed plan supplies the parameters that came from data.
     """
 
     name = "calibrate"
     stage = "calibrate"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fill `ctx.outcome.quantized values`.
+        """Fill `ctx.outcome.quantized_values`.
 
         Raises:
-            DovetailError: Data is needed and there is none, or a value cannot be calibrated.
+            DovetailError: Data is required but missing, or a value cannot be calibrated.
         """
         held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
         if not held:
@@ -113,7 +114,7 @@ class Calibrate(Pass):
 
 
 class _Calibration:
-    """Finds the parameters of the quantized values of one model."""
+    """Calibration of the quantized values of one model."""
 
     def __init__(self, model: Model, ctx: Context):
         self._model, self._ctx = model, ctx
@@ -121,7 +122,7 @@ class _Calibration:
         self._found: dict[int, tuple[Parameters, str]] = {}
 
     def find(self, held: list[Held]) -> None:
-        """Find the parameters of all sharing groups, products of scales last."""
+        """Find the parameters of all sharing groups; products of scales come last."""
         self._replayed = replayed_parameters(self._ctx.request.plan, held)
         observed: list[list[Held]] = []
         for group in {id(one.group): one.group for one in held}.values():
@@ -158,7 +159,7 @@ class _Calibration:
                     self._set([one], product, f"{one.rule.scale} of {node.name}")
 
     def _fits(self, product: Parameters, held: Held, node: ir.Node) -> bool:
-        """Whether a product has as many scales as the value has room for; else refuse the node."""
+        """Check whether a product of scales has as many as the value needs; refuse the node if not."""
         room = _room(held)
         if room is None or room == len(product.scale):
             return True
@@ -169,7 +170,7 @@ class _Calibration:
         return False
 
     def quantized(self, held: Held) -> QuantizedValue:
-        """What was found of a quantized value."""
+        """Return the calibrated quantized value."""
         parameters, source = self._found[id(held)]
         if held.fused is not None:
             source = f"computed together with {held.fused.name}"
@@ -187,10 +188,10 @@ class _Calibration:
         self._set([held], observer.parameters(), "weights")
 
     def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
-        """Raise the scale of the weight beside a bias that would saturate."""
+        """Raise the scale of a weight whose bias would saturate."""
         node = bias.uses[0].node
         if not _has_axis(bias):
-            return  # one number for all columns, which `_fits` judges
+            return  # a single scale for all columns, which `_fits` checks
         factors = {port: self._parameters_at(node, port, by_use, bias) for port in bias.rule.factors}
         weights = [found for port in factors if self._found[id(found := by_use[id(node), port])][1] == "weights"]
         if (
@@ -203,10 +204,10 @@ class _Calibration:
             self._ctx.remark("passed", node, "bias-range", why)
 
     def _from_plan(self, group: list[Held]) -> Parameters | None:
-        """The parameters in the replayed plan; None if it has none for any of them.
+        """Return the parameters of a sharing group from the replayed plan; None if it has none.
 
         Raises:
-            DovetailError: There are as many as the format does not have, or they differ within the group.
+            DovetailError: Their number does not match the format, or they differ within the group.
         """
         found = {self._replayed[id(one)] for one in group if id(one) in self._replayed}
         if not found:
@@ -249,7 +250,7 @@ class _Calibration:
             self._ctx.remark("analysis", "", "few-samples", why, suggest="--data with more samples")
 
     def _observe(self, groups: list[tuple[list[Held], ObserverChoice]], known: KnownParameters) -> None:
-        """Let observers see the data, and keep what each of them finds."""
+        """Show the data to the observers, and keep the parameters that each of them finds."""
         observers = []
         wanted: dict[str, list[ObserversTogether]] = {}
         for group, choice in groups:
@@ -289,9 +290,9 @@ _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data
 
 
 def _room(held: Held) -> object:
-    """How many scales along its axis a value has room for; None if it has one scale, or nothing states its shape.
+    """Return how many scales a value needs along its format's axis; None if per-tensor or of unknown shape.
 
-    A value without that axis, such as a bias of rank 0, is one number that is repeated.
+    A value without that axis, such as a bias of rank 0, needs one: its single scale is repeated.
     """
     shape, axis = held.value.shape, held.format.axis
     if axis is None or shape is None:
@@ -300,6 +301,6 @@ def _room(held: Held) -> object:
 
 
 def _has_axis(held: Held) -> bool:
-    """Whether a value has the axis of its format, if that has one and the rank is known."""
+    """Check whether a value has the axis of its format; true if the format has none or the rank is unknown."""
     shape, axis = held.value.shape, held.format.axis
     return axis is None or shape is None or -len(shape) <= axis < len(shape)

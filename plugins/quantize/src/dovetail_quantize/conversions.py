@@ -1,4 +1,4 @@
-"""The conversions between floats and integers: QuantizeLinear and DequantizeLinear."""
+"""Conversions between floats and integers: QuantizeLinear and DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Quantize:
-    """`QuantizeLinear` with the parameters of the target format."""
+    """Conversion by QuantizeLinear with the parameters of the target format."""
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
-        """Return the integers that hold `value`, a float of the type that the target format expresses."""
+        """Quantize `value`, a float of the type that the target format expresses."""
         assert step.target is not None and step.parameters is not None
         scale, zero = _parameters(op, step.target, step.parameters, value)
         result = op.QuantizeLinear(value, scale, zero, axis=step.target.axis, block_size=step.target.group)
@@ -28,10 +28,10 @@ class Quantize:
 
 
 class Dequantize:
-    """`DequantizeLinear` with the parameters of the source format."""
+    """Conversion by DequantizeLinear with the parameters of the source format."""
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
-        """Return the floats that the integers `value` hold, in the type that the source format expresses."""
+        """Dequantize the integers `value` to the float type that the source format expresses."""
         assert step.source is not None and step.parameters is not None
         scale, zero = _parameters(op, step.source, step.parameters, value)
         result = op.DequantizeLinear(value, scale, zero, axis=step.source.axis, block_size=step.source.group)

@@ -1,4 +1,4 @@
-"""The smallest and the largest numbers of slices, over all batches."""
+"""Extrema of the slices of a value over all batches."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class Extrema:
-    """The extrema of every slice so far, in whichever order and portions they come."""
+    """Running extrema of every slice; independent of the order and size of the batches."""
 
     def __init__(self) -> None:
         self._low = self._high = np.zeros(0)
 
     def widen(self, low: np.ndarray, high: np.ndarray) -> None:
-        """Take in the extrema of one batch.
+        """Widen by the extrema of one batch.
 
         Raises:
-            ValueError: One is infinite or NaN, or there are more or fewer slices than before.
+            ValueError: An extremum is infinite or NaN, or the number of slices changed.
         """
         low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
@@ -36,10 +36,10 @@ class Extrema:
         self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
 
     def range(self) -> tuple[np.ndarray, np.ndarray]:
-        """The smallest and the largest number of every slice.
+        """Return the smallest and the largest number of every slice.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         if not self._low.size:
             raise ValueError("no number was seen")
@@ -47,16 +47,16 @@ class Extrema:
 
 
 _STEM = "dovetail_extrema"
-_AXES_ARE_INPUTS = {"ReduceMin": 18, "ReduceMax": 18, "ReduceSum": 13}  # since these opsets
+_AXES_ARE_INPUTS = {"ReduceMin": 18, "ReduceMax": 18, "ReduceSum": 13}  # opset from which the axes are an input
 
 
 class ExtremaNames(NamedTuple):
-    """Names of the values that hold the extrema of a value.
+    """Names of the graph values that hold a value's extrema.
 
     Attributes:
         low: The smallest numbers, one per slice.
-        high: The largest.
-        finite: Zero, or NaN if a number is infinite or NaN: a maximum may lose a NaN.
+        high: The largest numbers, one per slice.
+        finite: Zero, or NaN if a number is infinite or NaN; needed because a maximum may drop NaN.
     """
 
     low: str
@@ -65,13 +65,13 @@ class ExtremaNames(NamedTuple):
 
 
 class ExtremaNodes:
-    """Adds nodes for extrema to the main graph of a model.
+    """Builder of nodes that compute extrema in the main graph of a model.
 
     Args:
-        model: The model, which is changed.
+        model: The model to change.
 
     Attributes:
-        added: The nodes that were added; callers may clear it.
+        added: The nodes added so far; callers may clear it.
     """
 
     def __init__(self, model: Model):
@@ -81,9 +81,9 @@ class ExtremaNodes:
         self.added: list[ir.Node] = []
 
     def add(self, value: ir.Value, format_: Format) -> ExtremaNames | None:
-        """Return the extrema of a value per slice of a format; None where an engine may not be able to compute them.
+        """Add nodes for the per-slice extrema of a value; return None if an engine may not be able to compute them.
 
-        That is so for floats that are not float32, for groups, and for values that may be empty.
+        That is the case for floats other than float32, for groups, and for values that may be empty.
         """
         shape = value.shape
         if value.dtype != ir.DataType.FLOAT or format_.group is not None or not self._has_numbers(shape):
@@ -105,7 +105,7 @@ class ExtremaNodes:
         return ExtremaNames(*map(name_of, found))
 
     def _has_numbers(self, shape: ir.Shape | None) -> TypeGuard[ir.Shape]:
-        """Whether such a value has a number in any batch: its open extents count samples, and every batch has one."""
+        """Check whether a value is nonempty in every batch: open extents must be batch sizes, and no batch is empty."""
         if shape is None or not len(shape):
             return False
         counts = {getattr(one.shape[0], "value", None) for one in self._graph.inputs if one.shape} - {None}

@@ -1,4 +1,4 @@
-"""Histograms of slices whose range grows with the data."""
+"""Histograms of slices, with a range that grows with the data."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from dovetail_quantize.extrema import Extrema
 
-_FEW = 1 << 14  # numbers per slice that are kept as they are
-_WHOLE, _OF_MANY = 4096, 1024  # bins on each side of zero: of one slice, and of each where there are several
-_PIECE = 1 << 17  # numbers at a time; they stay in the cache
+_FEW = 1 << 14  # numbers per slice that are kept exactly
+_WHOLE, _OF_MANY = 4096, 1024  # bins on each side of zero: for a single slice, and per slice of several
+_PIECE = 1 << 17  # numbers per step, so that they stay in the cache
 _LANES = 4
-_LOWEST = -100  # exponent; smaller numbers count as zero
+_LOWEST = -100  # exponent; smaller magnitudes count as zero
 
 
 class Points(NamedTuple):
-    """Positions on the line of real numbers with how often they occur, one row per slice; each row is ascending.
+    """Real numbers and their counts, one ascending row per slice.
 
     Attributes:
-        positions: The numbers themselves if they are few, else the middle of each bin.
-        counts: How often each occurs.
+        positions: The numbers themselves if they are few, else the center of each bin.
+        counts: How often each position occurs.
         exact: Whether the positions are the numbers themselves.
     """
 
@@ -31,18 +31,18 @@ class Points(NamedTuple):
 
 
 class Histogram:
-    """How often numbers occur in each slice, in an amount of memory that does not grow with the data.
+    """Histogram of the numbers in each slice, in memory that does not grow with the data.
 
-    Up to 16384 numbers of a slice are kept; more are counted in bins. The range of the bins of a slice is the smallest
-    power of two above all magnitudes. When a number exceeds it, bins are merged in pairs until it fits. Bins of the
-    wider range consist of whole bins of the narrower one, and scaling by powers of two does not round, so the result is
-    that of a histogram whose range was known before: the same in any order and portions. A second pass over the data
-    would not be more exact.
+    Up to 16384 numbers per slice are kept exactly; beyond that they are counted in bins. The bins of a slice span the
+    smallest power of two above all magnitudes. When a number exceeds that range, bins are merged in pairs until it
+    fits. Bins of the wider range consist of whole bins of the narrower one, and scaling by powers of two does not
+    round, so the result equals that of a histogram whose range was known in advance, whatever the order and size of the
+    batches. A second pass over the data would not be more accurate.
 
-    Bin `k` has the magnitudes from `k` to `k + 1` widths with the sign of `k`; bin 0 has both signs.
+    Bin `k` covers magnitudes from `k` to `k + 1` widths with the sign of `k`; bin 0 covers both signs.
 
     Attributes:
-        number: How many numbers of each slice were seen.
+        number: Count of numbers seen per slice.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Histogram:
         """Count the numbers of a matrix with one row per slice.
 
         Raises:
-            ValueError: A number is infinite or NaN, or there are more or fewer rows than before.
+            ValueError: A number is infinite or NaN, or the number of rows changed.
         """
         if not rows.size:
             return
@@ -64,7 +64,7 @@ class Histogram:
         self._extrema.widen(rows.min(axis=1), rows.max(axis=1))
         self.number += rows.shape[1]
         if self._few is not None:
-            # A view would keep the whole array that it shows, and see what others write into it.
+            # Copy, because a view would keep the caller's whole array alive and see later writes to it.
             self._few.append(rows if self.number > _FEW else rows.copy())
             if self.number > _FEW:
                 self._count_all()
@@ -72,18 +72,18 @@ class Histogram:
             self._count(rows)
 
     def range(self) -> tuple[np.ndarray, np.ndarray]:
-        """The smallest and the largest number of every slice.
+        """Return the smallest and the largest number of every slice.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         return self._extrema.range()
 
     def points(self) -> Points:
-        """What was seen.
+        """Return the numbers seen so far, exactly or as bin centers.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         self.range()
         if self._few is not None:
@@ -95,10 +95,10 @@ class Histogram:
         return Points(np.clip(middles, low[:, None], high[:, None]), counts, exact=False)
 
     def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What was seen in bins: their indices, a row of counts per slice, and the width of the bins of each slice.
+        """Return the bin indices, a row of counts per slice, and the bin width of each slice.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         self.range()
         if self._few is not None:
@@ -136,15 +136,15 @@ class Histogram:
                 piece = some[:, start : start + _PIECE]
                 scaled = room[: piece.size].reshape(piece.shape)
                 np.multiply(piece, factors[first : first + at_once, None], out=scaled)
-                # The cast truncates toward zero, so that halving an index commutes with it.
+                # The cast truncates toward zero, so halving an index commutes with it.
                 index = scaled.astype(np.int32) + begins
                 counted += np.bincount(index.reshape(-1), minlength=counted.size).reshape(counted.shape)
 
     def _count_row(self, row: np.ndarray, factor: np.float32, room: np.ndarray) -> None:
-        """Count the numbers of the only slice.
+        """Count the numbers of a single slice.
 
-        Neighbors are counted apart: a processor waits where it counts up the same bin twice in a row, as it would for
-        the many zeros behind a Relu.
+        Neighboring elements are counted in separate lanes: incrementing the same bin twice in a row stalls the
+        processor, and the output of a Relu has many zeros.
         """
         bins = self._counts.shape[1]
         begins = _begins(bins)
@@ -153,7 +153,7 @@ class Histogram:
             piece = row[start : start + _PIECE]
             scaled, found = room[: piece.size], index[: piece.size]
             np.multiply(piece, factor, out=scaled)
-            # The cast truncates toward zero, so that halving an index commutes with it.
+            # The cast truncates toward zero, so halving an index commutes with it.
             np.copyto(found, scaled, casting="unsafe")
             found += begins[: piece.size]
             self._counts[0] += np.bincount(found, minlength=_LANES * bins).reshape(_LANES, bins).sum(axis=0)
@@ -170,5 +170,5 @@ class Histogram:
 
 @functools.cache
 def _begins(bins: int) -> np.ndarray:
-    """Where bin 0 of the lane of each number of a piece is."""
+    """Return the offset of bin 0 in the lane of each element of a piece."""
     return np.tile(np.arange(_LANES, dtype=np.int32) * bins + bins // 2, _PIECE // _LANES)

@@ -1,4 +1,4 @@
-"""The arithmetic of quantized formats: bounds of integers, slices with one scale, and parameters of ranges."""
+"""Arithmetic of quantized formats: integer bounds, slices that share a scale, and parameters from ranges."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def scale_shape(format_: Format, shape: ir.Shape | Sequence[int] | None) -> tuple[int, ...]:
-    """The shape that ONNX gives the scales of a tensor of `shape`: `()`, one extent, or that of its groups.
+    """Return the ONNX shape of the scales for a tensor of `shape`: `()`, one extent, or one extent per axis for groups.
 
     Raises:
-        ValueError: The tensor has no such axis, its extent is open, or groups do not divide it.
+        ValueError: The tensor has no such axis, its extent is open, or the group size does not divide it.
     """
     if format_.axis is None:
         return ()
@@ -41,7 +41,7 @@ def scale_shape(format_: Format, shape: ir.Shape | Sequence[int] | None) -> tupl
 
 
 def number_of_scales(format_: Format, shape: ir.Shape | Sequence[int] | None) -> int:
-    """How many scales a tensor of `shape` has in a format.
+    """Return how many scales a tensor of `shape` has in a format.
 
     Raises:
         ValueError: See `scale_shape`.
@@ -50,7 +50,7 @@ def number_of_scales(format_: Format, shape: ir.Shape | Sequence[int] | None) ->
 
 
 def slices(array: np.ndarray, format_: Format) -> np.ndarray:
-    """`array` as a matrix with a row for each scale, in the order of the scales; a view where that is possible.
+    """Reshape `array` to a matrix with one row per scale, in the order of the scales; a view where possible.
 
     Raises:
         ValueError: See `scale_shape`.
@@ -73,9 +73,9 @@ _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
 def bounds(format_: Format) -> tuple[int, int]:
-    """The smallest and the largest integer that a format uses.
+    """Return the smallest and the largest integer that a format uses.
 
-    A symmetric signed format leaves out the smallest one, so that the range is symmetric.
+    A symmetric signed format omits the smallest integer, so that its range is symmetric.
     """
     bits = format_.dtype.bitwidth
     if format_.element.startswith("u"):
@@ -85,27 +85,27 @@ def bounds(format_: Format) -> tuple[int, int]:
 
 
 def parameters_of(quantized: QuantizedValue) -> Parameters:
-    """Return the parameters of a quantized value that is calibrated."""
+    """Return the parameters of a calibrated quantized value."""
     assert quantized.parameters is not None, f"'{quantized.value}' is not calibrated"
     return quantized.parameters
 
 
 def parameters_of_range(format_: Format, low: ArrayLike, high: ArrayLike) -> Parameters:
-    """The parameters that cover real numbers from `low` to `high`, and zero.
+    """Return parameters that cover the range from `low` to `high`, including zero.
 
-    A range that is only zero gets the scale 1: any scale holds it exactly.
+    A range of only zero gets the scale 1, as any scale represents it exactly.
 
     Args:
         format_: The format.
         low: The smallest number, or one per index along the axis.
-        high: The largest, as many.
+        high: The largest number, or one per index along the axis.
     """
     scale, zero = scales_of_range(format_, np.atleast_1d(low), np.atleast_1d(high))
     return Parameters(tuple(scale.tolist()), tuple(int(one) for one in zero))
 
 
 def scales_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scales and zero points that cover real numbers from `low` to `high`, and zero; as float64, in their shape."""
+    """Return float64 scales and zero points that cover `low` to `high`, including zero, in the shape of these."""
     smallest, largest = bounds(format_)
     low, high = np.minimum(np.asarray(low, np.float64), 0), np.maximum(np.asarray(high, np.float64), 0)
     if format_.scheme == "asymmetric":
@@ -117,7 +117,7 @@ def scales_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> tuple
     scale = np.where(scale == 0, 1.0, np.maximum(scale, _SMALLEST_SCALE))
     if format_.scheme == "power-of-two":
         scale = np.exp2(np.ceil(np.log2(scale)))
-    # The model holds scales in float32, so that everything else has to be computed with these.
+    # The model stores scales in float32, so the zero points must be computed from the rounded scales.
     scale = scale.astype(np.float32).astype(np.float64)
     if format_.scheme == "asymmetric":
         return scale, np.clip(np.rint(smallest - low / scale), smallest, largest)
@@ -125,9 +125,9 @@ def scales_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> tuple
 
 
 def expressible(parameters: Parameters, format_: Format) -> Parameters:
-    """The parameters with scales that the float type of the format has, as the model holds them in it.
+    """Round scales up to the float type that the format expresses, in which the model stores them.
 
-    They are rounded up, so that no number saturates that did not before, and none becomes zero.
+    Rounding up ensures that no further number saturates and no scale becomes zero.
     """
     kind = Format.of(format_.expressed).dtype
     if kind.bitwidth >= _FLOAT32_BITS:
@@ -140,7 +140,7 @@ def expressible(parameters: Parameters, format_: Format) -> Parameters:
 
 
 def quantize_array(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
-    """`array` in integers of the format, rounded to nearest even and saturated."""
+    """Quantize `array`: round to nearest even and saturate."""
     smallest, largest = bounds(format_)
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)
     integers = np.rint(array.astype(np.float32) / scale.astype(np.float32)) + zero
@@ -148,7 +148,7 @@ def quantize_array(array: np.ndarray, format_: Format, parameters: Parameters) -
 
 
 def shaped(numbers: tuple, format_: Format, shape: tuple[int, ...]) -> np.ndarray:
-    """Scales or zero points in a shape that broadcasts against a tensor of `shape`."""
+    """Reshape scales or zero points to broadcast against a tensor of `shape`."""
     array = np.asarray(numbers)
     if format_.axis is None:
         return array.reshape(())
@@ -159,9 +159,9 @@ def shaped(numbers: tuple, format_: Format, shape: tuple[int, ...]) -> np.ndarra
 
 
 def product_of_scales(format_: Format, factors: Sequence[Parameters]) -> Parameters:
-    """The product, computed in float32 as integer kernels do; it has an axis where one of the factors has."""
+    """Multiply scales in float32, as integer kernels do; the product is per-channel if a factor is."""
     scale = np.ones(1, np.float32)
     for factor in factors:
-        # Where both activation and weight are tiny, the product would be zero, which is no scale.
+        # The product of two tiny scales may underflow to zero, which is not a valid scale.
         scale = np.maximum(scale * np.asarray(factor.scale, np.float32), np.finfo(np.float32).tiny)
     return Parameters(tuple(scale.astype(np.float64).tolist()), (0,) * scale.size)

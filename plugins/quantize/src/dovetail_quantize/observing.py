@@ -1,4 +1,4 @@
-"""Run a model on data and show values to whoever wants to see them, batch by batch and part by part."""
+"""Run a model on data, part by part, and show its values to watchers batch by batch."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
 
 
 _PART = 32  # nodes
-_WHOLE = 1 << 26  # bytes of values that leave the engine; those of one part are in memory at the same time
-_OPEN = 1 << 22  # bytes that a value of unknown size counts for
+_WHOLE = 1 << 26  # bytes of values that leave the engine; the values of one part are in memory together
+_OPEN = 1 << 22  # bytes assumed for a value of unknown size
 
 
 class Watcher(Protocol):
-    """Who wants to see a value."""
+    """A consumer of the numbers of a value."""
 
     @property
     def format(self) -> Format:
-        """The format that parameters are wanted for."""
+        """The format to find parameters for."""
 
     @property
     def extrema(self) -> Callable[[np.ndarray, np.ndarray], None] | None:
-        """Takes the smallest and the largest number of every slice of a batch; None: it needs all numbers."""
+        """Callback for the per-slice extrema of a batch; None if the watcher needs all numbers."""
 
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch."""
+        """Process the numbers of one batch."""
 
 
 class Amount(NamedTuple):
-    """How much data was seen.
+    """Amount of data seen.
 
     Attributes:
-        batches: Runs of the model.
-        samples: Samples in them.
+        batches: Number of runs of the model.
+        samples: Number of samples in all batches.
     """
 
     batches: int
@@ -74,16 +74,16 @@ class _Shown(NamedTuple):
 def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context) -> Amount:
     """Run `model` on the data of the request once, on the host.
 
-    Memory holds one batch, and of it the values of two parts that somebody wants to see whole, and those that later
-    parts read. Where extrema are enough, they are computed beside the value.
+    Memory holds one batch: the fully watched values of two parts, and the values that later parts read. Where extrema
+    suffice, the engine computes them.
 
     Args:
         model: A float model; it is not changed.
-        wanted: By name of a value of the main graph, who wants to see it.
+        wanted: Watchers by the name of a value in the main graph.
         ctx: The context of the run.
 
     Returns:
-        How much data there was.
+        The amount of data.
 
     Raises:
         DovetailError: The data does not fit, or no engine of the host runs the model.
@@ -102,7 +102,7 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
         pending: Future | None = None
         for number, (feeds, _) in enumerate(batches(model, ctx.request.data, say=says), start=1):
             samples += max(len(feeds[name]) for name in counting) if at_once is None else at_once
-            if pending is not None:  # one observer may see an input and computed values
+            if pending is not None:  # a watcher may see both an input and computed values
                 pending.result()
             with _naming(number):
                 for name, array in feeds.items():
@@ -113,7 +113,8 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
                     ctx.progress(f"calibrate, batch {number}", done, len(executor.runners))
                 if pending is not None:
                     pending.result()
-                # What one part gave is looked at while the next one runs: the executor forgets values by then.
+                # Watchers see the results of one part while the next one runs, when the executor has already freed
+                # them.
                 pending = thread.submit(_show, number, [(one, _seen(one, values)) for one in by_runner[done - 1]])
         if pending is not None:
             pending.result()
@@ -121,14 +122,14 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
 
 
 def _threads(watchers: Iterable[Watcher]) -> int:
-    """The threads of the engine, 0 for all: watchers that see all numbers keep a processor busy at the same time."""
+    """Return the engine's thread count, 0 for all: watchers that need all numbers keep one processor busy meanwhile."""
     if all(one.extrema is not None for one in watchers):
         return 0
     return max((os.cpu_count() or 1) - 1, 1)
 
 
 def _instrumented(work: Model, wanted: Mapping[str, Sequence[Watcher]]) -> tuple[list[list[ir.Node]], dict]:
-    """Let a model return what is wanted; return its parts, and by name of an output who sees something there."""
+    """Return the watched values from the model; return its parts, and the watchers by output name."""
     nodes, extrema = list(work.graph), ExtremaNodes(work)
     work.graph.outputs.clear()
     parts: list[list[ir.Node]] = []
@@ -176,13 +177,13 @@ def _show(number: int, seen: list[tuple[_Shown, list[np.ndarray]]]) -> None:
                 one.watcher.update(arrays[0])
             else:
                 low, high, finite = (array.reshape(-1) for array in arrays)
-                # An infinite number or a NaN makes `finite` NaN, and both extrema with it.
+                # `finite` is NaN if a number is infinite or NaN, and turns both extrema into NaN.
                 one.watcher.extrema(low + finite, high + finite)
 
 
 @contextmanager
 def _naming(number: int) -> Iterator[None]:
-    """Let errors name the batch, counted from 0 as readers of data do."""
+    """Add the number of the batch to errors, counted from 0 as data readers do."""
     try:
         yield
     except DovetailError as error:
@@ -193,27 +194,27 @@ _DEFAULT = ObserverChoice("minmax")
 
 
 def chosen_observer(held: Held) -> ObserverChoice:
-    """The observer that the rule of a value names, or the default one."""
+    """Return the observer that the rule of a value names, or the default one."""
     return held.rule.observer if held.rule.observer.name else _DEFAULT
 
 
 class NamedObserver:
-    """An observer of one value, whose failures name it, its distribution and the value.
+    """An observer of one value; its errors name the observer, its distribution and the value.
 
     Args:
         held: The value, and the observer that its rule names.
         table: The registered observers.
-        choice: Another observer than the rule's.
+        choice: Overrides the observer of the rule.
 
     Attributes:
-        format: The format that parameters are wanted for.
-        extrema: Takes the extrema of a batch, or None if the observer needs all numbers.
+        format: The format to find parameters for.
+        extrema: Callback for the extrema of a batch; None if the observer needs all numbers.
         choice: Name and options of the observer.
         observer: The observer itself.
-        follows_maxima: Whether it wants to see the maxima of a value where nothing else of it is read.
+        follows_maxima: Whether it sees only the maxima of a value if only these are read.
 
     Raises:
-        DovetailError: There is no such observer, it has no such option, or it cannot be made for this value.
+        DovetailError: The observer or an option is unknown, or it cannot be created for this value.
     """
 
     def __init__(self, held: Held, table: Table, choice: ObserverChoice | None = None):
@@ -226,11 +227,11 @@ class NamedObserver:
         self.follows_maxima = self.observer.follows_maxima
 
     def update(self, array: Any) -> None:
-        """Show it some numbers."""
+        """Pass the numbers of one batch to the observer."""
         self._called("fails on", lambda: self.observer.update(array))
 
     def parameters(self) -> Parameters:
-        """What it makes of everything that it saw."""
+        """Return the observer's parameters, after checking them against the format."""
         found = self._called("finds no scale for", self.observer.parameters)
         held = self._held
         sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()

@@ -1,4 +1,4 @@
-"""Where parameters come from besides data: the source model, a replayed plan, and earlier decisions."""
+"""Sources of parameters other than data: the source model, a replayed plan, and earlier calibrations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) -> Parameters:
-    """One scale of the source model as the several equal ones of a format; others stay as they are."""
+    """Repeat a per-tensor scale of the source model for a per-channel format; return other parameters unchanged."""
     if format_.axis is None or len(parameters.scale) != 1:
         return parameters
     number = number_of_scales(format_, shape)
@@ -33,9 +33,9 @@ def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) ->
 
 
 def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: ir.Shape | None) -> bool:
-    """Whether a conversion of the source model gives the integers of a quantized value.
+    """Check whether a conversion of the source model yields the integers of a quantized value.
 
-    Scales that are products may differ in the last digits, as they were multiplied in another order.
+    Products of scales may differ in the last digits, because they were multiplied in another order.
     """
     if qdq is None or not qdq.fits(format_):
         return False
@@ -44,9 +44,9 @@ def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, sha
 
 
 def range_of_source(leaders: Iterable[Held]) -> Parameters | None:
-    """Parameters that cover what the integers of the source model can express; None if some value has none there.
+    """Return parameters that cover the integer ranges of the source model; None if a value is not quantized there.
 
-    Numbers beyond that range do not occur, so it needs no data.
+    Numbers outside of these ranges do not occur, so this needs no data.
     """
     low, high, format_ = np.inf, -np.inf, None
     for held in leaders:
@@ -68,10 +68,10 @@ def _bounds(qdq: QdqNode) -> tuple[float, float]:
 
 
 def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Parameters]:
-    """Find the parameters of values in a plan, by `id` of the held value.
+    """Find the parameters of quantized values in a plan, by `id` of the held value.
 
-    A quantized value is recognized by value, format and sharing group. Where plan and model both hold a value in a
-    format only once, the group may have another name: it names the observer, and a replay observes nothing.
+    A quantized value is recognized by value, format and sharing group. If plan and model both hold a value in a format
+    only once, the group's name may differ: it names the observer, and a replay observes nothing.
 
     Raises:
         DovetailError: A quantized value of the plan is malformed.
@@ -99,14 +99,14 @@ _Key = tuple[tuple[tuple[str, str], ...], str, ObserverChoice]
 
 
 class KnownParameters:
-    """What observers found on data, by sharing group.
+    """Parameters found on data so far, by sharing group.
 
     Args:
-        compared: Observers of which a search tries one after the other: where one of them is asked for, all of them see
-            the data, so that it is read once.
+        compared: Observers that a search tries one after the other; if one is requested, all of them see the data, so
+            that it is read once.
 
     Attributes:
-        amount: The data that was seen.
+        amount: Amount of data seen.
     """
 
     def __init__(self, compared: Sequence[ObserverChoice] = ()):
@@ -115,32 +115,32 @@ class KnownParameters:
         self._found: dict[_Key, Parameters] = {}
 
     def get(self, group: list[Held], choice: ObserverChoice) -> Parameters | None:
-        """What an observer found of a group; None if it has not seen it."""
+        """Return the parameters that an observer found for a group; None if it has not seen the group."""
         return self._found.get(_key(group, choice))
 
     def found(self, group: list[Held], choice: ObserverChoice) -> Parameters:
-        """What an observer found of a group that it has seen."""
+        """Return the parameters that an observer found for a group that it has seen."""
         return self._found[_key(group, choice)]
 
     def keep(self, group: list[Held], choice: ObserverChoice, parameters: Parameters) -> None:
-        """Remember what an observer found."""
+        """Store the parameters that an observer found for a group."""
         self._found[_key(group, choice)] = parameters
 
     def wanted(self, choice: ObserverChoice) -> tuple[ObserverChoice, ...]:
-        """The observers that see a group for which `choice` is asked for; that one first."""
+        """Return the observers to show a group to when `choice` is requested; `choice` comes first."""
         others = self._compared if choice in self._compared else ()
         return tuple(dict.fromkeys((choice, *others)))
 
 
 class ObserversTogether:
-    """Several observers that see the same numbers; those that count them share one histogram.
+    """Several observers of the same numbers; counting observers share one histogram.
 
     Args:
-        observers: At least one, all for one format.
+        observers: One or more observers of the same format.
 
     Attributes:
-        format: The format that parameters are wanted for.
-        extrema: Takes the extrema of a batch; None if an observer needs all numbers.
+        format: The format to find parameters for.
+        extrema: Callback for the extrema of a batch; None if an observer needs all numbers.
     """
 
     def __init__(self, observers: Sequence[NamedObserver]):
@@ -154,7 +154,7 @@ class ObserversTogether:
         self.extrema = self._extrema if alone else None
 
     def update(self, array: Any) -> None:
-        """Show all of them some numbers."""
+        """Pass numbers to all observers; a shared histogram counts them once."""
         for one in self._fed:
             one.update(array)
 
@@ -165,14 +165,14 @@ class ObserversTogether:
 
 
 def known_parameters(ctx: Context) -> KnownParameters:
-    """What is known of the model of a request; nothing where refinements scale its layers."""
+    """Return the parameters already found for the request's model; none if refinements scale its layers."""
     if any(step in SCALING for steps in steps_of(ctx).values() for step in steps):
         return KnownParameters()
     return ctx.measured.setdefault(_MEASURED, KnownParameters())
 
 
 def compare_observers(ctx: Context, compared: Sequence[ObserverChoice]) -> None:
-    """Let calibration show the data to all of `compared` at once: results with the others will be asked for."""
+    """Make calibration show the data to all of `compared` at once, because a search will request each of them."""
     ctx.measured[_MEASURED] = KnownParameters(compared)
 
 
@@ -187,25 +187,25 @@ def _operator(held: Held) -> str:
     return "" if node is None else f"{node.domain}.{node.op_type}:{node.name}"
 
 
-_MARGIN = 1 + 1e-6  # the product of two scales is rounded to float32
+_MARGIN = 1 + 1e-6  # allowance for rounding the product of two scales to float32
 
 
 def weight_scale_for_bias(
     bias: Held, numbers: np.ndarray, weight: Held, factors: Mapping[str, Parameters]
 ) -> Parameters | None:
-    """The parameters of a weight with which its bias fits: a scale is raised as far as necessary.
+    """Return parameters of a weight with its scales raised just enough for the bias to fit.
 
-    Products that matter beside such a bias would overflow the accumulator, so what the weight loses matters less than
-    the last bit of the bias.
+    Products comparable to such a bias would overflow the accumulator, so the lost precision of the weight does not
+    matter.
 
     Args:
-        bias: A constant whose scale is the product of others.
-        numbers: Its numbers.
-        weight: The one of these values that is a constant.
-        factors: The parameters of these values, by port; those of the weight are among them.
+        bias: A constant whose scale is a product of scales.
+        numbers: The numbers of the bias.
+        weight: The constant operand of the product.
+        factors: Parameters of the operands by port, including the weight.
 
     Returns:
-        None if the bias fits.
+        The parameters, or None if the bias fits already.
     """
     product = product_of_scales(bias.format, list(factors.values()))
     largest = np.abs(slices(numbers.astype(np.float64), bias.format)).max(axis=1, initial=0)

@@ -1,4 +1,4 @@
-"""The `quantize` pass: a QuantizeLinear and a DequantizeLinear where a plan holds a value in integers."""
+"""The `quantize` pass: insert QuantizeLinear and DequantizeLinear for the quantized values of a plan."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class QuantizedTensor(ir.LazyTensor):
-    """`source` in the integers of a format.
+    """Lazily quantized tensor.
 
     Attributes:
-        source: The tensor of real numbers.
+        source: The tensor to quantize.
     """
 
     def __init__(self, source: ir.TensorProtocol, format_: Format, parameters: Parameters, name: str):
@@ -44,13 +44,13 @@ _ACCUMULATOR = "int32"
 
 
 class Inserter:
-    """Inserts the conversions of one model.
+    """Inserts the conversions into one model.
 
     Attributes:
         model: The model.
-        ctx: What was asked for.
-        names: Fresh names.
-        outputs: Where the graph returns each value that it returned at first.
+        ctx: Its context.
+        names: Generator of fresh names.
+        outputs: Output indices of each original graph output.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -66,7 +66,7 @@ class Inserter:
         self._borders = {backend.name: backend.border for backend in ctx.backends}
 
     def convert(self, forms: list[tuple[Held, QuantizedValue]]) -> None:
-        """Insert the conversions of one value, which is held in all of `forms`."""
+        """Insert the conversions of one value for all formats and groups in which it is held."""
         forms = [form for form in forms if form[0].fused is None]
         if not forms:
             return
@@ -83,27 +83,27 @@ class Inserter:
             self.model.graph.remove(producer, safe=True)
 
     def uses(self, value: ir.Value) -> list[Usage]:
-        """The uses of a value in graph order, so that names do not depend on what earlier passes did to the graph."""
+        """Return the uses of a value in graph order, so that names do not depend on earlier passes."""
         return sorted(value.uses(), key=lambda use: (self._order.get(id(use.node), len(self._order)), use.idx))
 
     def crosses_as_float(self, backend: str, end: str) -> bool:
-        """Whether floats cross the border of a backend's regions at that end, `into` or `out`."""
+        """Check whether floats, not integers, cross a backend's region border at `end`, `into` or `out`."""
         border = self._borders.get(backend)
         return border is not None and getattr(border, end) == "inside"
 
     def step(
         self, source: ir.Value, step: Step, name: str, backend: str, floats: ir.DataType, floats_cross: bool = False
     ) -> tuple[ir.Value, list[ir.Node]]:
-        """Make the nodes of one step, placed on `backend` if that takes both formats, else on the host.
+        """Build the nodes of one conversion step, on `backend` if it supports both formats, else on the host.
 
         Args:
-            source: The value as it is.
-            step: What to do with it.
-            name: What new names begin with.
-            backend: Name of the backend that should run it.
-            floats: The type of the floats in the graph as it is now. Their scale has it, too; `join` gives both the
+            source: The value to convert.
+            step: The conversion step.
+            name: Prefix of new names.
+            backend: Name of the preferred backend.
+            floats: Float type of the value in the current graph, and of its scale; `join` later converts both to the
                 type that the format expresses.
-            floats_cross: Whether the floats of this conversion may cross the border of a region, and not its integers.
+            floats_cross: Whether the floats of this conversion, not its integers, cross a region border.
         """
         before, after = step.source, step.target
         assert before is not None and after is not None
@@ -123,7 +123,7 @@ class Inserter:
         return result, nodes
 
     def _share(self, constant: ir.Value, name: str) -> None:
-        """Let the conversions of one value read the same constants: kernels that are compared are then equal."""
+        """Deduplicate the constants of a value's conversions, so that structurally equal kernels compare equal."""
         array = constant_of(constant).numpy()
         key = (name, constant.dtype, array.shape, array.tobytes())
         known = self._constants.setdefault(key, constant)
@@ -152,14 +152,14 @@ class Inserter:
 
 
 class _Conversions:
-    """The conversions of one value that is computed or given."""
+    """Conversions of one value that is not a weight."""
 
     def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[Held, QuantizedValue]]):
         self._inserter, self._value = inserter, value
         self._forms = forms
         self._made = next((form for form in forms if form[0].producer is not None), None)
         if self._made is not None and self._made[0].format.element == _ACCUMULATOR:
-            self._made = None  # the float that the operator computes is what the accumulator stands for
+            self._made = None  # the operator's float result represents the accumulator
         producer = value.producer()
         self._home = placement_of(producer).backend if producer is not None else HOST
         self._integers: dict[int, ir.Value] = {}
@@ -167,7 +167,7 @@ class _Conversions:
         self._adopted = self._adopt()
 
     def insert(self) -> None:
-        """Insert them, and let every reader read what it shall."""
+        """Insert the conversions, and redirect each reader to its own."""
         value = self._value
         wanted = {(id(use.node), use.index): form for form in self._forms for use in form[0].uses if not use.is_output}
         for node, index in self._inserter.uses(value):
@@ -182,14 +182,14 @@ class _Conversions:
             self._become_output(self._read(self._made, self._crossing(HOST)), self._made[0].format)
 
     def _adopt(self) -> ir.Node | None:
-        """Take the source model's own conversions of the value; return its QuantizeLinear that makes the integers."""
+        """Reuse the source model's own conversions of the value; return the adopted QuantizeLinear."""
         if self._made is None:
             return None
         qdq = next((one for one in quantizing(self._value) if self._is_adopted(one, self._made)), None)
         if qdq is None:
             return None
         node = qdq.node
-        if len(self._value.uses()) > 1:  # other readers may stand before it
+        if len(self._value.uses()) > 1:  # other readers may come before it in the graph
             self._inserter.model.graph.remove(node)
             insert_after_value(self._inserter.model.graph, self._value, node)
         self._integers[id(self._made[0])] = qdq.integers
@@ -199,11 +199,11 @@ class _Conversions:
         return is_adopted(qdq, form[0].format, parameters_of(form[1]), self._value.shape)
 
     def _crossing(self, reader: str) -> str:
-        """The backend of the conversion to floats for a reader elsewhere."""
+        """Return the backend that dequantizes for a reader on another backend."""
         return self._home if self._inserter.crosses_as_float(self._home, "out") else reader
 
     def _read(self, form: tuple[Held, QuantizedValue], backend: str) -> ir.Value:
-        """The value in a quantized value, as the float that it stands for, for readers on a backend."""
+        """Return the dequantized value for readers on a backend."""
         if self._made is None and self._is_adopted(dequantizing(self._value), form):
             return self._value
         key = (id(form[0]), backend)
@@ -216,7 +216,7 @@ class _Conversions:
         return self._floats[key]
 
     def _hold(self, form: tuple[Held, QuantizedValue], reader: str) -> ir.Value:
-        """The integers of a quantized value; made once, for the first reader that wants them."""
+        """Return the integers of a quantized value, created for their first reader."""
         key = id(form[0])
         if key not in self._integers:
             format_ = form[0].format
@@ -233,7 +233,7 @@ class _Conversions:
         return self._integers[key]
 
     def _after(self, source: ir.Value, step: Step, backend: str, floats_cross: bool) -> ir.Value:
-        """Insert the nodes of a step right behind the value that they read."""
+        """Insert the nodes of a step directly after the value that they read."""
         name, floats = name_of(self._value), dtype_of(self._value)
         result, nodes = self._inserter.step(source, step, name, backend, floats, floats_cross)
         graph, before = self._inserter.model.graph, source
@@ -267,7 +267,7 @@ def _stored(format_: Format) -> Format:
 
 
 def _expressing(format_: Format, floats: ir.DataType) -> Format:
-    """The format with another type of floats; these themselves if it is not quantized."""
+    """Return a quantized format that expresses another float type, or that float type for other formats."""
     if not format_.quantized:
         return Format.of(dtype_name(floats))
     words = [format_.scheme, f"expressed={dtype_name(floats)}"]
@@ -279,15 +279,15 @@ def _expressing(format_: Format, floats: ir.DataType) -> Format:
 
 @dataclass(frozen=True)
 class Quantize(Pass):
-    """Hold values in the integers that the plan says.
+    """Insert the conversions of quantized values, and store weights in integers.
 
     Given:  conv_1 reads %x in int8[symmetric] with the scale 0.02, and computes %y in int8[symmetric]
-    Result: %x goes through QuantizeLinear and DequantizeLinear before conv_1, %y behind it, and weights are stored in
+    Result: %x goes through QuantizeLinear and DequantizeLinear before conv_1, %y after it, and weights are stored in
             int8 with a DequantizeLinear. Operators still compute floats: an engine with integer kernels fuses them.
 
-    There is one conversion per value and quantized value. Whether integers or floats cross the border of a region is
-    what the backend says under `border`. An accumulator in int32 that leaves a region needs no conversion: the float
-    that the operator computes is what it stands for.
+    There is one conversion per value and quantized value. The backend's `border` entry decides whether integers or
+    floats cross a region border. An int32 accumulator that leaves a region needs no conversion, because the operator's
+    float result represents it.
     """
 
     name = "quantize"

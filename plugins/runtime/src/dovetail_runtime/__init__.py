@@ -1,4 +1,4 @@
-"""Running results: engines and their isolation, region by region or by executors of plugins; and their input data."""
+"""Execution of compiled models: guarded engines, region-by-region and plugin executors, and input data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry: Registry) -> None:
-    """Bring what runs results, the passes that try engines and select kernels, and the command `run`."""
+    """Register executors, the engine and its passes, and the command `run`."""
     registry.executor("regions", "dovetail_runtime.runner:Runner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
@@ -24,7 +24,7 @@ def register(registry: Registry) -> None:
 
 @hookimpl
 def before_opening(registry: Registry) -> None:
-    """Let checks and inference know operators that have their kernel, in models that were written with them."""
+    """Register the schemas of lowered operators, so that checks and inference accept models saved with kernels."""
     if len(registry.operators) or len(registry.device_memory):
         from dovetail_runtime.kernels.library import register_lowered
 

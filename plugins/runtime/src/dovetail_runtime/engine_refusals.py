@@ -1,4 +1,4 @@
-"""What engines refuse when regions are loaded, as refusals of the nodes of the plan."""
+"""Engine errors at load time, as refusals of nodes in the plan."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False) -> None:
-    """Refuse the nodes of the plan that must be placed elsewhere because the engine of their backend refuses them.
+    """Refuse the nodes of the plan that their backend's engine rejects, so that they are placed elsewhere.
 
-    An engine that names no node of a region refuses the whole region. Conversions are not in the plan, so the
+    If an engine names no node of a region, the whole region is refused. Conversions are not in the plan, so the
     neighbors of a refused conversion are refused instead.
 
     Args:
-        refusals: Errors of engines when regions were loaded.
+        refusals: Engine errors from loading regions.
         preferred: The first engine of each backend; refusals of other engines do not count against the backend.
-        ctx: Has the model and its plan, and gets the refusals.
-        whole: Refuse whole regions, whatever node the engine names.
+        ctx: The context with the model and its plan; receives the refusals.
+        whole: Refuse whole regions, regardless of the node that the engine names.
     """
     model = cast("Model", ctx.model)
     planned = {node.name for node in (ctx.outcome.plan.nodes if ctx.outcome.plan is not None else model.nodes())}
@@ -48,11 +48,10 @@ def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx:
 
 
 def named_in(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
-    """Return the node that an engine names: the one of that name, or that computes the value of that name.
+    """Return the node that an engine names, by its own name or by that of one of its results.
 
-    For a node in a body that is the control-flow node.
-
-    Engines also derive names (`conv_1/WithoutBiases`), so the parts before the last and the first slash count, too.
+    A name inside a body refers to the control-flow node. Engines also derive names (`conv_1/WithoutBiases`), so the
+    parts before the last and before the first slash are tried, too.
     """
     names = [wanted for wanted in (name, name.rpartition("/")[0], name.partition("/")[0]) if wanted]
     for wanted in names:
@@ -60,7 +59,7 @@ def named_in(nodes: Iterable[ir.Node], name: str) -> ir.Node | None:
             parts = all_nodes([node])
             if any(wanted == part.name or wanted in (value.name for value in part.outputs) for part in parts):
                 return node
-    # Otherwise the name may be an input of the region, and its first reader is refused.
+    # Otherwise the name may be an input of the region; then its first reader is refused.
     reads = (node for node in nodes if any(value is not None and value.name in names for value in node.inputs))
     return next(reads, None)
 
@@ -77,16 +76,16 @@ def _around(node: ir.Node, region: Iterable[ir.Node], planned: Collection[str | 
     return [reader for reader in readers if id(reader) in inside and reader.name in planned]
 
 
-_MOST = 24  # loads per call; each takes what loading a part of the region takes
+_MOST = 24  # loads per call; each costs as much as loading part of the region
 
 
 def further_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines) -> list[Refusal]:
-    """Load what is left of refused regions without the named nodes, again and again, and return what is refused then.
+    """Load the rest of refused regions without the named nodes, repeatedly, and return the further refusals.
 
     Args:
         model: The model whose regions were refused.
-        refusals: What was refused, of whichever engine.
-        engines: The engines of every backend; the first is the one that a backend is made for.
+        refusals: Refusals of any engines.
+        engines: The engines of every backend; a backend is designed for the first one.
     """
     found: list[Refusal] = []
     waiting = list(refusals)
@@ -123,7 +122,7 @@ def _refused(model: Model, part: Region, engine: GuardedEngine) -> EngineError |
 
 
 def _without(model: Model, region: Region, named: ir.Node) -> Iterator[Region]:
-    """A region without one of its nodes: what depends on it, and the rest; both are convex."""
+    """Yield a region without one of its nodes, as two convex parts: the transitive users of that node, and the rest."""
     behind: set[ir.Node] = {named}
     for node in region.nodes:
         if any(value.producer() in behind for value in used_values(node)):

@@ -1,4 +1,4 @@
-"""Engines of backends, guarded: whatever one raises is an error that names the engine and its distribution."""
+"""Guarded engines of backends: any exception becomes an error that names the engine and its distribution."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry
 
 
-_LONGEST = 500  # characters of what an engine says
+_LONGEST = 500  # characters of an engine's message
 
 
 class GuardedEngine:
-    """An engine whose failures name it.
+    """An engine whose errors name it.
 
     Attributes:
         name: The engine's name.
@@ -40,7 +40,7 @@ class GuardedEngine:
         self.label = f"{engine.name} ({distribution})" if distribution else engine.name
 
     def available(self) -> Availability:
-        """Whether it can run here; an engine whose check raises cannot."""
+        """Check whether the engine can run here; an engine whose check raises cannot."""
         try:
             with foreign_output(self.label):
                 ok, why = self._engine.available()
@@ -52,14 +52,14 @@ class GuardedEngine:
 
     @property
     def loads_artifacts(self) -> bool:
-        """Whether it wants the files of compiled regions, and the calls that stand for them."""
+        """Whether the engine wants the files of compiled regions and the calls to them."""
         return self._engine.loads_artifacts
 
     def takes(self, node: ir.Node) -> bool:
-        """Whether it runs a node that the other engines of its backend do not know.
+        """Check whether the engine runs a node that the other engines of its backend do not support.
 
         Raises:
-            EngineError: It fails to say.
+            EngineError: The check raises.
         """
         if not isinstance(self._engine, SelectiveEngine):
             return False
@@ -73,16 +73,16 @@ class GuardedEngine:
 
     @property
     def is_selective(self) -> bool:
-        """Whether it runs nodes that the other engines of its backend do not know."""
+        """Whether the engine runs nodes that the other engines of its backend do not support."""
         return isinstance(self._engine, SelectiveEngine)
 
     @property
     def reads(self) -> Reads:
-        """What its reader takes."""
+        """The opsets and types that the engine's reader accepts."""
         return self._engine.reads
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> GuardedSession:
-        """Make a session.
+        """Load a region into a new session.
 
         Raises:
             EngineError: The engine refuses the region, or crashes.
@@ -105,10 +105,10 @@ class GuardedEngine:
         return GuardedSession(session, self, region.model.graph.outputs)
 
     def _in_its_opset(self, region: RegionModel) -> RegionModel:
-        """The region in the versions that the engine's reader knows.
+        """Convert the region to the opset versions that the engine's reader supports.
 
         Raises:
-            EngineError: It has no form in these.
+            EngineError: The region cannot be converted to them.
         """
         reads, model = self._engine.reads, region.model
         if model.opset > reads.opset and not model.ir.functions:
@@ -128,7 +128,7 @@ class GuardedEngine:
         return region
 
     def failure(self, error: BaseException, what: str) -> EngineError:
-        """What the engine raised, as an error that names it."""
+        """Convert an engine's exception to an error that names the engine."""
         if not isinstance(error, DovetailError):
             return EngineError(f"{self.label} {what}: {_described(error)}")
         message = " ".join(error.message.split())
@@ -141,7 +141,7 @@ class GuardedEngine:
 
 
 class GuardedSession:
-    """A session whose failures name its engine, and whose results have the names and types that the region declares."""
+    """A session whose errors name its engine, and whose results are checked against the region's declarations."""
 
     def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
         self._session = session
@@ -150,7 +150,7 @@ class GuardedSession:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the session says of how it was loaded, with the engine's name; most have nothing to say."""
+        """Notes of the session about how it was loaded, with the engine's name; usually empty."""
         try:
             said = tuple(map(str, self._session.notes))
         except KeyboardInterrupt:
@@ -177,7 +177,7 @@ class GuardedSession:
         return results
 
     def executed(self) -> dict[str, Executed]:
-        """How every node was executed; empty where the engine fails to say."""
+        """Return how every node was executed; empty if the engine fails to tell."""
         try:
             with foreign_output(self._engine.label):
                 return dict(self._session.executed())
@@ -190,20 +190,20 @@ class GuardedSession:
         label, name = self._engine.label, output.name
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=output.node)
-        array = cast("np.ndarray", results[name])  # or a sequence
+        array = cast("np.ndarray", results[name])  # or a sequence value
         if hasattr(array, "dtype") and not output.has_type_of(array):
             given = array.dtype.name
             raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
 
 
 def _source_of(name: str, graph: ir.Graph) -> str:
-    """The source nodes of the node that an engine names, if they have other names; else empty."""
+    """Return the source nodes of the node that an engine names, if their names differ; else empty."""
     names = (node for node in graph if name and name in (node.name, *(value.name for value in node.outputs)))
     return next(map(from_source, names), "")
 
 
 def guarded(engine: Engine | GuardedEngine, distribution: str = "") -> GuardedEngine:
-    """`engine` with its failures named; a guarded one is returned as it is."""
+    """Wrap `engine` in a guard, unless it has one."""
     return engine if isinstance(engine, GuardedEngine) else GuardedEngine(engine, distribution)
 
 
@@ -218,10 +218,10 @@ _KEPT = "engines"
 
 
 def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[GuardedEngine]]:
-    """The engines of every backend, in its order of preference; an engine that does not import is left out.
+    """Return the engines of every backend, in its order of preference, without those that fail to import.
 
     Raises:
-        DovetailError: A backend has no engine at all.
+        DovetailError: A backend has no engines.
     """
     found = {}
     for backend in backends:
@@ -244,10 +244,10 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
 
 
 def engines_in(ctx: Context) -> Engines:
-    """The engines of the chosen backends and of the host, made once per context.
+    """Return the engines of the chosen backends and of the host, created once per context.
 
     Raises:
-        DovetailError: A backend has no engine at all.
+        DovetailError: A backend has no engines.
     """
     if _KEPT not in ctx.kept:
         ctx.kept[_KEPT] = engines_of((*ctx.backends, ctx.host), ctx.registry)

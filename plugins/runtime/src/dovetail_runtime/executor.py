@@ -1,4 +1,4 @@
-"""The executor: runs a model region by region, each on the first engine of its backend that takes it."""
+"""The executor: runs a model region by region, each on the first engine of its backend that accepts it."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ _AWAY = "install what it needs, or run the result where the engine is (--no-try-
 
 
 class Executor(dovetail.plugin.Executor):
-    """Runs a placed model; safe to call from several threads.
+    """Runs a placed model; thread-safe.
 
     Args:
-        model: Every node of the main graph counts for the backend of its placement; `host` where it has none.
+        model: The model. A node of the main graph belongs to the backend of its placement, `host` if it has none.
         engines_of: The engines of every backend, in order of preference.
-        options: Passed to every engine (`threads`, `profile`, ...); each takes what it knows. `spin` is false by
-            default where there are several regions: threads that one region leaves spinning slow the next one down.
-            `parallel` is the executor's own: independent regions run at the same time (`on`), never (`off`), or as it
-            was faster in the first runs (`auto`, the default).
-        backend_of: The backend of a node, instead of its placement's.
-        regions: The regions to run it in; without them those that the placements name, or formed by backend.
-        artifacts: The files that emitters made of regions.
+        options: Passed to every engine (`threads`, `profile`, ...), which ignores options that it does not know. `spin`
+            defaults to false with several regions, because spinning threads of one region slow down the next.
+            `parallel` belongs to the executor: independent regions run at the same time (`on`), never (`off`), or
+            whichever was faster in the first runs (`auto`, the default).
+        backend_of: Overrides the backend of a node's placement.
+        regions: The regions to run; by default those of the placements, or else regions formed by backend.
+        artifacts: Files that emitters created for regions.
 
     Attributes:
-        regions: The regions in the order in which they run.
-        runners: What runs each region; one without outputs that anybody reads is not run.
-        options: What the engines were given when they loaded.
-        notes: What the user should know: engines that are absent, that have a caveat, or that refused a region.
-        timeline: Records runs from now on; None: nothing does.
+        regions: The regions in execution order.
+        runners: A runner for each region; regions whose outputs are unused are not run.
+        options: Options with which the engines were loaded.
+        notes: Messages for the user: engines that are missing, have a caveat, or refused a region.
+        timeline: Timeline that records runs; None records nothing.
 
     Raises:
-        DovetailError: No engine of a backend takes one of its regions; all reasons are given.
+        DovetailError: No engine of a backend accepts one of its regions; the message lists all reasons.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Executor(dovetail.plugin.Executor):
 
     @property
     def engines(self) -> list[str]:
-        """The name of the engine that runs each region."""
+        """Engine of each region, by name."""
         return [runner.engine for runner in self.runners]
 
     @property
     def refusals(self) -> list[Refusal]:  # type: ignore[override]  # nobody sets it
-        """Engines that did not take a region."""
+        """Refusals of regions by engines."""
         return [refusal for runner in self.runners for refusal in runner.refusals]
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
@@ -105,7 +105,7 @@ class Executor(dovetail.plugin.Executor):
                 converted to it.
 
         Raises:
-            DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
+            DovetailError: An input is missing, unknown or does not match, or no engine runs a region.
         """
         values = self._inputs.checked(inputs)
         if self.timeline is None:
@@ -116,7 +116,7 @@ class Executor(dovetail.plugin.Executor):
         return {name: values[name] if name in values else _constant(value) for name, value in self._outputs.items()}
 
     def _run(self, values: dict[str, np.ndarray], recorded: Run | None) -> None:
-        """Run all regions, in one thread or in several."""
+        """Run all regions, in one or several threads."""
         independent = self._dependencies.width > 1
         parallel, start = independent and self._pace.next(), time.perf_counter()
         if parallel:
@@ -135,10 +135,10 @@ class Executor(dovetail.plugin.Executor):
         return self._threads
 
     def steps(self, inputs: Mapping[str, object]) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
-        """Run region by region; a value is there until the last region that reads it has run, and one step more.
+        """Run region by region. A value lives until one step after its last reading region.
 
         Yields:
-            The region that ran, and the values that are there: what entered it, what left it, and what later ones read.
+            The region's runner, and the live values: its inputs, its outputs, and inputs of later regions.
         """
         yield from self._steps(self._inputs.checked(inputs), frozenset())
 
@@ -146,9 +146,9 @@ class Executor(dovetail.plugin.Executor):
         self, values: dict[str, np.ndarray], kept: Collection[str], recorded: Run | None = None
     ) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
         for runner in self.runners:
-            # A model that is one region is handed over as it is, with the inputs that nothing reads.
+            # A model that is a single region is passed on unchanged, with its unused inputs.
             wanted = list(values) if len(self.regions) == 1 else runner.inputs
-            # No variable holds an array here, or it would outlive its last use.
+            # No local variable may hold an array, or it would outlive its last use.
             if recorded is None:
                 values.update(runner.run({name: values[name] for name in wanted}))
             else:
@@ -164,7 +164,7 @@ class Executor(dovetail.plugin.Executor):
                     del values[name]
 
     def executed(self) -> dict[str, Executed]:
-        """How every node was executed, by node name."""
+        """Return how every node was executed, by node name."""
         return {name: how for runner in self.runners for name, how in runner.executed().items()}
 
     def _available(self, engines: Sequence[Engine | GuardedEngine]) -> list[GuardedEngine]:
@@ -192,10 +192,9 @@ class Executor(dovetail.plugin.Executor):
         return runner
 
     def _with_artifact(self, region: Region, engines: Sequence[GuardedEngine]) -> RegionModel:
-        """The region as a model, with the artifact that one of its nodes stands for.
+        """Extract a region as a model, with the artifact that one of its nodes calls.
 
-        Where no engine wants artifacts, the nodes of a function stand in the place of its call: what an engine does for
-        single nodes, it does not do inside of functions.
+        If no engine wants artifacts, the call is inlined, because engines do not optimize nodes inside functions.
         """
         wanted = any(engine.loads_artifacts for engine in engines)
         name = next(filter(None, map(artifact_of, region.nodes)), "")
@@ -203,7 +202,7 @@ class Executor(dovetail.plugin.Executor):
         return replace(made, artifact=self._artifacts.of(name)) if name and self._artifacts is not None else made
 
     def _region_model(self, region: Region, inlined: bool) -> RegionModel:
-        """The region as a model; in a file where its weights do not fit in memory or lie in files already."""
+        """Extract a region as a model; use a file if its weights do not fit in memory or are in files already."""
         whole = len(self.regions) == 1
         part = self._model if whole else extract(self._model, region)
         if inlined and calls(part):
@@ -223,7 +222,7 @@ class Executor(dovetail.plugin.Executor):
 
 
 def _is_onnx(path: Path | None) -> bool:
-    """Whether a file can be handed to an engine; a frontend may have read a file of another format."""
+    """Check whether an engine can read a file; a front end may have read another format."""
     return path is not None and path.suffix == ".onnx"
 
 
@@ -232,10 +231,10 @@ def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> li
 
 
 def _way(options: Mapping[str, object]) -> str:
-    """What the option `parallel` says.
+    """Return the option `parallel`.
 
     Raises:
-        DovetailError: It is no word that it may be.
+        DovetailError: Its value is not allowed.
     """
     way = str(options.get("parallel", WAYS[0]))
     if way not in WAYS:
@@ -244,7 +243,7 @@ def _way(options: Mapping[str, object]) -> str:
 
 
 def _last_uses(regions: Sequence[Region]) -> list[list[str]]:
-    """For every region the values that nobody needs after it."""
+    """Return for every region the values whose last use it is."""
     last = {name_of(value): region.index for region in regions for value in (*region.outputs, *region.inputs)}
     dying: list[list[str]] = [[] for _ in regions]
     for name, index in last.items():
@@ -253,5 +252,5 @@ def _last_uses(regions: Sequence[Region]) -> list[list[str]]:
 
 
 def _constant(output: ir.Value) -> np.ndarray:
-    """The value of an output that no node computes."""
+    """Return the value of an output that is a constant."""
     return constant_of(output).numpy()

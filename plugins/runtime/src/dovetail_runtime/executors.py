@@ -1,4 +1,4 @@
-"""Executors that plugins bring: made by name, and guarded like all foreign code."""
+"""Executors of plugins: created by name, and guarded like all foreign code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class GuardedExecutor:
-    """An executor of a plugin; whatever it raises is an error that names it and its distribution.
+    """A guarded executor of a plugin; any exception becomes an error that names it and its distribution.
 
     Args:
         who: The executor with its distribution, for messages.
         executor: The executor.
         outputs: Names of the model's outputs.
-        options: What the engines were given.
+        options: Options of the engines.
     """
 
     def __init__(self, who: str, executor: Executor, outputs: list[str], options: Mapping[str, object]):
@@ -37,24 +37,24 @@ class GuardedExecutor:
 
     @property
     def runners(self) -> list[RegionRunner]:
-        """The regions in the order in which they run; empty if it runs none."""
+        """Runners in execution order; empty if the executor has none."""
         return list(self._executor.runners)
 
     @property
     def refusals(self) -> list[Refusal]:
-        """Engines that did not take a region."""
+        """Refusals of regions by engines."""
         return list(self._executor.refusals)
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know."""
+        """Messages for the user."""
         return [str(text) for text in self._executor.notes]
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
         """Compute the model's outputs by name.
 
         Raises:
-            DovetailError: The inputs do not fit, the executor fails, or it does not give every output.
+            DovetailError: The inputs do not match, the executor fails, or an output is missing.
         """
         with calling(self._who), nullcontext() if self.timeline is None else self.timeline.run(inputs):
             given = dict(self._executor.run(inputs))
@@ -63,16 +63,16 @@ class GuardedExecutor:
         return {name: given[name] for name in self._outputs}
 
     def executed(self) -> dict[str, Executed]:
-        """How every node was executed, by node name."""
+        """Return how every node was executed, by node name."""
         with calling(self._who):
             return dict(self._executor.executed())
 
 
 def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> GuardedExecutor:
-    """Make the executor that a plugin registered as `name`.
+    """Create the executor that a plugin registered as `name`.
 
     Raises:
-        DovetailError: There is none, it does not load, or it cannot be made for this model.
+        DovetailError: There is none, it fails to load, or it cannot be created for this model.
     """
     who = registry.executor.title(name)
     executor = made(registry.executor[name], who, Executor, compiled)

@@ -1,4 +1,4 @@
-"""What goes in and out of a model: feeds checked against what it declares, and outputs as arrays."""
+"""Inputs checked against a model's declarations, and outputs as arrays."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Name, type and shape of a value.
+    """Declaration of a value: name, type and shape.
 
     Attributes:
         name: The value's name.
-        type: Name of its element type; empty where it has none or is no tensor.
-        dtype: The same as NumPy has it; None for strings, whose arrays are of several kinds.
-        shape: As the model declares it, for messages; None where it does not.
-        extents: The extent of every axis, None where it varies; None where the rank is not known.
-        node: Name of the node that computes it, or empty.
+        type: Name of its element type; empty if it has none or is not a tensor.
+        dtype: The NumPy dtype; None for strings, which have several.
+        shape: The declared shape, for messages; None if undeclared.
+        extents: The extent of every axis, None for an open one; None if the rank is unknown.
+        node: Name of its producer, or empty.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Declared:
     node: str
 
     def has_type_of(self, array: np.ndarray) -> bool:
-        """Whether an array holds elements of the declared type; anything does where none is declared."""
-        # Types of NumPy compare quickly; only another byte order or a string needs the names.
+        """Check whether an array has the declared element type; true if none is declared."""
+        # Comparing NumPy dtypes is fast; only a foreign byte order or a string needs the names.
         if self.dtype is not None and array.dtype == self.dtype:
             return True
         return not self.type or matches(array, self.type)
 
     def has_shape(self, shape: Sequence[int]) -> bool:
-        """Whether the declared shape allows this one."""
+        """Check whether the declared shape allows a shape."""
         extents = self.extents
         if extents is None or extents == shape:
             return True
@@ -53,11 +53,11 @@ class Declared:
 
 
 class ShapeMismatch(NamedTuple):
-    """A result whose shape the model rules out.
+    """A result whose shape contradicts the model.
 
     Attributes:
-        node: Name of the node that computes it, or empty.
-        text: What is wrong, to follow the name of the engine.
+        node: Name of its producer, or empty.
+        text: Description of the mismatch, to follow the engine's name.
     """
 
     node: str
@@ -65,7 +65,7 @@ class ShapeMismatch(NamedTuple):
 
 
 def declared(value: ir.Value) -> Declared:
-    """What the model declares about `value`."""
+    """Return the declaration of `value` in the model."""
     type_, shape, producer = value_type(value), value.shape, value.producer()
     extents = None
     if shape is not None:
@@ -81,7 +81,7 @@ def declared(value: ir.Value) -> Declared:
 
 
 def shape_mismatches(values: Sequence[Declared], results: Mapping[str, object]) -> list[ShapeMismatch]:
-    """The results whose rank or known extents are not those that the model declares; sequences have no shape."""
+    """Return the results whose rank or static extents differ from the declared ones; sequences have no shape."""
     found = []
     for value in values:
         shape = getattr(results[value.name], "shape", None)
@@ -93,7 +93,7 @@ def shape_mismatches(values: Sequence[Declared], results: Mapping[str, object]) 
 
 
 class DeclaredInputs:
-    """The inputs that a graph declares, against which every call is checked.
+    """Declared inputs of a graph, against which every call is checked.
 
     Args:
         graph: The graph; an input that has a default need not be fed.
@@ -104,7 +104,7 @@ class DeclaredInputs:
         self._constants = frozenset(graph.initializers)
 
     def checked(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
-        """The inputs as arrays.
+        """Convert the inputs to arrays that match the declarations.
 
         Args:
             inputs: Arrays, lists or numbers by input name.
@@ -132,14 +132,14 @@ class DeclaredInputs:
             raise DovetailError(f"no value for input {', '.join(repr(name) for name in missing)}")
 
 
-# What may become what without loss: by the kind of the wanted type, the kinds of NumPy that are taken.
+# Lossless conversions: accepted NumPy kinds by the kind of the declared type.
 _TAKEN = {"float": "fiub", "int": "iub", "uint": "iub", "bool": "b"}
 
 
 def as_array(given: object, value: Declared) -> np.ndarray | None:
-    """A list or number as an array of the declared type; None if it holds something else.
+    """Convert a list or number to an array of the declared type; None if its elements have another type.
 
-    Integers become floats where floats are wanted; floats never become integers.
+    Integers convert to a declared float type; floats never convert to integers.
     """
     import numpy as np
 
@@ -157,7 +157,7 @@ def as_array(given: object, value: Declared) -> np.ndarray | None:
 
 
 def _shared(given: object) -> np.ndarray | None:
-    """What speaks DLPack, such as a tensor of PyTorch or JAX in main memory, without a copy; None for anything else."""
+    """Import a DLPack object, such as a PyTorch or JAX tensor in main memory, without a copy; None for others."""
     import numpy as np
 
     if not hasattr(given, "__dlpack__"):
@@ -172,7 +172,7 @@ def _fitting(value: Declared, given: object) -> np.ndarray:
     import numpy as np
 
     if not value.type:
-        return cast("np.ndarray", given)  # a sequence, which engines take beside arrays
+        return cast("np.ndarray", given)  # a sequence, which engines accept besides arrays
     array = given if isinstance(given, (np.ndarray, np.generic)) else _shared(given)
     array = as_array(given, value) if array is None else array
     if array is None:
@@ -183,15 +183,15 @@ def _fitting(value: Declared, given: object) -> np.ndarray:
         raise DovetailError(f"input '{value.name}' is {value.type}, the value given is {array.dtype.name}")
     if not value.has_shape(array.shape):
         raise DovetailError(f"input '{value.name}' has shape {value.shape}, the value given has {list(array.shape)}")
-    # The other byte order is the same value; engines take the machine's.
+    # Convert to the native byte order, which engines expect.
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def arrays_of(name: str, value: object) -> dict[str, np.ndarray]:
-    """The arrays in one output, by name: `scores` for a tensor, `scores[0]` in a sequence, `scores['cat']` in a map.
+    """Return the arrays in an output by name: `scores`, or `scores[0]` in a sequence, `scores['cat']` in a map.
 
-    A list of maps of numbers, which is what classifiers of scikit-learn give, becomes one array per key. Nothing is
-    there of an optional output that is empty.
+    A list of maps of numbers, as scikit-learn classifiers return, becomes one array per key. An empty optional output
+    yields no array.
     """
     import numpy as np
 

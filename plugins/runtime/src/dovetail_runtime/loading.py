@@ -1,4 +1,4 @@
-"""The `load` pass: load the result on the engines that its backends are made for."""
+"""The `load` pass: load the result on the preferred engines of its backends."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 _TRIES = 8
 _LARGEST_TRIED = 1 << 30  # bytes of weights; engines need as much again
-_MOST_TRIED = 20_000  # nodes; the time that engines take to prepare need not be linear
+_MOST_TRIED = 20_000  # nodes; an engine's preparation time may be superlinear
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is known of the engines when a model was compiled, for the `CompiledModel`.
+    """State of the engines after a compilation, for the `CompiledModel`.
 
     Attributes:
         engines: The engines of every backend.
         executor: The executor that loaded the result; None if it was not loaded.
-        untried: Why the result was not loaded although nobody said so; else empty.
+        untried: Why the result was not loaded although loading was not disabled; else empty.
     """
 
     engines: Engines
@@ -43,17 +43,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Load(Pass):
-    """Load every region on the first engine of its backend, and refuse the nodes that the engine refuses.
+    """Load every region on the first engine of its backend, and refuse the nodes that the engine rejects.
 
     Given:  a model with regions, and a backend whose engine does not load its node y = Softmax(x)
-    Result: the backend is refused that node, so that it is placed elsewhere
+    Result: a refusal of that node for the backend, so that it is placed elsewhere
     """
 
     name = "load"
     stage = "load"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Load the model unless it is large, or the request says otherwise; the graph stays as it is."""
+        """Load the model unless it is large or the request disables that; the graph does not change."""
         engines, preferred = engines_in(ctx), tried_engines(ctx)
         ctx.outcome.trial = Trial(engines)
         placed = (placement.backend for node in model.graph if (placement := get_placement(node)))
@@ -68,12 +68,12 @@ class Load(Pass):
         from dovetail_runtime.executor import Executor
         from dovetail_runtime.region_runner import NoEngine
 
-        # Engines name one node at a time; where there is no end to it, what is left of the region goes as a whole.
+        # Engines name one node at a time; in the last round the rest of the region is refused as a whole.
         whole = ctx.refusals.tries == _TRIES - 1
         try:
             executor = Executor(model, engines, artifacts=ctx.outcome.artifacts)
         except DovetailError as error:
-            # No engine at all takes some region. Where the one that the backend is made for refused it, the host may.
+            # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
             refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
             if not ctx.refusals.fresh:
@@ -86,20 +86,20 @@ class Load(Pass):
 
 
 def tried_engines(ctx: Context) -> Mapping[str, str]:
-    """The engines that regions are tried on, by backend: the one that each is made for, where it runs here.
+    """Return the engines to try, by backend: the preferred engine if it is available here.
 
     Raises:
-        DovetailError: A backend has no engine at all.
+        DovetailError: A backend has no engines.
     """
     engines = engines_in(ctx)
-    # A replayed plan was tried when it was made.
+    # A replayed plan was tried when it was created.
     if ctx.try_engines is False or ctx.try_engines is None and ctx.request.plan is not None:
         return {}
     return {name: listed[0].name for name, listed in engines.items() if name != HOST and listed[0].available().ok}
 
 
 def too_large(model: Model) -> str:
-    """Why a model is not loaded just to look at it; empty if it may be."""
+    """Return why a model is too large to load only for a trial; empty if it is not."""
     nodes = sum(1 for _ in model.nodes())
     if nodes > _MOST_TRIED:
         return f"it has {pluralize(nodes, 'node')}"

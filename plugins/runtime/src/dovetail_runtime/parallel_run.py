@@ -1,4 +1,4 @@
-"""One run in several threads: a region starts when the last one that it waits for is done."""
+"""One run in several threads: a region starts once its last dependency is done."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 _MOST = 4096
-"""Regions up to which implied edges are found; it takes a bit per pair of regions."""
+"""Most regions for which implied edges are removed; that takes a bit per pair of regions."""
 
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The order that values impose on regions; edges that others imply are left out.
+    """Dependencies between regions, transitively reduced.
 
-    Regions are referred to by their places in a list.
+    Regions are identified by their list index.
 
     Attributes:
-        waits_for: For each region the number of others that have to be done before it.
-        releases: For each region those that wait for it.
-        reads: For each value how many regions read it.
-        width: The largest number of regions that are on one level; 1 if each waits for the one before.
+        waits_for: Number of direct dependencies of each region.
+        releases: The regions that wait for each region.
+        reads: Number of reading regions by value.
+        width: The largest number of regions on one level; 1 if each waits for the one before.
     """
 
     waits_for: tuple[int, ...]
@@ -44,7 +44,7 @@ class Dependencies:
 
     @classmethod
     def of(cls, regions: Sequence[Region]) -> Dependencies:
-        """Return the dependencies of regions that are in an order in which they can run."""
+        """Return the dependencies of regions that are in execution order."""
         makers: dict[str, int] = {}
         reads: dict[str, int] = {}
         before: list[list[int]] = []
@@ -67,7 +67,7 @@ class Dependencies:
 
 
 def _without_implied(before: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Leave out an edge from a region that another one, which is waited for as well, waits for."""
+    """Remove edges that are implied by other edges."""
     ancestors: list[int] = []  # a bit per region
     kept = []
     for sources in before:
@@ -82,19 +82,18 @@ def _without_implied(before: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 class ParallelRun:
-    """Runs regions once, each as soon as its values are there.
+    """One parallel run of regions, each started once its inputs are available.
 
-    The calling thread takes part; further regions that are ready are handed to other threads. A value is freed when the
-    last region that reads it is done. When a region fails, no further one starts, and the first failure in the order of
-    the regions is raised.
+    The calling thread takes part; further ready regions go to other threads. A value is freed when the last region that
+    reads it is done. After a failure no further region starts, and the first failure in region order is raised.
 
     Args:
         runners: The regions.
-        dependencies: What they wait for.
-        values: The inputs; gets the values.
-        kept: Names of values that are not freed.
-        threads: Where regions are run beside the calling thread.
-        recorded: What records the run; None for nothing.
+        dependencies: Their dependencies.
+        values: Holds the inputs, and receives the values.
+        kept: Names of values not to free.
+        threads: Thread pool in addition to the calling thread.
+        recorded: Recorder of the run, or None.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class ParallelRun:
 
     def _hand_out(self, indices: Sequence[int]) -> None:
         for index in indices:
-            # What a plugin prints is collected by context, and a thread has one of its own.
+            # Captured output of plugins is per context, and a new thread has its own context.
             self._threads.submit(copy_context().run, self._one, index)
 
     def _one(self, index: int) -> None:
@@ -182,20 +181,20 @@ class ParallelRun:
 
 
 WAYS = ("auto", "on", "off")
-"""The values of the option `parallel`."""
+"""Values of the option `parallel`."""
 
-_RUNS = 4  # of each way; the first of each warms up
-_SECONDS = 0.15  # of runs in several threads: it takes an operating system a while to give each a core of its own
+_RUNS = 4  # runs in each mode; the first one warms up
+_SECONDS = 0.15  # seconds of parallel runs; an operating system takes a while to spread threads over cores
 _GAIN = 0.97
-_SHORTEST = 2e-4  # seconds of a run that may gain: handing a region to another thread takes some 30 microseconds
+_SHORTEST = 2e-4  # seconds of the shortest run that may gain; handing a region over takes about 30 microseconds
 
 
 @dataclass
 class Pace:
-    """Chooses between running in one thread and in several; safe to use from several threads.
+    """Chooses between one and several threads; thread-safe.
 
-    With `auto`, the first runs of a plan are in one thread, the next ones in several, and the faster way is kept:
-    regions compete for cores with the threads of their engines, so that it depends on plan and machine.
+    With `auto`, the first runs use one thread, the next ones several, and the faster mode is kept. Regions compete for
+    cores with the threads of their engines, so the better mode depends on plan and machine.
 
     Attributes:
         way: `on`, `off` or `auto`.
@@ -207,7 +206,7 @@ class Pace:
     _settled: bool | None = None
 
     def next(self) -> bool:
-        """Whether the next run is in several threads."""
+        """Return whether the next run uses several threads."""
         if self.way != "auto":
             return self.way == "on"
         if self._settled is not None:
@@ -215,7 +214,7 @@ class Pace:
         return len(self._seconds[False]) >= _RUNS
 
     def took(self, parallel: bool, seconds: float) -> None:
-        """Remember how long a run took."""
+        """Record how long a run took."""
         if self._settled is not None or self.way != "auto":
             return
         with self._lock:

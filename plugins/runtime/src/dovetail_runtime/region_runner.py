@@ -1,4 +1,4 @@
-"""One region at work: on the first engine that takes it, and on the next one when that fails."""
+"""Runner of one region: on the first engine that accepts it, and on the next one if that fails."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An engine that did not take a region.
+    """An engine's refusal of a region.
 
     Attributes:
         region: The region.
         engine: Name of the engine.
-        error: What it said.
+        error: Its error.
     """
 
     region: Region
@@ -38,23 +38,23 @@ class Refusal:
 
 
 _MOST_REFUSALS = 20
-"""Refusals that a region remembers and tells; an engine may name the numbers of every input that it fails on."""
+"""Refusals that a region remembers and reports; an engine may name the values of every failing input."""
 
 
 class _Other(NamedTuple):
-    """An engine that computes what another one failed at; `position` is its place among those that wait."""
+    """An engine that replaces a failing one; `position` is its index among the engines that wait."""
 
     position: int
     engine: GuardedEngine
     session: GuardedSession
-    results: dict[str, np.ndarray]  # of the inputs that it was asked for
+    results: dict[str, np.ndarray]  # for the inputs that failed
 
 
 class NoEngine(DovetailError):
-    """No engine runs a region.
+    """Raised if no engine runs a region.
 
     Attributes:
-        refusals: What each of them said.
+        refusals: The refusal of each engine.
     """
 
     def __init__(self, region: Region, refusals: Sequence[Refusal]):
@@ -64,23 +64,23 @@ class NoEngine(DovetailError):
 
 
 class RegionRunner:
-    """Runs one region; safe to call from several threads.
+    """Runs one region; thread-safe.
 
     Args:
         region: The region.
         model: The region as a model of its own.
         engines: The engines of its backend that are available here, in order of preference.
         options: Passed to the engine.
-        note: Told what the user should know.
+        note: Receives messages for the user.
 
     Attributes:
         region: The region.
-        inputs: Names of the values that enter it.
+        inputs: Names of its inputs.
         engine: Name of the engine that ran it last; before the first run, of the one that loaded it.
-        refusals: Engines that did not take it, when it was loaded or later: the first twenty.
+        refusals: The first twenty refusals, at load time or later.
 
     Raises:
-        DovetailError: No engine takes the region; all reasons are given.
+        DovetailError: No engine accepts the region; the message lists all reasons.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RegionRunner:
         self._options = options
         self._note = note
         self._lock = threading.RLock()
-        # Other engines are judged by the host's: what that refuses is the input, and its shapes are right.
+        # The host's engine is the reference for others: an input that it rejects is invalid, and its shapes are right.
         self._is_judge = region.backend == HOST
         self._shapes_are_settled = self._is_judge
         self._engine, self._session = self._load_first()
@@ -109,35 +109,35 @@ class RegionRunner:
 
     @property
     def index(self) -> int:
-        """Number of the region in the order in which regions run."""
+        """Index of the region in execution order."""
         return self.region.index
 
     @property
     def backend(self) -> str:
-        """Name of the backend that the region is placed on."""
+        """Name of the region's backend."""
         return self.region.backend
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the values that leave the region."""
+        """Names of the region's outputs."""
         return list(map(name_of, self.region.outputs))
 
     @property
     def nodes(self) -> list[str]:
-        """Names of the nodes in the region, without those of bodies."""
+        """Names of the region's nodes, without nodes in bodies."""
         return [node.name or "" for node in self.region.nodes]
 
     def __repr__(self) -> str:
         return f"<region {self.index}: {pluralize(len(self.region.nodes), 'node')} of {self.backend} on {self.engine}>"
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute what leaves the region, by name.
+        """Compute the region's outputs by name.
 
-        Where an engine fails on these inputs and a later one does not, that one stands in, with a note. One that gives
-        a shape that the model rules out is replaced for good, as it may have been wrong before.
+        If an engine fails on these inputs and a later one does not, the later one steps in, with a note. An engine that
+        computes a shape which the model rules out is replaced permanently, as earlier results may have been wrong.
 
         Raises:
-            EngineError: No engine computes these inputs; the first failure is named.
+            EngineError: No engine computes these inputs; the error is the first failure.
         """
         engine, session = self._engine, self._session
         try:
@@ -151,11 +151,11 @@ class RegionRunner:
         return self._doubted(session, inputs, results, EngineError(f"{engine.label} {mismatches[0].text}"))
 
     def executed(self) -> dict[str, Executed]:
-        """How every node of the region was executed, by node name."""
+        """Return how every node of the region was executed, by node name."""
         return self._session.executed()
 
     def _load_first(self) -> tuple[GuardedEngine, GuardedSession]:
-        """The first engine that takes the region, with a note that says why those before it did not."""
+        """Load the region on the first engine that accepts it, and note why the engines before it did not."""
         while self._waiting:
             engine = self._waiting.pop(0)
             try:
@@ -171,7 +171,7 @@ class RegionRunner:
         raise NoEngine(self.region, self.refusals)
 
     def _run_elsewhere(self, failed: GuardedSession, inputs: Mapping, error: EngineError) -> dict[str, np.ndarray]:
-        """Compute on the next engine that can; the next call asks the first one again."""
+        """Compute on the next engine that can; the next call tries the first engine again."""
         with self._lock:
             if self._session is not failed:
                 return self.run(inputs)  # another thread replaced the engine meanwhile
@@ -185,10 +185,10 @@ class RegionRunner:
     def _doubted(
         self, session: GuardedSession, inputs: Mapping, results: dict[str, np.ndarray], error: EngineError
     ) -> dict[str, np.ndarray]:
-        """Settle whether an engine computed a wrong shape or the model declares a false one.
+        """Decide whether an engine computed a wrong shape or the model declares one.
 
-        A second engine decides: one that computes the declared shapes takes over. Where there is none, the first is
-        believed, with a note.
+        If a second engine computes the declared shapes, it takes over. Otherwise the first engine's shape is accepted,
+        with a note.
         """
         with self._lock:
             if self._session is session and not self._shapes_are_settled:
@@ -202,7 +202,7 @@ class RegionRunner:
         return results if self._shapes_are_settled else self.run(inputs)
 
     def _next_that_runs(self, inputs: Mapping) -> _Other | None:
-        """The next engine that takes the region and computes these inputs."""
+        """Return the next engine that accepts the region and computes these inputs."""
         for position, engine in enumerate(self._waiting if not self._is_judge else ()):
             try:
                 known = self._stand_in
@@ -231,19 +231,19 @@ class RegionRunner:
 
     @property
     def described(self) -> str:
-        """The region in words: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
+        """Describe the region: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
         return described(self.region)
 
 
 def _selective_first(engines: Sequence[GuardedEngine], model: RegionModel) -> list[GuardedEngine]:
-    """The engines in their order, with those first that run a node of the region which the others do not know."""
+    """Order engines: first those that run a node of the region which the others do not support."""
     chosen = [one for one in engines if one.is_selective and any(map(one.takes, model.model.nodes()))]
     others = [one for one in engines if not one.is_selective]
     return [*chosen, *others] or list(engines)
 
 
 def described(region: Region) -> str:
-    """A region in words: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
+    """Describe a region: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
     first = region.nodes[0]
     name = first.name or (first.outputs[0].name if first.outputs else first.op_type)
     return f"region {region.index} ({region.backend}, {pluralize(len(region.nodes), 'node')} from '{name}')"
@@ -253,15 +253,15 @@ NOT_REPORTED = Executed("", "not-reported")
 
 
 def node_key(node: ir.Node) -> str:
-    """The name of a node in reports; its first output's name where it has none."""
+    """Return the name of a node in reports; that of its first output if it has none."""
     return node.name or (node.outputs[0].name if node.outputs else "") or node.op_type
 
 
 def follow_fusions(nodes: Iterable[ir.Node], reported: Mapping[str, str]) -> dict[str, Executed]:
-    """What happened to every node, given the precision of those that an engine reports.
+    """Infer how every node was executed from the precisions of the nodes that an engine reports.
 
-    Engines give a fusion the name of its last operator. So a node that is not reported was fused into the first
-    reported node on the way along sole consumers; where that way forks or ends, nothing is known.
+    Engines name a fusion after its last operator. Hence an unreported node was fused into the first reported node along
+    its chain of sole users; if that chain forks or ends, nothing is known.
     """
     answers: dict[str, Executed] = {}
     for node in reversed(list(nodes)):

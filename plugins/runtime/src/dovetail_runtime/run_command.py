@@ -1,4 +1,4 @@
-"""`dovetail run`: run a compiled model."""
+"""The command `dovetail run`: run a compiled model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the command's arguments."""
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
     parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:
     import numpy as np
 
-    # Files of numpy know no bfloat16 and no 8-bit floats; float32 holds all of their values.
+    # NumPy files support neither bfloat16 nor 8-bit floats; float32 represents all of their values.
     plain: dict[str, Any] = {n: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for n, a in outputs.items()}
     with replacing(path) as file:
         np.savez(file, **plain)

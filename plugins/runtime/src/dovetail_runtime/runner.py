@@ -1,4 +1,4 @@
-"""The executor `regions`: runs a compiled model, and knows its engines and the executors that plugins bring."""
+"""Runner of a compiled model: its engines, the executor `regions`, and executors of plugins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Runner(dovetail.plugin.Runner):
-    """Runs a compiled model; see `dovetail.plugin.Runner`. Nothing is loaded before it is needed.
+    """Runs a compiled model; see `dovetail.plugin.Runner`. Engines are loaded on first use.
 
     Args:
         compiled: The model.
@@ -38,7 +38,7 @@ class Runner(dovetail.plugin.Runner):
     def __init__(self, compiled: CompiledModel):
         self._compiled = compiled
         self._registry = compiled.registry or load_plugins().registry
-        # The trial holds the executor; nobody else may, so that `unload` frees its memory.
+        # Only this object may hold the trial's executor, so that `unload` frees its memory.
         trial, compiled.trial = compiled.trial or Trial({}), None
         self._tried_engines, self._untried = trial.engines, trial.untried
         self._executors: dict[str, Executor | GuardedExecutor] = {"": trial.executor} if trial.executor else {}
@@ -48,7 +48,7 @@ class Runner(dovetail.plugin.Runner):
 
     @staticmethod
     def tried(ctx: Context) -> Mapping[str, str]:
-        """The engines that may refuse something of a compilation, by backend."""
+        """Return the engines that may refuse nodes of a compilation, by backend."""
         return tried_engines(ctx)
 
     @cached_property
@@ -56,20 +56,20 @@ class Runner(dovetail.plugin.Runner):
         """The engines of each backend of the model.
 
         Raises:
-            DovetailError: A backend has no engine at all.
+            DovetailError: A backend has no engines.
         """
         return self._tried_engines or engines_of(self._compiled.backends, self._registry)
 
     def executor(  # type: ignore[override]  # a guard has all that an executor has
         self, name: str = ""
     ) -> Executor | GuardedExecutor:
-        """What runs the model, made when first asked for, and again when its options have changed.
+        """Return the executor of the model, created on first use and again after its options change.
 
         Args:
-            name: The name of an executor that a plugin brings; without it, the one that runs region by region.
+            name: The name of a plugin's executor; by default the one that runs region by region.
 
         Raises:
-            DovetailError: No plugin brings it, it cannot be made, or no engine takes a region.
+            DovetailError: No plugin registers it, it cannot be created, or no engine accepts a region.
         """
         compiled = self._compiled
         with self._lock:
@@ -89,7 +89,7 @@ class Runner(dovetail.plugin.Runner):
 
     @property
     def _used(self) -> Executor | GuardedExecutor | None:
-        """What ran or was loaded last."""
+        """The executor that ran or was loaded last."""
         return self._executors.get(self._last_used)
 
     @property
@@ -98,30 +98,30 @@ class Runner(dovetail.plugin.Runner):
         return self._used is not None
 
     def unload(self) -> None:
-        """Let go of the engines' sessions and their memory."""
+        """Release the engines' sessions and their memory."""
         with self._lock:
             self._executors.clear()
 
     @property
     def runners(self) -> Sequence[RegionRunner]:  # type: ignore[override]  # nobody sets it
-        """The regions in the order in which they run."""
+        """Runners of the regions in execution order."""
         return self.executor().runners
 
     def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs by name; may be called from several threads at once.
+        """Compute all outputs by name; thread-safe.
 
         Raises:
-            DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
+            DovetailError: An input is missing, unknown or does not match, or no engine runs a region.
         """
         return self.executor(executor).run(inputs)
 
     def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs for all arrays of `data`, joined on the first axis.
+        """Compute all outputs for all arrays of `data`, concatenated along the first axis.
 
-        Arrays are run as they are. Only where the model fixes its first extent are longer ones cut, and a note says so.
+        Arrays run whole. Longer ones are split, with a note, only if the model fixes its first extent.
 
         Raises:
-            DovetailError: The data does not fit, no engine runs a region, or the results cannot be joined.
+            DovetailError: The data does not match, no engine runs a region, or the results cannot be concatenated.
         """
         from dovetail_runtime.data.batches import batches, fitted
 
@@ -134,11 +134,11 @@ class Runner(dovetail.plugin.Runner):
         return {name: _joined(name, arrays) for name, arrays in parts.items()}
 
     def executed(self) -> dict[str, Executed]:
-        """How every node was executed, by what ran or was loaded last."""
+        """Return how every node was executed by the executor that ran or was loaded last."""
         return self.executor(self._last_used).executed()
 
     def stand_ins(self) -> str:
-        """How many regions of a backend run on another engine than the one it is made for, for the coverage line."""
+        """Return how many regions run on an engine other than their backend's preferred one, for the coverage line."""
         found = Counter(
             (runner.backend, runner.engine)
             for runner in (self._used.runners if self._used is not None else ())
@@ -149,9 +149,7 @@ class Runner(dovetail.plugin.Runner):
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]  # nobody sets it
-        """What the user should know of the engines: which are absent, have a caveat, refused a region, or were not
-        tried.
-        """
+        """Messages about engines that are missing, have a caveat, refused a region, or were not tried."""
         if self._used is not None:
             return [*self._used.notes, *self._cut_notes]
         notes = []
@@ -174,9 +172,7 @@ class Runner(dovetail.plugin.Runner):
 
 
 def _joined(name: str, parts: list[Any]) -> Any:
-    """The results of several batches as one: arrays joined on the first axis, lists one after the other, numbers as
-    one array.
-    """
+    """Join the results of several batches: concatenate arrays and lists, collect numbers in an array."""
     import numpy as np
 
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""Region models as bytes or files, whichever an engine's reader takes, and arrays that its binding cannot hold."""
+"""Region models as bytes or files, as an engine's reader requires, and arrays that its binding cannot hold."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 LARGEST_IN_MEMORY = 1 << 30
-"""Bytes of weights up to which a model is handed over in memory; protobuf ends at two gigabytes."""
+"""Most bytes of weights that are passed in memory; protobuf is limited to two gigabytes."""
 
 _SMALLEST_APART = 1 << 12  # bytes
 
 
 def needs_file(model: Model) -> bool:
-    """Whether a model must be handed over as a file: its weights lie in files of their own, or are too large."""
+    """Check whether a model must be passed as a file: its weights are external files, or too large."""
     import onnx_ir as ir
 
     size = 0
@@ -37,15 +37,15 @@ def needs_file(model: Model) -> bool:
 
 
 def source_of(region: RegionModel) -> Path | bytes:
-    """The file of a region where there is one, its serialized form otherwise."""
+    """Return the file of a region if it has one, else its serialized model."""
     return region.path if region.path is not None else to_proto(region.model.ir).SerializeToString()
 
 
 def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The serialized form of a model, and its large weights beside it, for an engine that takes these as arrays.
+    """Serialize a model without its large weights, and return these as arrays for the engine.
 
-    In the serialized form they stand as external data without a file. Weights are not copied. Numbers in types that
-    NumPy does not have stay in it.
+    The serialized model declares them as external data without a file. Weights are not copied. Tensors of types that
+    NumPy lacks remain in the model.
     """
     import numpy as np
     import onnx_ir as ir
@@ -72,18 +72,18 @@ TENSOR_TYPES = frozenset(
         *("bool", "string"),
     }
 )
-"""Element types that have a NumPy (or ml_dtypes) array at every border."""
+"""Element types with a NumPy (or ml_dtypes) array at every region border."""
 
 
 def type_name(dtype: ir.DataType) -> str:
-    """The lower-case name of an element type: `float32`, `bfloat16`, `string`."""
+    """Return the lower-case name of an element type: `float32`, `bfloat16`, `string`."""
     import onnx_ir as ir
 
     return "string" if dtype is ir.DataType.STRING else dtype.numpy().name
 
 
 def value_type(value: ir.Value | None) -> str:
-    """The name of a value's element type, empty when it has none or is not a tensor."""
+    """Return the name of a value's element type; empty if it has none or is not a tensor."""
     import onnx_ir as ir
 
     if value is None or not isinstance(value.type, ir.TensorType) or value.type.dtype is ir.DataType.UNDEFINED:
@@ -92,7 +92,7 @@ def value_type(value: ir.Value | None) -> str:
 
 
 def matches(array: np.ndarray, type_: str) -> bool:
-    """Whether an array holds elements of the named type."""
+    """Check whether an array has elements of the named type."""
     if type_ == "string":
         return array.dtype.kind in "OUST"
     return array.dtype.name == type_

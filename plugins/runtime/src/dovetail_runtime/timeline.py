@@ -1,4 +1,4 @@
-"""When each region and instruction ran, and how much was live: a timeline that Chrome's tracing and Perfetto open."""
+"""Timeline of regions, instructions and live memory, in a format that Chrome tracing and Perfetto open."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PROCESS = 1
 
 
 class Timeline:
-    """Records runs of an executor; runs in several threads may be recorded at once.
+    """Records runs of an executor; concurrent runs are supported.
 
     Attributes:
-        peak: The largest number of bytes of values that were live at one time in one run, inputs included.
+        peak: Peak of live bytes in a single run, inputs included.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Timeline:
         self._events: list[dict[str, Any]] = []
         self._start = time.perf_counter_ns()
         self._lock = threading.Lock()
-        # The system gives the number of a thread that has ended to another one, so the name is part of the key.
+        # The system reuses the ids of ended threads, so the name is part of the key.
         self._threads: dict[tuple[int, str], int] = {}
         self._runs = 0
 
     @contextmanager
     def run(self, inputs: Mapping[str, Any]) -> Iterator[Run]:
-        """Record one run of the model from here to the end of the block."""
+        """Record one run of the model until the end of the block."""
         with self._lock:
             self._runs += 1
             number = self._runs
@@ -58,13 +58,13 @@ class Timeline:
                 self.peak = max(self.peak, run.peak)
 
     def span(self, name: str, category: str, begun: int, about: Mapping[str, Any]) -> None:
-        """Record what began at `begun` (`time.perf_counter_ns`) in this thread and ends now."""
+        """Record a span of this thread from `begun` (`time.perf_counter_ns`) until now."""
         now = time.perf_counter_ns()
         event = {"name": name, "cat": category, "ph": "X", "ts": (begun - self._start) / 1000, "args": dict(about)}
         self._enter({**event, "dur": (now - begun) / 1000})
 
     def count(self, name: str, value: int) -> None:
-        """Record a number that changes over time."""
+        """Record the current value of a counter."""
         at = (time.perf_counter_ns() - self._start) / 1000
         self._enter({"name": name, "ph": "C", "ts": at, "args": {"bytes": value}})
 
@@ -73,13 +73,13 @@ class Timeline:
             self._events.append({**event, "pid": _PROCESS, "tid": self._thread()})
 
     def _thread(self) -> int:
-        """The number of this thread in the document."""
+        """Return the number of this thread in the document."""
         return self._threads.setdefault(
             (threading.get_ident(), threading.current_thread().name), len(self._threads) + 1
         )
 
     def document(self) -> dict[str, Any]:
-        """The timeline in the trace event format: spans in microseconds, counters, and names of threads."""
+        """Return the timeline in the trace event format: spans in microseconds, counters, and thread names."""
         with self._lock:
             names = [
                 {"name": "thread_name", "ph": "M", "pid": _PROCESS, "tid": thread, "args": {"name": name}}
@@ -88,16 +88,16 @@ class Timeline:
             return {"traceEvents": [*names, *self._events], "displayTimeUnit": "ms"}
 
     def save(self, path: Path) -> None:
-        """Write it as JSON; an existing file stays whole until the new one is there."""
+        """Write the timeline as JSON; an existing file is replaced atomically."""
         with replacing(path) as file:
             file.write(json.dumps(self.document()).encode())
 
 
 class Run:
-    """One run that is being recorded.
+    """A run that is being recorded.
 
     Attributes:
-        peak: The largest number of bytes that were live so far.
+        peak: Peak of live bytes so far.
     """
 
     def __init__(self, timeline: Timeline, live: int):
@@ -107,7 +107,7 @@ class Run:
 
     @contextmanager
     def region(self, runner: RegionRunner) -> Iterator[dict[str, Any]]:
-        """Record a region at work; what it gives is entered into the dict. An engine may record steps of its own."""
+        """Record the run of a region; the caller enters its outputs into the dict. Engines may add spans."""
         begun = time.perf_counter_ns()
         given: dict[str, Any] = {}
         try:
@@ -121,7 +121,7 @@ class Run:
             self._change(made)
 
     def freed(self, value: Any) -> None:
-        """Record that a value is gone."""
+        """Record that a value was freed."""
         self._change(-_bytes(value))
 
     def _change(self, difference: int) -> None:
@@ -137,9 +137,9 @@ def trace(compiled: CompiledModel, path: str | Path | None = None, executor: str
 
     Args:
         compiled: The result.
-        path: A file for the timeline, written at the end of the block; None for none.
-        executor: The executor that runs it, as for `CompiledModel.run`; of one that a plugin brings, whole runs are
-            recorded, and no regions.
+        path: A file for the timeline, written at the end of the block; None writes none.
+        executor: The executor, as for `CompiledModel.run`; for a plugin's executor only whole runs are recorded, not
+            regions.
 
     Yields:
         The timeline.

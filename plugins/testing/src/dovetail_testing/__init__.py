@@ -1,9 +1,9 @@
-"""A conformance suite for backends: tests and operators by a reference and as compiled, compared.
+"""Conformance suite for backends: compare compiled models and operators with a reference.
 
     import dovetail
     dovetail.testing.double_run("model.onnx", "acme-npu").check(tolerance=0.01)
 
-`pytest --dovetail-backend NAME` runs all of it; see `pytest_plugin`.
+`pytest --dovetail-backend NAME` runs the whole suite; see `pytest_plugin`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the suite runs: a model with inputs, and what its results are compared with."""
+"""Test cases: models with inputs, references to compare with, and measurements."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 SUITES = ("nodes", "operators", "models")
-"""The parts of the suite: onnx's node tests, operators of installed YAML files, and whole models."""
+"""Parts of the suite: onnx's node tests, operators of installed YAML files, and whole models."""
 
 Values = Mapping[str, Any]
-"""Arrays, or what else a model takes and gives, by name."""
+"""Inputs or outputs of a model by name: arrays or other values."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Reference:
     """One way to compute the expected results.
 
     Attributes:
-        name: What reports call it.
-        run: Computes all outputs of all inputs; raises anything if it cannot.
+        name: Name in reports.
+        run: Computes all outputs from all inputs; may raise any exception.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Work:
-    """A case, made ready to run.
+    """A case that is ready to run.
 
     Attributes:
-        model: The source model: a path, a proto, or whatever else `dovetail.open` takes.
+        model: The source model: a path, a proto, or anything else that `dovetail.open` accepts.
         inputs: The value of every input.
-        expected: Results that were recorded with the inputs, by output; empty if none were.
-        references: What computes the expected results, the best one first.
-        proto: The model as a proto, where inputs may become constants of it; None where they may not.
+        expected: Recorded results by output; empty without any.
+        references: References for the expected results, best first.
+        proto: The model as a proto whose inputs may become constants; None if they may not.
     """
 
     model: Any
@@ -56,9 +56,9 @@ class Case:
 
     Attributes:
         suite: One of `SUITES`.
-        name: Its name, unique in its suite.
-        operator: The operator that it tests, as `Conv` or `acme::scale`; empty for a model.
-        make: Makes it ready to run with a set of plugins; called when the test runs.
+        name: Its name, unique within the suite.
+        operator: The tested operator, such as `Conv` or `acme::scale`; empty for a model.
+        make: Prepares it with a set of plugins; called when the test runs.
     """
 
     suite: str
@@ -68,7 +68,7 @@ class Case:
 
     @property
     def key(self) -> str:
-        """Suite and name, which no other case has."""
+        """Suite and name, a unique key."""
         return f"{self.suite}/{self.name}"
 
 
@@ -78,25 +78,25 @@ _OUTCOMES = ("compared", "host", "no-reference", "error")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One case on one backend.
+    """Result of one case on one backend.
 
     Attributes:
         backend: The backend with its options.
         suite: The suite of the case.
         name: Its name.
-        operator: The operator that it tests; empty for a model.
-        outcome: `compared`; `host` if no node is on the backend; `no-reference` if nothing computes what the results
-            should be; `error` if compiling or running failed.
-        placed: How many nodes are on the backend.
-        others: How many are elsewhere.
+        operator: The tested operator; empty for a model.
+        outcome: `compared`; `host` if no node is on the backend; `no-reference` if nothing computes the expected
+            results; `error` if compiling or running failed.
+        placed: Number of nodes on the backend.
+        others: Number of nodes elsewhere.
         reasons: Why nodes are elsewhere.
-        constants: Whether all inputs but the first were made constants of the model, as weights and axes are in most.
-        reference: What computed the expected results.
-        exact: Whether all outputs are the same, rounded to the formats in which they are held.
-        share: The largest difference, as a share of the largest magnitude of its output.
+        constants: Whether all inputs but the first became constants, as weights and axes usually are.
+        reference: The reference that computed the expected results.
+        exact: Whether all outputs are equal after rounding to their formats.
+        share: The largest difference relative to the largest magnitude of its output.
         problem: The error, or why results cannot be compared.
-        output: The output that `share` or `problem` is about.
-        seconds: How long it took.
+        output: The output to which `share` or `problem` applies.
+        seconds: Duration in seconds.
     """
 
     backend: str
@@ -121,12 +121,12 @@ class Measurement:
         return f"{self.suite}/{self.name}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data that JSON can hold."""
+        """Return plain data for JSON."""
         return asdict(self) | {"reasons": list(self.reasons)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
-        """Parse what `as_dict` gave.
+        """Parse the result of `as_dict`.
 
         Raises:
             ValueError: A field is missing, unknown or of another type.
@@ -148,7 +148,7 @@ class Measurement:
         return cls(**{**data, "reasons": tuple(data.get("reasons", ()))})
 
     def line(self) -> str:
-        """One line for a person."""
+        """Return a one-line summary."""
         if self.outcome == "error":
             return f"fails: {self.problem}"
         if self.outcome == "host":

@@ -1,4 +1,4 @@
-"""How far one result is from another."""
+"""Comparison of results with expected values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two values.
+    """Difference between two values.
 
     Attributes:
-        exact: Whether every element is the same, once the expected one is rounded as the result is held.
-        share: The largest difference of two elements, as a share of the largest magnitude that is expected (or of one,
-            where that is zero); 0 where all are the same.
-        broken: Why the two cannot be compared: another shape, type or number, or elements that are not finite in one
-            alone. Empty if they can.
+        exact: Whether all elements are equal after rounding the expected ones to the result's format.
+        share: The largest difference of two elements, relative to the largest expected magnitude (or to 1, if that is
+            zero); 0 if all are equal.
+        broken: Why the two cannot be compared: different shape, type or count, or elements that are finite in only one
+            of them. Empty if they can.
     """
 
     exact: bool = True
@@ -34,12 +34,12 @@ class Difference:
 
 
 def compared(result: Any, expected: Any, held: Held | None = None) -> Difference:
-    """Compare a result with what is expected: a tensor, a sequence, or None for an optional that is empty.
+    """Compare a result with the expected one: a tensor, a sequence, or None for an optional that is empty.
 
     Args:
-        result: What was computed.
-        expected: What the reference computed.
-        held: The narrower format in which the result is held, if it is.
+        result: The computed result.
+        expected: The result of the reference.
+        held: The narrower format of the result, if any.
     """
     if result is None or expected is None:
         return Difference() if result is expected else _broken("only one of both results is there")
@@ -52,14 +52,14 @@ def compared(result: Any, expected: Any, held: Held | None = None) -> Difference
         same = a.astype(str) == b.astype(str)
         return Difference() if same.all() else _broken(f"{int(np.count_nonzero(~same))} texts differ")
     if a.dtype.kind in "biu" and b.dtype.kind in "biu":
-        # Integers of 64 bits are no floats; their difference may be none of theirs either.
+        # float64 cannot represent all 64-bit integers, nor their differences.
         exact = bool(np.array_equal(a, b))
         return Difference() if exact else Difference(False, _share(a.astype(np.float64), b.astype(np.float64)))
     wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = b if held is None else held.rounded(b)
         a, b, rounded = a.astype(wide), b.astype(wide), rounded.astype(wide)
-    # A result that is not rounded although it may be is as good.
+    # An unrounded result is acceptable, too.
     if np.all((a == rounded) | (a == b) | (np.isnan(a) & np.isnan(b))):
         return Difference()
     strange = ~np.isfinite(a) & (a != rounded) & ~(np.isnan(a) & np.isnan(b)) | np.isfinite(a) & ~np.isfinite(rounded)
@@ -88,7 +88,7 @@ def _share(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
-    """An array in a type of NumPy; narrow types of the package ml_dtypes are floats or integers for that."""
+    """Convert narrow types of ml_dtypes to NumPy floats or integers."""
     if array.dtype.kind != "V":
         return array
     return array.astype(np.float32) if "float" in array.dtype.name else array.astype(np.int16)
@@ -99,16 +99,16 @@ def _broken(why: str) -> Difference:
 
 
 class Held(ABC):
-    """A format that holds fewer numbers."""
+    """A format that represents fewer numbers."""
 
     @abstractmethod
     def rounded(self, array: np.ndarray) -> np.ndarray:
-        """The array as the format holds it, in its own type."""
+        """Round an array to the format, keeping the array's type."""
 
 
 @dataclass(frozen=True)
 class _Narrow(Held):
-    """A narrower float type."""
+    """A narrower float format."""
 
     dtype: np.dtype
 
@@ -118,7 +118,7 @@ class _Narrow(Held):
 
 @dataclass(frozen=True)
 class _Integers(Held):
-    """Integers with one scale and zero point."""
+    """An integer format with one scale and zero point."""
 
     scale: float
     zero_point: int
@@ -131,7 +131,7 @@ class _Integers(Held):
 
 
 def held_inputs(model: Model) -> dict[str, Held]:
-    """The inputs of a compiled model that all of their readers take in one narrower format."""
+    """Return the inputs of a compiled model that all readers take in one narrower format."""
     found: dict[str, Held] = {}
     for value in model.graph.inputs:
         formats = {_of_reader(node, reader) for node, reader in _readers(model, value)}
@@ -143,7 +143,7 @@ def held_inputs(model: Model) -> dict[str, Held]:
 
 
 def held_outputs(model: Model) -> dict[str, Held]:
-    """The outputs of a compiled model that are computed in a narrower format than they are given in."""
+    """Return the outputs of a compiled model that are computed in a narrower format than their type."""
     found: dict[str, Held] = {}
     for value in model.graph.outputs:
         node, result = _maker(model, value)
@@ -156,7 +156,7 @@ def held_outputs(model: Model) -> dict[str, Held]:
 
 
 def rounded_inputs(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs as a compiled model holds them, in the types of its source."""
+    """Round inputs to the formats of a compiled model, keeping the source's types."""
     narrow = filter(_is_narrow, model.graph.inputs)
     formats: dict[str, Held] = {name_of(value): _Narrow(dtype_of(value).numpy()) for value in narrow}
     formats |= held_inputs(model)
@@ -173,7 +173,7 @@ def _is_narrow(value: ir.Value) -> bool:
 
 
 def _readers(model: Model, value: ir.Value) -> Iterator[tuple[ir.Node, ir.Value]]:
-    """Every node that reads a value, inside of what stands for a region, too, with the value as it is called there."""
+    """Yield every reader of a value, including those inside regions, with the value's name there."""
     for node, index in value.uses():
         inside = nodes_of(model, node)
         formal = _formal(inside, node, index)
@@ -184,7 +184,7 @@ def _readers(model: Model, value: ir.Value) -> Iterator[tuple[ir.Node, ir.Value]
 
 
 def _formal(inside: Any, node: ir.Node, index: int) -> ir.Value | None:
-    """The input of a function that an input of the node which calls it becomes."""
+    """Return the function input that corresponds to an input of its call."""
     if not inside or tuple(inside) == (node,):
         return None
     graph = inside[0].graph
@@ -193,7 +193,7 @@ def _formal(inside: Any, node: ir.Node, index: int) -> ir.Value | None:
 
 
 def _maker(model: Model, value: ir.Value) -> tuple[ir.Node | None, ir.Value]:
-    """The node that makes a value, inside of what stands for a region, too, with the value as it is called there."""
+    """Return the producer of a value, possibly inside a region, with the value's name there."""
     node = value.producer()
     if node is None:
         return None, value
@@ -221,7 +221,7 @@ def _of_maker(node: ir.Node) -> Held | None:
 
 
 def _integers(node: ir.Node) -> Held | None:
-    """The integers on one side of a conversion, if they have one constant scale."""
+    """Return the integer format of a conversion with a single constant scale, or None."""
     scale, zero_point = (_constant(node, index) for index in (1, 2))
     stored = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
     if scale is None or scale.size != 1 or stored is None or stored.dtype is None or not stored.dtype.is_integer():

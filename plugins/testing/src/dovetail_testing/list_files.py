@@ -1,4 +1,4 @@
-"""Lists of a backend: which operators and tests are exact, which are within a tolerance, which only run, which fail.
+"""Lists of a backend: operators and tests that are exact, are within a tolerance, only run, or fail.
 
 backend: acme-npu
 onnx: "1.23"
@@ -49,11 +49,11 @@ class Expectation:
     """One entry of a list.
 
     Attributes:
-        kind: The list that it is on.
-        names: What it is for, as written: operators, or tests, of which `*` stands for any part.
+        kind: The list that contains it.
+        names: Its operators or tests as written; in tests, `*` matches any part.
         of_tests: Whether the names are tests.
         where: File and line.
-        tolerance: Of an entry of `relaxed`, the largest difference as a share of the largest magnitude of the output.
+        tolerance: For `relaxed`, the largest difference relative to the largest magnitude of the output.
         why: The reason; empty for `exact`.
     """
 
@@ -67,13 +67,13 @@ class Expectation:
 
 @dataclass(frozen=True)
 class ListsFile:
-    """One file.
+    """One file of lists.
 
     Attributes:
-        backend: The backend that it is about.
+        backend: The backend of the lists.
         entries: Its entries.
-        onnx: The version of onnx whose tests it names; empty if it does not say.
-        name: The node of its name, for errors.
+        onnx: The version of onnx for its test names; empty if unspecified.
+        name: The node of the backend's name, for errors.
     """
 
     backend: str
@@ -86,7 +86,7 @@ def read_lists(source: Source) -> ListsFile:
     """Read a file of lists.
 
     Raises:
-        SchemaError: It cannot be read, or a key or a value is at fault; the error has its line.
+        SchemaError: It cannot be read, or a key or a value is invalid; the error has its line.
     """
     tree = load_tree(source).only("file", ("backend", "onnx", *_KINDS))
     name = tree.require("backend")
@@ -143,7 +143,7 @@ def _refuse_twice(entries: Iterable[Expectation]) -> None:
 
 @dataclass
 class Lists:
-    """The lists of one backend, from all of its files; what is read later wins.
+    """The lists of one backend from all files; later entries win.
 
     Attributes:
         files: The files.
@@ -166,22 +166,22 @@ class Lists:
                         self._tests[name.raw] = entry
 
     def expectation(self, name: str, operator: str) -> Expectation | None:
-        """The entry for a test: that of its name, of a pattern, or of its operator; None if it is on no list."""
+        """Return the entry for a test: by its name, a pattern, or its operator; None if it is not listed."""
         if name in self._tests:
             return self._tests[name]
         found = next((entry for pattern, entry in reversed(self._patterns) if fnmatchcase(name, pattern)), None)
         return found or self._operators.get(operator)
 
     def check_names(self, cases: Collection[Case], suites: Collection[str], registry: Registry) -> list[str]:
-        """Look whether everything that is listed is there.
+        """Check that all listed operators and tests exist.
 
         Args:
             cases: All cases of the suites.
-            suites: The suites whose cases these are; names of tests are checked if all suites are among them.
-            registry: Has the files of operators.
+            suites: The suites of these cases; test names are only checked if all suites are included.
+            registry: The registry with the operator files.
 
         Returns:
-            Warnings: tests that are not in the installed onnx, where a file was made for another version.
+            Warnings about tests missing from the installed onnx, if a file was made for another version.
 
         Raises:
             DovetailError: An operator or a test does not exist; the error has its line and near misses.
@@ -197,15 +197,15 @@ class Lists:
 
 
 def lists(backend: str, registry: Registry, files: Iterable[str | Path] = ()) -> Lists:
-    """The lists of a backend: those that distributions ship for it, then those of the user.
+    """Load the lists of a backend: those shipped by distributions, then the user's.
 
     Args:
         backend: Its name.
-        registry: Has the shipped ones.
-        files: Files of the user; those about other backends are left out.
+        registry: The registry with the shipped lists.
+        files: Files of the user; those for other backends are skipped.
 
     Raises:
-        DovetailError: A file is at fault.
+        DovetailError: A file is invalid.
     """
     found = []
     for name in registry.conformance:
@@ -217,10 +217,10 @@ def lists(backend: str, registry: Registry, files: Iterable[str | Path] = ()) ->
 
 
 def check_backends(files: Iterable[str | Path], chosen: Collection[str]) -> None:
-    """Refuse files of the user about backends that are not asked for.
+    """Check that the user's files are for requested backends.
 
     Raises:
-        SchemaError: There is one.
+        SchemaError: A file is for another backend.
     """
     for file in map(read_lists, map(Path, files)):
         if file.backend not in chosen:
@@ -233,10 +233,10 @@ def _plain_operator(name: str) -> str:
 
 
 def check_operators(names: Iterable[Scalar], registry: Registry) -> None:
-    """Refuse operators that neither onnx nor an installed file of operators defines.
+    """Check that onnx or an installed operator file defines all operators.
 
     Raises:
-        DovetailError: There is one; or a file of operators is at fault.
+        DovetailError: An operator is undefined, or an operator file is invalid.
     """
     library = library_of(registry)
     for name in names:
@@ -251,13 +251,13 @@ def check_operators(names: Iterable[Scalar], registry: Registry) -> None:
 
 
 def unknown_tests(names: Iterable[Scalar], cases: Collection[str], suites: Collection[str], made_for: str) -> list[str]:
-    """Warnings about tests that the installed onnx does not have, of lists that were made for another version of it.
+    """Return warnings about tests missing from the installed onnx, for lists made for another version.
 
     Args:
-        names: What is listed, `*` standing for any part.
+        names: The listed names; `*` matches any part.
         cases: The names of all cases of the suites.
-        suites: The suites; a name that may belong to another one is not looked for.
-        made_for: The version of onnx that the lists were made for; empty if they do not say.
+        suites: The suites; a name that may belong to another suite is skipped.
+        made_for: The version of onnx that the lists were made for; empty if unspecified.
 
     Raises:
         SchemaError: A test does not exist.
@@ -265,7 +265,7 @@ def unknown_tests(names: Iterable[Scalar], cases: Collection[str], suites: Colle
     from onnx import __version__
 
     if set(suites) != set(SUITES):
-        # Of the node tests alone it is known how they are called.
+        # Only the naming scheme of node tests is known.
         names = [name for name in names if name.raw.startswith("test_") and "nodes" in suites]
     other = made_for and __version__.split(".")[:2] != made_for.split(".")[:2]
     warnings = []

@@ -1,4 +1,4 @@
-"""Whole models as cases: small nets of the suite, and a folder of the user's."""
+"""Whole models as cases: small nets of the suite, and a folder of the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPSET, _IR = 18, 9
 
 
 def _weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Weights that keep the scale of what flows through them, each named."""
+    """Create named weights that preserve the scale of activations."""
     generator = np.random.default_rng(7)
     found = {}
     for name, shape in shapes.items():
@@ -42,7 +42,7 @@ def _net(text: str, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
 
 
 def convolutions() -> onnx.ModelProto:
-    """Convolutions with a shortcut, pooled and classified."""
+    """Build a residual convolutional classifier."""
     text = """net (float[1, 3, 16, 16] image) => (float[1, 10] shares) {
         a = Conv <pads = [1, 1, 1, 1]> (image, w1, b1)
         b = Relu (a)
@@ -61,7 +61,7 @@ def convolutions() -> onnx.ModelProto:
 
 
 def attention() -> onnx.ModelProto:
-    """Self-attention of one head with its norm and feed-forward layer."""
+    """Build single-head self-attention with its norm and feed-forward layer."""
     text = """net (float[1, 6, 16] x) => (float[1, 6, 16] y) {
         n = LayerNormalization (x, scale, bias)
         q = MatMul (n, wq)
@@ -84,7 +84,7 @@ def attention() -> onnx.ModelProto:
 
 
 def recurrence() -> onnx.ModelProto:
-    """A GRU behind a projection."""
+    """Build a GRU after a projection."""
     text = """net (float[5, 1, 8] x) => (float[5, 1, 4] y) {
         p = MatMul (x, w)
         states, last = GRU <hidden_size = 8> (p, wx, wh)
@@ -96,7 +96,7 @@ def recurrence() -> onnx.ModelProto:
 
 
 def branches() -> onnx.ModelProto:
-    """A choice between two bodies, and extents that are computed."""
+    """Build a choice between two bodies, with computed extents."""
     text = """net (float[2, 6] x) => (float[2, 6] y) {
         total = ReduceSum <keepdims = 0> (x)
         zero = Constant <value_float = 0.0> ()
@@ -117,13 +117,13 @@ def branches() -> onnx.ModelProto:
 NETS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     f"net_{made.__name__}": made for made in (convolutions, attention, recurrence, branches)
 }
-"""Functions that make the nets, by the names of their tests."""
+"""Functions that build the nets, by test name."""
 
 
 def model_cases(folder: Path | None = None) -> tuple[Case, ...]:
-    """The nets of the suite, and each `NAME.onnx` of a folder, on the arrays of `NAME.npz` if that is there.
+    """Return the nets of the suite, and each `NAME.onnx` of a folder, with the arrays of `NAME.npz` if it exists.
 
-    Arrays are named after inputs; one that is named after an output is the result that is expected.
+    Arrays are named after inputs; an array named after an output is the expected result.
 
     Raises:
         UsageError: There is no such folder, or it holds no model.
@@ -145,7 +145,7 @@ def model_cases(folder: Path | None = None) -> tuple[Case, ...]:
 
 @dataclass(frozen=True)
 class _NetMaker:
-    """Makes a net of the suite ready to run."""
+    """Prepares a net of the suite."""
 
     name: str
 
@@ -156,7 +156,7 @@ class _NetMaker:
 
 @dataclass(frozen=True)
 class _FileMaker:
-    """Makes a model of the user ready to run."""
+    """Prepares a model of the user."""
 
     path: Path
 
@@ -166,10 +166,10 @@ class _FileMaker:
 
 
 def work_of_model(source: Any, arrays: Mapping[str, Any] | None, plugins: PluginSet) -> Work:
-    """A model with its inputs, random ones by default; arrays that are named after outputs are expected results.
+    """Prepare a model with its inputs, by default random; arrays named after outputs are expected results.
 
     Raises:
-        DovetailError: The model cannot be opened, an input has no array, or an array is for nothing.
+        DovetailError: The model cannot be opened, an input has no array, or an array matches no input or output.
     """
     import dovetail
     import onnx
@@ -196,7 +196,7 @@ def work_of_model(source: Any, arrays: Mapping[str, Any] | None, plugins: Plugin
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file.
+    """Read the arrays of a file.
 
     Raises:
         DovetailError: It cannot be read.

@@ -1,6 +1,6 @@
 """Operators of installed YAML files as cases, with generated inputs.
 
-A composite is compared with its body, an operator without one with its kernel, called directly.
+A composite is compared with its body, other operators with their kernel, called directly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail_schemas.operator_files.entries import Argument
 
 
-# Square matrices have products and sums; images, vectors, and what has an extent of its own on each axis.
+# Square matrices have products and sums; then images, vectors, and shapes with distinct extents.
 _SHAPES = ((4, 4), (1, 4, 8, 8), (4,), (2, 4, 4), (2, 3), (1, 2, 3, 4))
 _LISTS = ((), (0,), (1,), (1, 0), (2, 2), (0, 2, 1, 3))
 _FLOATS = ("float32", "float16", "float64")
@@ -37,10 +37,10 @@ _OPSET, _IR = 18, 8
 
 
 def operator_cases(plugins: PluginSet) -> tuple[Case, ...]:
-    """A case for each element type of each operator, as far as a kernel says which there are; else for one.
+    """Return a case for each operator and element type of its kernels; without kernels, one per operator.
 
     Raises:
-        DovetailError: A file of operators or a kernel is at fault.
+        DovetailError: An operator file or a kernel is invalid.
     """
     plugins.prepare()
     library = library_of(plugins.registry)
@@ -56,7 +56,7 @@ def operator_cases(plugins: PluginSet) -> tuple[Case, ...]:
 
 @dataclass(frozen=True)
 class _Maker:
-    """Finds inputs that an operator takes."""
+    """Prepares a case by finding inputs that an operator accepts."""
 
     definition: Definition
     domain: str
@@ -77,7 +77,7 @@ class _Maker:
         )
 
     def _candidates(self) -> Iterator[tuple[dict[str, Any], dict[str, object]]]:
-        """Inputs and attributes to try, the likeliest first."""
+        """Yield inputs and attributes to try, most likely first."""
         entry = self.definition.entry
         open_ = [arg for arg in entry.attributes if not arg.has_default]
         values = [_values(arg) for arg in open_]
@@ -88,16 +88,16 @@ class _Maker:
 
 
 class _Refused(Exception):
-    """An operator does not take these inputs."""
+    """Raised if an operator rejects inputs."""
 
 
 def work_of(
     definition: Definition, domain: str, inputs: Mapping[str, Any], attributes: Mapping[str, object], plugins: PluginSet
 ) -> Work:
-    """A model with one node of an operator, and what computes it.
+    """Create a single-node model of an operator, with its references.
 
     Raises:
-        _Refused: No reference computes it of these inputs.
+        _Refused: No reference computes it for these inputs.
     """
     model = _model_of(definition, domain, inputs, attributes)
     references = [*_of_body(definition, model), *_of_kernels(definition, domain, attributes, model, plugins)]
@@ -134,7 +134,7 @@ def _model_of(
 def node_model(
     domain: str, name: str, inputs: Mapping[str, np.ndarray], outputs: int, versions: Mapping[str, int]
 ) -> onnx.ModelProto:
-    """A model of one node, whose outputs `out0`, `out1`, ... have no type yet."""
+    """Create a single-node model with untyped outputs `out0`, `out1`, ..."""
     import onnx
     from onnx import helper
 
@@ -150,7 +150,7 @@ def node_model(
 
 
 def _of_body(definition: Definition, model: onnx.ModelProto) -> Sequence[Reference]:
-    """What computes the decomposition of an operator, as a function of the model."""
+    """Return references for the decomposition of an operator, a function of the model."""
     import onnx
     import onnx.inliner
 
@@ -162,7 +162,7 @@ def _of_body(definition: Definition, model: onnx.ModelProto) -> Sequence[Referen
     known = {entry.domain for entry in whole.opset_import}
     whole.opset_import.extend(each for each in definition.function.opset_import if each.domain not in known)
     written = {attribute.name for attribute in whole.graph.node[0].attribute}
-    # The reference of the onnx package knows no defaults of attributes of functions.
+    # The reference of the onnx package ignores default attributes of functions.
     defaults = definition.function.attribute_proto
     whole.graph.node[0].attribute.extend(each for each in defaults if each.name not in written)
     inlined = onnx.inliner.inline_local_functions(whole)
@@ -176,7 +176,7 @@ def _of_kernels(
     model: onnx.ModelProto,
     plugins: PluginSet,
 ) -> list[Reference]:
-    """What calls a kernel of an operator directly."""
+    """Return references that call a kernel of an operator directly."""
     entry = definition.entry
     given = {arg.name: arg.default for arg in entry.attributes if arg.has_default} | dict(attributes)
     outputs = [value.name for value in model.graph.output]
@@ -191,7 +191,7 @@ def _of_kernels(
 
 
 def _kernels(definition: Definition, domain: str, plugins: PluginSet) -> list[Kernel]:
-    """The kernels of an operator; those of the host's device first."""
+    """Return the kernels of an operator; those of the host's device come first."""
     entry = definition.entry
     names = [function for function, _ in entry.kernel.functions] if entry.kernel is not None else [entry.name]
     known = kernels_of(plugins.registry).kernels
@@ -200,7 +200,7 @@ def _kernels(definition: Definition, domain: str, plugins: PluginSet) -> list[Ke
 
 
 def _declare(model: onnx.ModelProto, results: Mapping[str, Any]) -> None:
-    """Give the outputs of a model the types of results."""
+    """Set the types of a model's outputs from results."""
     for value in model.graph.output:
         value.CopyFrom(_value_info(value.name, np.asarray(results[value.name])))
 
@@ -212,7 +212,7 @@ def _value_info(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
 
 
 def _values(arg: Argument) -> Sequence[object]:
-    """Values of an attribute to try."""
+    """Return values of an attribute to try."""
     if arg.is_list or arg.type == "IntArray":
         return _LISTS
     kind = arg.type
@@ -239,7 +239,7 @@ def _array(type_: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def _named(inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Inputs by name, with those of a list one by one."""
+    """Return inputs by name, with lists expanded."""
     named: dict[str, np.ndarray] = {}
     for name, value in inputs.items():
         if isinstance(value, list):

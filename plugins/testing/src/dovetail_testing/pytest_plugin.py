@@ -1,6 +1,6 @@
-"""The plugin of pytest: `pytest --dovetail-backend NAME` runs the conformance suite.
+"""Pytest plugin: `pytest --dovetail-backend NAME` runs the conformance suite.
 
-Loaded by every run of pytest where the distribution is installed, so it imports nothing before it is asked for.
+Every pytest run with this distribution installed loads the plugin, so imports are deferred.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect nothing but the suite if the command line names no files of tests."""
+    """Collect only the suite if the command line names no test files."""
     if not config.getoption("dovetail_backend"):
         _refuse_alone(config)
     elif config.args_source is not config.ArgsSource.ARGS:
@@ -72,10 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _refuse_alone(config: pytest.Config) -> None:
-    """Refuse options that mean nothing without a backend.
+    """Check that no option is given that requires a backend.
 
     Raises:
-        pytest.UsageError: One is given.
+        pytest.UsageError: Such an option is given.
     """
     for name, default in _DEFAULTS.items():
         if config.getoption(f"dovetail_{name}") != default:
@@ -104,23 +104,23 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         suite = ConformanceSuite.from_parent(session, name=backend, nodeid=f"dovetail::{backend}")
         suite.run = run
         cases = list(suite.collect())
-        # So that the reporter counts them.
+        # Let the reporter count them.
         config.hook.pytest_collectreport(report=pytest.CollectReport(suite.nodeid, "passed", None, [*cases]))
         items.extend(cases)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note how many cases are left to run."""
+    """Record how many cases remain to run."""
     run = session.config.stash.get(_RUN, None)
     if run is not None:
         run.selected = sum(isinstance(item, ConformanceItem) for item in session.items)
 
 
 def _run_of(config: pytest.Config) -> Run:
-    """The run that the options ask for.
+    """Create the run from the options.
 
     Raises:
-        DovetailError: They make no sense, or a file is at fault.
+        DovetailError: An option or a file is invalid.
     """
     from dovetail_testing.session import Asked, Run, check_suites, parse_shard
 
@@ -147,7 +147,7 @@ def _run_of(config: pytest.Config) -> Run:
 
 
 def _shown_options(config: pytest.Config) -> tuple[str, ...]:
-    """The options that decide what a table holds."""
+    """Return the options that affect the content of a table."""
     get = config.getoption
     pairs = [("--dovetail-suite", name) for name in get("dovetail_suite")]
     pairs += [("--dovetail-sample", get("dovetail_sample"))] if get("dovetail_sample") else []
@@ -163,13 +163,13 @@ class ConformanceSuite(pytest.Collector):
     """The suite on one backend.
 
     Attributes:
-        run: The run that it is a part of.
+        run: The run that contains it.
     """
 
     run: Run
 
     def collect(self) -> Iterator[ConformanceItem]:
-        """Its cases."""
+        """Yield its cases."""
         for case in self.run.cases:
             item = ConformanceItem.from_parent(self, name=case.name, nodeid=f"{self.nodeid}::{case.suite}::{case.name}")
             item.case = case
@@ -187,7 +187,7 @@ class ConformanceItem(pytest.Item):
     parent: ConformanceSuite
 
     def runtest(self) -> None:
-        """Run it, and skip, fail or expect a failure by the lists."""
+        """Run the case, and skip, fail or expect a failure according to the lists."""
         found = self.parent.run.verdict(self.parent.name, self.case)
         self.user_properties.append(("dovetail", found.status))
         if found.status in ("host", "skipped"):
@@ -198,31 +198,31 @@ class ConformanceItem(pytest.Item):
             raise NotAsListed(found)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Style | None = None) -> str:
-        """The reason alone: the stack of the suite says nothing."""
+        """Return only the reason, because the stack trace is inside the suite."""
         if isinstance(excinfo.value, (NotAsListed, DovetailError)):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo, style))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """How reports call it."""
+        """Return the location and name for reports."""
         return self.path, None, f"{self.parent.name} {self.case.key}"
 
 
 class NotAsListed(Exception):
-    """The result of a case is not what the lists say."""
+    """Raised if the result of a case contradicts the lists."""
 
     def __init__(self, found: Verdict):
         super().__init__(found.text)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Name the backends."""
+    """Report the backends."""
     backends = config.getoption("dovetail_backend")
     return f"dovetail: conformance of {', '.join(backends)}" if backends else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show a line per backend, what lists lack, what could be stricter in them, and write the table."""
+    """Print a line per backend, missing and too lenient list entries, and write the table."""
     run = config.stash.get(_RUN, None)
     if run is None:
         return
@@ -241,7 +241,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _write_table(run: Run, out: pytest.TerminalReporter, path: Path | None) -> None:
-    """Write the table, unless the run was broken off: an earlier one is worth more then."""
+    """Write the table, unless the run was interrupted; an earlier table is worth more then."""
     if path is None:
         return
     if len(run.verdicts) < run.selected:

@@ -1,4 +1,4 @@
-"""Results in a file of JSON lines, appended as they are made: what is in there is not run again."""
+"""Results in a JSON lines file, appended as they arrive; recorded cases are not run again."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 _BEGINNINGS = ('{"made_with": "', '{"begun": "')
-_MOST_STARTS = 2  # a case that ended the process is tried once more
+_MOST_STARTS = 2  # a case that crashed the process is retried once
 
 
 class Recording:
     """The results of earlier runs, and those of this one.
 
-    A line is a measurement, or says that a case was begun: one that was begun twice without a result ended the process.
+    A line is a measurement, or the start of a case: a case that was started twice without a result crashed the process.
 
     Args:
-        path: The file; it is made if it is not there. None keeps results in memory alone.
-        made_with: What results depend on besides the case, by backend; others are not taken.
+        path: The file, created if missing. None keeps results only in memory.
+        made_with: Fingerprint of further inputs of results, by backend; other results are ignored.
 
     Raises:
-        DovetailError: The file cannot be read or written, or is none of these.
+        DovetailError: The file cannot be read or written, or is not such a file.
     """
 
     def __init__(self, path: Path | None, made_with: Mapping[str, str]):
@@ -45,23 +45,23 @@ class Recording:
             self._read(path)
 
     def get(self, backend: str, key: str) -> Measurement | None:
-        """The result of a case on a backend; None if it is to be run."""
+        """Return the result of a case on a backend; None if it must be run."""
         return self._results.get((backend, key))
 
     def ended_the_process(self, backend: str, key: str) -> bool:
-        """Whether the process ended more than once while a case ran."""
+        """Check whether the process crashed more than once in a case."""
         return (backend, key) not in self._results and self._starts.get((backend, key), 0) >= _MOST_STARTS
 
     def results(self) -> Iterator[Measurement]:
-        """All results."""
+        """Yield all results."""
         yield from self._results.values()
 
     def begin(self, backend: str, key: str) -> None:
-        """Note that a case begins."""
+        """Record the start of a case."""
         self._append({"begun": key, "backend": backend, "made_with": self._made_with.get(backend, "")})
 
     def add(self, measured: Measurement) -> None:
-        """Keep a result."""
+        """Record a result."""
         self._results[measured.backend, measured.key] = measured
         self._append({"made_with": self._made_with.get(measured.backend, ""), **measured.as_dict()})
 
@@ -87,7 +87,7 @@ class Recording:
                 if line:
                     self._take(path, number, line)
             if lines[-1]:
-                # The process ended while it wrote; what follows shall be on a line of its own.
+                # The process was killed while writing; continue on a new line.
                 self._break_line(path)
         else:
             try:
@@ -126,12 +126,12 @@ class Recording:
 
 
 def _is_cut(line: str) -> bool:
-    """Whether a line is the beginning of one: the process ended while it wrote."""
+    """Check whether a line is truncated, because the process was killed while writing."""
     return line.startswith(_BEGINNINGS) and not line.endswith("}")
 
 
 def fingerprint(choice: BackendChoice, plugins: PluginSet, options: Mapping[str, Any]) -> str:
-    """A hash of what a result depends on besides its case: versions, the files of the backend, and options."""
+    """Return a hash of the further inputs of a result: versions, backend files, and options."""
     from importlib.metadata import PackageNotFoundError, version
 
     from dovetail.passes import load_chosen

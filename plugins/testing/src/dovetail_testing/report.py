@@ -1,4 +1,4 @@
-"""`double_run`: the double run as a function, for tests of a vendor's own."""
+"""The function `double_run`, for a vendor's own tests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OPERATOR = re.compile(r"([\w.]+::)?\w+")
 
 @dataclass(frozen=True)
 class Report:
-    """What the double run of a model or an operator showed.
+    """Result of the double run of a model or an operator.
 
     Attributes:
         name: The model or the operator.
         backend: The backend with its options.
-        runs: One measurement of a model, one of each case of an operator.
+        runs: One measurement for a model, one per case for an operator.
     """
 
     name: str
@@ -42,34 +42,34 @@ class Report:
 
     @property
     def placed(self) -> bool:
-        """Whether something of each run was on the backend."""
+        """Whether every run placed a node on the backend."""
         return all(run.placed for run in self.runs)
 
     @property
     def exact(self) -> bool:
-        """Whether every result is the same, rounded to the format in which it is held."""
+        """Whether all results are equal after rounding to their formats."""
         return all(run.outcome == "compared" and run.exact for run in self.runs)
 
     @property
     def share(self) -> float:
-        """The largest difference, as a share of the largest magnitude of its output."""
+        """The largest difference relative to the largest magnitude of its output."""
         return max((run.share for run in self.runs), default=0.0)
 
     @property
     def problems(self) -> list[str]:
-        """What cannot be compared, or fails."""
+        """Descriptions of runs that fail or cannot be compared."""
         return [f"{run.name}: {run.line()}" for run in self.runs if run.outcome != "host" and run.problem]
 
     def check(self, tolerance: float = 0.0, *, allow_host: bool = False) -> None:
         """Fail a test unless everything is on the backend and within a tolerance.
 
         Args:
-            tolerance: The largest difference that is allowed, as a share of the largest magnitude of an output; 0 asks
-                for exact results.
+            tolerance: The largest allowed difference relative to the largest magnitude of an output; 0 requires exact
+                results.
             allow_host: Whether runs may have no node on the backend.
 
         Raises:
-            AssertionError: A run is not; the error says which, and how far off it is.
+            AssertionError: A run does not pass; the message gives the run and its difference.
         """
         bad = [run for run in self.runs if not _passes(run, tolerance, allow_host)]
         if bad:
@@ -95,22 +95,22 @@ def double_run(
     plugins: PluginSet | None = None,
     **options: Any,
 ) -> Report:
-    """Run a model or an operator by a reference and as compiled for a backend, and compare.
+    """Run a model or an operator on a reference and compiled for a backend, and compare the results.
 
-    The reference is ONNX Runtime or the reference of the onnx package on the source model; of an operator that a file
-    defines, its composite or its kernel, called directly.
+    The reference is ONNX Runtime or the reference of the onnx package on the source model; for an operator of a file,
+    its composite or its kernel, called directly.
 
     Args:
-        subject: What `dovetail.open` takes, or an operator by its name: `Conv`, `acme::scale`.
+        subject: A model that `dovetail.open` accepts, or the name of an operator: `Conv`, `acme::scale`.
         backend: The backend, with options as after `--backend`.
-        inputs: An array for each input; of a model, arrays that are named after outputs are the results expected. By
-            default inputs are generated, and an operator of ONNX runs onnx's node tests.
+        inputs: An array for each input; for a model, arrays named after outputs are expected results. By default inputs
+            are generated, and an operator of ONNX runs onnx's node tests.
         attributes: Attributes of an operator with inputs.
-        plugins: Have backend and operators; by default all that are installed.
+        plugins: Plugins with backend and operators; by default all installed ones.
         options: Keyword arguments of `dovetail.compile`.
 
     Raises:
-        DovetailError: The operator does not exist, or inputs do not fit.
+        DovetailError: The operator does not exist, or inputs do not match.
     """
     plugins = plugins or dovetail.load_plugins()
     if isinstance(subject, str) and _OPERATOR.fullmatch(subject) and not Path(subject).exists():
@@ -164,7 +164,7 @@ def _check_inputs(definition: Definition, label: str, arrays: Mapping[str, Any])
 
 
 def _onnx_work(domain: str, name: str, arrays: Mapping[str, Any], attributes: Mapping[str, object]) -> Work:
-    """A model of one node of an operator of ONNX."""
+    """Create a single-node model of an ONNX operator."""
     import onnx
 
     from dovetail_testing.operator_cases import node_model

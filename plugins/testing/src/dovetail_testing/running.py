@@ -1,4 +1,4 @@
-"""The double run: a case by its reference and as compiled for a backend."""
+"""The double run: a case on its reference and compiled for a backend."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 RECORDED = "the recorded results"
-_AGREES = 1e-3  # of the largest value: what onnx's own runner of these tests allows
+_AGREES = 1e-3  # relative to the largest value, the tolerance of onnx's own runner of these tests
 
 
 def references_of(model: onnx.ModelProto | Path) -> tuple[Reference, ...]:
-    """What computes an ONNX model without Dovetail: ONNX Runtime, then the reference of the onnx package."""
+    """Return references that run an ONNX model without Dovetail: ONNX Runtime, then the onnx reference."""
     return (
         Reference("ONNX Runtime", _once(lambda: _on_onnxruntime(model))),
         Reference("the onnx reference", _once(lambda: _on_onnx(model))),
@@ -39,7 +39,7 @@ def references_of(model: onnx.ModelProto | Path) -> tuple[Reference, ...]:
 
 
 def host_reference(model: Model, plugins: PluginSet) -> Reference:
-    """Dovetail's own engines of the host, for models that no tool reads as they are."""
+    """Return Dovetail's host engines as a reference, for models that no other tool reads."""
 
     def made() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         from dovetail.passes import Context, Request
@@ -53,12 +53,12 @@ def host_reference(model: Model, plugins: PluginSet) -> Reference:
 
 
 def chosen_reference(work: Work) -> tuple[Reference | None, Mapping[str, Any], str]:
-    """The first reference that runs and computes the recorded results, with what it computes of the inputs.
+    """Return the first reference that reproduces the recorded results, with its results.
 
-    Where none computes them (random numbers, say), they are the reference themselves.
+    If none does (for random numbers, for example), the recorded results are the reference.
 
     Returns:
-        The reference, its results, and why there is none.
+        The reference, its results, and the reason if there is none.
     """
     reasons = []
     for reference in work.references:
@@ -81,7 +81,7 @@ def _agrees(result: Any, recorded: Any) -> bool:
 
 
 def _once(make: Callable[[], Callable[[Mapping[str, Any]], Mapping[str, Any]]]) -> Callable[..., Mapping[str, Any]]:
-    """A function that is made when it is first called."""
+    """Return a function that is created on its first call."""
     made: list[Callable[[Mapping[str, Any]], Mapping[str, Any]]] = []
 
     def run(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -114,7 +114,7 @@ def _on_onnx(model: onnx.ModelProto | Path) -> Callable[[Mapping[str, Any]], Map
 
 
 NARROW = {"solver": "fixpoint", "keep_io_types": False}
-"""What is asked for so that as much as can be is computed in the low precision, inputs and outputs included."""
+"""Options that compute as much as possible in low precision, including inputs and outputs."""
 
 _MOST_REASONS = 3
 
@@ -122,15 +122,15 @@ _MOST_REASONS = 3
 def measure(
     case: Case, backend: str | BackendChoice, plugins: PluginSet | None = None, options: Mapping[str, Any] | None = None
 ) -> Measurement:
-    """Run a case by its reference and as compiled for a backend, and compare the results.
+    """Run a case on its reference and compiled for a backend, and compare the results.
 
-    Where no node gets to the backend, the case runs once more with all inputs but the first as constants of the model:
-    many backends take constant weights and axes alone.
+    If no node is placed on the backend, the case runs again with all inputs but the first as constants, because many
+    backends require constant weights and axes.
 
     Args:
         case: The case.
-        backend: The backend, with options as after `--backend`; the host takes what it leaves.
-        plugins: Have the backend; by default all that are installed.
+        backend: The backend, with options as after `--backend`; the host takes the remaining nodes.
+        plugins: Plugins with the backend; by default all installed ones.
         options: Keyword arguments of `dovetail.compile`.
     """
     began = time.perf_counter()
@@ -143,14 +143,14 @@ def measure(
         if measured.outcome == "host" and (frozen := _with_constants(work)) is not None:
             again = _Run(frozen, choice, plugins, dict(options or {})).measured(replace(blank, constants=True))
             measured = again if again.outcome != "host" else measured
-    except Exception as error:  # what it shows is that this case does not work
+    except Exception as error:  # any exception means that the case fails
         measured = replace(blank, problem=_text(error))
     return replace(measured, seconds=round(time.perf_counter() - began, 3))
 
 
 @dataclass
 class _Run:
-    """One model on one backend."""
+    """A model on a backend."""
 
     work: Work
     choice: BackendChoice
@@ -177,27 +177,27 @@ class _Run:
         return _with_difference(found, compiled, results, expected)
 
     def _compiled(self) -> CompiledModel:
-        """The model compiled for the backend.
+        """Compile the model for the backend.
 
         Raises:
-            DovetailError: It cannot be.
+            DovetailError: The model cannot be compiled.
         """
         names = [self.choice] if self.choice.name == HOST else [self.choice, BackendChoice(HOST)]
-        # The comparison here is the verification.
+        # The comparison here replaces verification.
         keywords = {"verify": False, **self.options, "plugins": self.plugins}
         if "data" in keywords or _computes_integers(self.choice, self.plugins):
             return dovetail.compile(self.work.model, names, **{"data": self._data(), **keywords})
         try:
             return dovetail.compile(self.work.model, names, **keywords)
         except DovetailError as error:
-            # An option of the backend may ask for integers, whose scales come from data.
+            # A backend option may request integers, whose scales come from data.
             try:
                 return dovetail.compile(self.work.model, names, **keywords, data=self._data())
             except DovetailError:
                 raise error from None
 
     def _data(self) -> list[dict[str, np.ndarray]] | None:
-        """The inputs as data to calibrate on; None if they hold what is no number, or no tensors."""
+        """Return the inputs as calibration data; None if they contain nonfinite numbers or nontensors."""
         arrays = self.work.inputs.values()
         finite = (isinstance(one, np.ndarray) and (one.dtype.kind != "f" or np.isfinite(one).all()) for one in arrays)
         return [dict(self.work.inputs)] if self.work.inputs and all(finite) else None
@@ -211,7 +211,7 @@ def _computes_integers(choice: BackendChoice, plugins: PluginSet) -> bool:
 def _with_difference(
     found: Measurement, compiled: CompiledModel, results: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> Measurement:
-    """The measurement with the output that differs most."""
+    """Add the output with the largest difference to a measurement."""
     held = held_outputs(compiled.model)
     exact, worst, output = True, Difference(), next(iter(expected), "")
     for name, value in expected.items():
@@ -223,7 +223,7 @@ def _with_difference(
 
 
 def _reasons(compiled: CompiledModel, backend: str) -> tuple[str, ...]:
-    """Why nodes are not on a backend, each reason once."""
+    """Return the distinct reasons why nodes are not on a backend."""
     elsewhere = {node.name for node in compiled.plan.nodes if node.backend != backend}
     found: dict[str, None] = {}
     for remark in compiled.remarks:
@@ -235,7 +235,7 @@ def _reasons(compiled: CompiledModel, backend: str) -> tuple[str, ...]:
 
 
 def _with_constants(work: Work) -> Work | None:
-    """The same with all inputs but the first as constants; None if there are none to make constant."""
+    """Turn all inputs but the first into constants; None if that is not possible."""
     if work.proto is None or len(work.inputs) < 2:
         return None
     import onnx

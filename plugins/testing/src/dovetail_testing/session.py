@@ -1,4 +1,4 @@
-"""One run of the suite over several backends: what is to run, what it showed, and the table."""
+"""Run of the suite over several backends: selected cases, verdicts, and the table."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options of pytest ask for.
+    """Settings from pytest's options.
 
     Attributes:
         backends: The backends, each with options as after `--backend`.
         suites: The suites; all if empty.
         shard: Number and count of the shards.
-        sample: How many cases to take of each suite; all if None.
-        lists: Files of lists of the user.
+        sample: Number of cases per suite; all if None.
+        lists: List files of the user.
         resume: The file of results.
         models: A folder of models.
-        narrow: Whether as much as can be is computed in the low precision.
-        options: Further arguments of the command line, for the page that says how it was made.
+        narrow: Whether to compute as much as possible in low precision.
+        options: Further command-line arguments, for the command on the page.
     """
 
     backends: tuple[str, ...]
@@ -56,13 +56,13 @@ class Run:
     """A run of the suite.
 
     Attributes:
-        asked: What is asked for.
+        asked: The settings.
         plugins: The installed plugins.
         verdicts: The verdicts so far, by backend and key of the case.
-        selected: How many of its cases pytest runs.
+        selected: Number of cases that pytest runs.
 
     Raises:
-        DovetailError: A backend does not exist, a file is at fault, or an option makes no sense.
+        DovetailError: A backend does not exist, or a file or an option is invalid.
     """
 
     asked: Asked
@@ -89,7 +89,7 @@ class Run:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """The cases of this run: the sample, and of that the shard."""
+        """Cases of this run: the shard of the sample."""
         chosen: list[Case] = []
         for suite in dict.fromkeys(case.suite for case in self.known):
             found = [case for case in self.known if case.suite == suite]
@@ -97,7 +97,7 @@ class Run:
         return shard_of(chosen, *self.asked.shard)
 
     def verdict(self, backend: str, case: Case) -> Verdict:
-        """Run a case on a backend, unless its result is there already, and decide about it."""
+        """Run a case on a backend unless its result is recorded, and judge the result."""
         measured = self.recording.get(backend, case.key)
         if measured is None and self.recording.ended_the_process(backend, case.key):
             blank = Measurement(backend, case.suite, case.name, case.operator, "error")
@@ -110,7 +110,7 @@ class Run:
         return found
 
     def to_add(self) -> dict[str, str]:
-        """What lists lack, as YAML, by backend."""
+        """Return missing list entries as YAML, by backend."""
         found: dict[str, list[Measurement]] = {}
         for (backend, _), one in self.verdicts.items():
             if one.unlisted:
@@ -118,7 +118,7 @@ class Run:
         return {backend: text_to_add(those) for backend, those in found.items()}
 
     def rotten(self) -> list[str]:
-        """Entries of lists that could be stricter."""
+        """Return list entries that could be stricter."""
         texts = []
         for backend, known in self.lists.items():
             done = {key: one for (name, key), one in self.verdicts.items() if name == backend}
@@ -131,7 +131,7 @@ class Run:
         return list(dict.fromkeys(texts))
 
     def tables(self) -> list[BackendTable]:
-        """A table for each backend, of this run and of everything else that the file of results has."""
+        """Create a table for each backend, from this run and all recorded results."""
         keys = {case.key for case in self.known}
         found: dict[str, dict[str, Verdict]] = {name: {} for name in self.choices}
         for measured in self.recording.results():
@@ -142,7 +142,7 @@ class Run:
         return [BackendTable(name, self._engines(name), list(those.values())) for name, those in found.items()]
 
     def page(self) -> str:
-        """The page with the tables."""
+        """Return the page with the tables."""
         return page(self.tables(), self._command(), _versions(self.plugins))
 
     def _command(self) -> str:
@@ -159,10 +159,10 @@ class Run:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Number and count of `1/4`.
+    """Parse number and count of a shard, such as `1/4`.
 
     Raises:
-        UsageError: The text is another one.
+        UsageError: The text has another form.
     """
     number, slash, count = text.partition("/")
     if slash and number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count) <= 10_000:
@@ -171,10 +171,10 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def check_suites(names: Iterable[str]) -> tuple[str, ...]:
-    """The suites of a command line, each once.
+    """Return the distinct suites of a command line.
 
     Raises:
-        UsageError: One does not exist.
+        UsageError: A suite does not exist.
     """
     from dovetail.text import did_you_mean
 

@@ -1,4 +1,4 @@
-"""The cases of each suite, and which of them a run takes."""
+"""Cases of each suite, and the selection of samples and shards."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 def cases(
     suite: str, plugins: PluginSet | None = None, *, models: str | Path | None = None, sample: int | None = None
 ) -> tuple[Case, ...]:
-    """The cases of one suite.
+    """Return the cases of one suite.
 
     Args:
         suite: `nodes`, `operators` or `models`.
-        plugins: Have the files of operators; by default all that are installed.
+        plugins: Plugins with the operator files; by default all installed ones.
         models: A folder of models with their data, for the suite `models`.
-        sample: How many to take, of as many operators as can be; by default all of them.
+        sample: Number of cases to select, over as many operators as possible; by default all.
 
     Raises:
-        UsageError: There is no such suite.
-        DovetailError: A file of operators, or of the folder, is at fault.
+        UsageError: The suite is unknown.
+        DovetailError: An operator file, or a file in the folder, is invalid.
     """
     if suite not in SUITES:
         raise UsageError(f"there is no suite '{suite}'{did_you_mean(suite, SUITES)}", f"suites: {', '.join(SUITES)}")
@@ -47,7 +47,7 @@ def cases(
 def all_cases(
     suites: Iterable[str], plugins: PluginSet | None = None, models: str | Path | None = None
 ) -> tuple[Case, ...]:
-    """The cases of several suites; see `cases`."""
+    """Return the cases of several suites; see `cases`."""
     import dovetail
 
     found: list[Case] = []
@@ -66,11 +66,11 @@ def all_cases(
 
 
 def sampled(found: Sequence[Case], count: int) -> tuple[Case, ...]:
-    """A sample that is the same in every run: one test of each operator, then a second one, and so on.
+    """Select a deterministic sample: one test of each operator, then a second one, and so on.
 
     Args:
-        found: The cases; their order does not matter for what is taken, and is kept.
-        count: How many to take.
+        found: The cases; their order is kept, and does not affect the selection.
+        count: Number of cases to select.
     """
     groups: dict[str, list[Case]] = {}
     for case in sorted(found, key=_digest):
@@ -81,12 +81,12 @@ def sampled(found: Sequence[Case], count: int) -> tuple[Case, ...]:
 
 
 def shard_of(found: Collection[Case], number: int, count: int) -> tuple[Case, ...]:
-    """The cases of one shard, by a hash of their names: a test that is added moves no other one.
+    """Select the cases of one shard by a hash of their names, so that an added test moves no other one.
 
     Args:
         found: The cases.
-        number: Which shard, from 1.
-        count: How many there are.
+        number: Number of the shard, from 1.
+        count: Number of shards.
     """
     return tuple(case for case in found if int(_digest(case), 16) % count == number - 1)
 
@@ -95,14 +95,14 @@ def _digest(case: Case) -> str:
     return hashlib.sha256(case.key.encode()).hexdigest()
 
 
-# Tests whose model is the function body of an operator are named after the test of the operator itself.
+# Tests whose model is an operator's function body are named after the operator's own test.
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
-_LOWEST_IR = 8  # what all readers of initializers that are no inputs know
+_LOWEST_IR = 8  # supported by all readers of initializers that are not inputs
 
 
 @lru_cache(maxsize=1)
 def node_cases() -> tuple[Case, ...]:
-    """The node tests of the installed onnx, each of the operator that it is about."""
+    """Return the node tests of the installed onnx, each with its operator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # onnx computes overflows on purpose
         from onnx.backend.test.loader import load_model_tests
@@ -113,7 +113,7 @@ def node_cases() -> tuple[Case, ...]:
 
 
 class _Maker:
-    """Makes a node test ready to run."""
+    """Prepares a node test."""
 
     def __init__(self, test: Any):
         self._test = test
@@ -150,6 +150,6 @@ def _only_operator(model: onnx.ModelProto) -> str:
 
 
 def _operator(name: str, operators: dict[str, str]) -> str:
-    """The operator of a test: of the only node, or of the test whose model was expanded."""
+    """Return the operator of a test: of its only node, or of the test whose model was expanded."""
     whole = _EXPANDED.sub("", name)
     return operators[name] if name == whole and operators[name] else operators.get(whole, "") or "several"

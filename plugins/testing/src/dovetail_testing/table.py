@@ -1,4 +1,4 @@
-"""The table of what passes, as Markdown: one per backend, a row per operator."""
+"""Markdown page of results: one table per backend, one row per operator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LONGEST = 110
 
 @dataclass(frozen=True)
 class BackendTable:
-    """What the page says of one backend.
+    """Results of one backend for the page.
 
     Attributes:
         name: The backend with its options.
-        engines: What executes it here, as a sentence.
+        engines: Its engines here, as a sentence.
         verdicts: The verdicts on its cases.
     """
 
@@ -29,11 +29,11 @@ class BackendTable:
     verdicts: Sequence[Verdict]
 
     def counts(self) -> Counter[str]:
-        """How many cases have each status."""
+        """Return the number of cases by status."""
         return Counter(verdict.status for verdict in self.verdicts)
 
     def summary(self) -> str:
-        """One line about all cases."""
+        """Return a one-line summary of all cases."""
         counts = self.counts()
         placed = sum(counts.values()) - counts["host"]
         words = {"exact": "exact", "relaxed": "within their tolerance", "ran": "only run", "known": "fail as listed"}
@@ -45,12 +45,12 @@ class BackendTable:
 
 
 def page(backends: Iterable[BackendTable], made_by: str, versions: Mapping[str, str]) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Args:
         backends: The backends.
         made_by: The command that writes the page.
-        versions: What was installed, by name.
+        versions: Installed versions by name.
     """
     installed = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [
@@ -113,7 +113,7 @@ def _share(share: float) -> str:
 
 
 def _reason(group: Iterable[Verdict]) -> str:
-    """The most frequent reason why cases are on the host."""
+    """Return the most frequent reason why cases are on the host."""
     reasons = Counter(reason for one in group if one.status == "host" for reason in one.measurement.reasons[:1])
     return _cell(max(reasons, key=lambda reason: (reasons[reason], reason))) if reasons else ""
 

@@ -1,4 +1,4 @@
-"""What a measurement means by the lists of its backend, and what should be added to them."""
+"""Verdicts on measurements according to a backend's lists, and suggested list entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail_testing.list_files import Expectation, Lists
 
 
-_OTHER = 0.5  # a result that is this far off is another one
+_OTHER = 0.5  # a result this far off counts as wrong
 
 Status = Literal["exact", "relaxed", "ran", "host", "skipped", "known", "failed"]
 
@@ -23,8 +23,8 @@ class Verdict:
 
     Attributes:
         status: `exact`, `relaxed` (within its tolerance), `ran` (results are not compared, as listed), `host`,
-            `skipped` (nothing computes what it should give), `known` (it fails, as listed), `failed`.
-        text: Why.
+            `skipped` (nothing computes the expected results), `known` (it fails, as listed), `failed`.
+        text: The reason.
         measurement: The measurement.
         expectation: The entry of the lists that decided; None if none did.
     """
@@ -36,12 +36,12 @@ class Verdict:
 
     @property
     def unlisted(self) -> bool:
-        """Whether it failed because no list has it."""
+        """Whether it failed only because no list contains it."""
         return self.status == "failed" and self.expectation is None and self.measurement.outcome == "compared"
 
 
 def verdict(measured: Measurement, lists: Lists) -> Verdict:
-    """Decide about a measurement by lists."""
+    """Judge a measurement according to lists."""
     line = measured.line()
     if measured.outcome == "host":
         return Verdict("host", line, measured)
@@ -70,7 +70,7 @@ def verdict(measured: Measurement, lists: Lists) -> Verdict:
 
 
 def text_to_add(measured: Iterable[Measurement]) -> str:
-    """The entries that lists lack, as YAML: by operator, with a tolerance that would do; reasons are left to write."""
+    """Return missing list entries as YAML, by operator, with a sufficient tolerance; reasons are left to fill in."""
     shares: dict[tuple[bool, str], float] = {}
     wrong = []
     for one in measured:
@@ -100,11 +100,11 @@ def text_to_add(measured: Iterable[Measurement]) -> str:
 
 
 def rotten(verdicts: Iterable[Verdict], covered: Mapping[int, int]) -> list[str]:
-    """Entries that are less strict than they could be: everything that they are for is exact.
+    """Return entries that could be stricter, because all of their cases are exact.
 
     Args:
         verdicts: The verdicts of the run.
-        covered: How many cases each entry is for, by its `id`; an entry is only judged if all of these were run.
+        covered: Number of cases per entry, by its `id`; an entry is only judged if all of them were run.
     """
     seen: dict[int, list[Verdict]] = {}
     entries: dict[int, Expectation] = {}
@@ -128,6 +128,6 @@ def rotten(verdicts: Iterable[Verdict], covered: Mapping[int, int]) -> list[str]
 
 
 def _rounded_up(share: float) -> float:
-    """The share with some room, rounded up to one digit: 0.00134 gives 0.002."""
+    """Round a difference up to one digit with some margin: 0.00134 gives 0.002."""
     digit = 10.0 ** math.floor(math.log10(share * 1.25))
     return math.ceil(share * 1.25 / digit) * digit

@@ -1,4 +1,4 @@
-"""Comparing a result with its original, accuracy goals, and finding the nodes that cost the accuracy."""
+"""Comparison of a result with its original, accuracy goals, and ranking of the nodes that lose accuracy."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Bring the commands `verify` and `bisect`, and what compiling verifies and is held to."""
+    """Register the commands `verify` and `bisect`, and the compile options for verification and goals."""
     registry.command("verify", "dovetail_verify.commands:VERIFY")
     registry.command("bisect", "dovetail_verify.commands:BISECT")
     registry.option("verify", "dovetail_verify.option:VERIFY_RESULT")

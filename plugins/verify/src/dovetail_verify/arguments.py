@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | str | Path | None"
-"""Shapes by input name, or texts: `NAME:1x3x48x320`, or the path of a file of arrays that has them."""
+"""Shapes by input name, or texts: `NAME:1x3x48x320`, or the path of a file of arrays with these shapes."""
 
 
 def add_goals(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how accurate a result must be."""
+    """Add the options for accuracy goals."""
     add = parser.add_argument_group("accuracy goals, for every float output on the data").add_argument
     add("--min-snr", metavar="DB", help="signal to noise, in decibels")
     add("--min-cosine", metavar="C", help="cosine similarity, at most 1")
@@ -28,14 +28,14 @@ def add_goals(parser: argparse.ArgumentParser) -> None:
 
 
 def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str, Any]:
-    """The keyword arguments of `dovetail.compile` and `dovetail.verify` that say the goals.
+    """Return the goals as keyword arguments of `dovetail.compile` and `dovetail.verify`.
 
     Args:
         args: The command line.
-        data_later: Something else than `--data` may name data, so that whether there is any shows later.
+        data_later: Do not check for data yet, because other options may provide it.
 
     Raises:
-        UsageError: A goal is no such number, or there is no data to measure it on.
+        UsageError: A goal is not a number in its range, or there is no data to measure it on.
     """
     from dovetail_verify.accuracy.goals import Goals
 
@@ -46,7 +46,7 @@ def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str,
 
 
 def add_input_shapes(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which shapes random inputs have."""
+    """Add the option for shapes of random inputs."""
     parser.add_argument(
         "--input-shapes",
         action="append",
@@ -57,7 +57,7 @@ def add_input_shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def checked_shapes(args: argparse.Namespace) -> tuple[str, ...]:
-    """What `--input-shapes` gives, for the keyword argument `input_shapes`.
+    """Return the values of `--input-shapes` for the keyword argument `input_shapes`.
 
     Raises:
         UsageError: A text is neither a shape nor a file.
@@ -69,7 +69,7 @@ def checked_shapes(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def shapes_of(given: InputShapes, model: Model) -> dict[str, tuple[int, ...]]:
-    """Shapes of random inputs by input name, from all that the keyword argument `input_shapes` may be.
+    """Resolve the keyword argument `input_shapes` to shapes of random inputs by name.
 
     Raises:
         UsageError: A text is neither a shape nor a file.

@@ -1,4 +1,4 @@
-"""`dovetail verify` and `dovetail bisect`."""
+"""The commands `dovetail verify` and `dovetail bisect`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of `bisect`."""
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument(
         "--runs", type=int, metavar="N", help="runs that refine the ranking (default: enough for the worst node)"
@@ -30,7 +30,7 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_bisect(args: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run `bisect`."""
     if not args.backend:
         raise UsageError("no backend is named", "add --backend NAME (repeatable)")
     if args.data is None:
@@ -69,7 +69,7 @@ BISECT = PlainCommand(
 
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of `verify`."""
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
     parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
@@ -92,7 +92,7 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run `verify`."""
     for path in (args.original, args.result, args.data):
         existing(path)
     goals, shapes = goals_of(args), checked_shapes(args)
@@ -138,7 +138,7 @@ def run_verify(args: argparse.Namespace) -> int:
             say_note(text)
     tried = ""
     if verification.warnings or verification.missed:
-        # The plan of a large result takes a second to read.
+        # Read the plan only if needed: that of a large result takes a second.
         request = request_of_plan(result.plan) if result is not args.result else Request()
         request = replace(request, data=args.data or request.data)
         tried = f"`{command_text('bisect', args.original, request, plugins.registry)}` shows which nodes cost it"

@@ -1,4 +1,4 @@
-"""Running original and result on the same inputs."""
+"""Comparison of original and result on the same inputs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from dovetail_verify.layers import LayerErrors
 
 
-POOR = 20.0  # dB; below, the noise has more than a tenth of the amplitude of the signal
+POOR = 20.0  # dB; below this, the noise amplitude exceeds a tenth of the signal's
 
 
 def warning_of(output: OutputComparison) -> str:
-    """What is alarming about an output, in one sentence; empty if nothing is, and of what is broken anyway."""
+    """Return a one-sentence warning about an output; empty if it is fine, or broken and reported elsewhere."""
     if output.broken:
         return ""
     found = []
@@ -37,7 +37,7 @@ def warning_of(output: OutputComparison) -> str:
     elif output.snr_db is not None and output.snr_db < POOR:
         found.append(f"SNR {output.snr_db:.1f} dB, below {POOR:g} dB")
     if output.top1 is not None and output.top1 < 1:
-        # Rows may be coordinates as well, of which the largest is no answer.
+        # Rows may also be coordinates, whose largest element is not an answer.
         what = "another answer" if output.answers else "another element is the largest"
         found.append(f"{what} in {100 * (1 - output.top1):.2f} % of the rows")
     if output.hits is not None and output.hits[1] < output.hits[0]:
@@ -45,29 +45,29 @@ def warning_of(output: OutputComparison) -> str:
     return f"'{output.name}': {', '.join(found)}" if found else ""
 
 
-# Operators whose indices may come in another order and mean the same.
+# Operators whose indices may be reordered without changing the meaning.
 _FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
 Run = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """How well one output came out.
+    """Comparison of one output.
 
     Attributes:
-        name: The output.
-        snr_db: Signal to noise of a float output, None for indices.
+        name: The output's name.
+        snr_db: Signal-to-noise ratio of a float output; None for indices.
         cosine: Cosine similarity of a float output, None for indices.
         max_abs: Largest difference of a float output, None for indices.
-        top1: Share of rows of scores whose largest element is the same; None where there are no rows of scores.
+        top1: Fraction of rows of scores whose largest element is the same; None without rows of scores.
         set_agreement: Of an index output, findings in both over findings in either; None for floats.
-        equal: Share of elements that are exactly equal.
-        hits: With labels, share of rows that original and result get right.
-        non_finite: Elements that are not finite and not the same in both, or missing.
-        shapes: The shapes of original and result where they differ.
-        typical_snr_db: Signal to noise of a typical row of a float output, which a few changed answers do not decide;
+        equal: Fraction of elements that are exactly equal.
+        hits: With labels, the accuracy of original and result.
+        non_finite: Count of elements that are nonfinite and different, or missing.
+        shapes: The shapes of original and result if they differ.
+        typical_snr_db: Signal-to-noise ratio of a typical row of a float output, robust against a few changed answers;
             None for indices.
-        answers: Whether rows are known to be scores of answers: they are shares, or labels say which is right.
+        answers: Whether rows are known to be scores of answers: they are probabilities, or there are labels.
     """
 
     name: str
@@ -85,12 +85,12 @@ class OutputComparison:
 
     @property
     def broken(self) -> bool:
-        """Whether it is no approximation of the original: another shape, or infinities or NaNs of its own."""
+        """Whether the output is not an approximation of the original: another shape, or its own infinities or NaNs."""
         return self.non_finite > 0
 
     @property
     def snr_text(self) -> str:
-        """The SNR in words: `41.2 dB`, `exact`, `broken`, or that there is no signal to compare noise with."""
+        """The SNR in words: `41.2 dB`, `exact`, `broken`, or that the original has no signal."""
         if self.broken:
             return "broken"
         if self.snr_db == -math.inf:
@@ -98,7 +98,7 @@ class OutputComparison:
         return "exact" if self.snr_db == math.inf else f"{self.snr_db:.1f} dB"
 
     def line(self) -> str:
-        """One line for a person."""
+        """Return a one-line summary."""
         differ = (
             f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
         )
@@ -121,19 +121,19 @@ class OutputComparison:
 
 @dataclass
 class Verification:
-    """The comparison of all outputs.
+    """Comparison of all outputs.
 
     Attributes:
         outputs: One comparison per output.
-        batches: How many runs they sum up.
-        random: Whether the inputs were random for want of data.
+        batches: Number of batches.
+        random: Whether the inputs were random for lack of data.
         shapes: The shapes of random inputs, by name.
         missed: Outputs that do not meet an accuracy goal.
-        remedy: What can be done about warnings, where the inputs were real; empty where nobody said.
-        layers: The errors of all nodes, where somebody asked for them.
-        cut: Which arrays of the data were run in parts, and why long ones were not.
-        cautious: The outputs with the figures that a batch like those seen is unlikely to fall below; see `spread.py`.
-        held_back: Of a search for a goal, what part of the data the figures are of, as a sentence.
+        remedy: Advice about warnings on real inputs, or empty.
+        layers: The errors of all nodes, if requested.
+        cut: Messages about arrays that were split, or why long ones were not.
+        cautious: The outputs with figures that a similar batch is unlikely to fall below; see `Spread`.
+        held_back: After a search, the part of the data that the figures cover, as a sentence.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -149,32 +149,32 @@ class Verification:
 
     @property
     def advice(self) -> str:
-        """What to do about the warnings."""
+        """Advice about the warnings."""
         return "measure on real inputs: --data FILE" if self.random else self.remedy
 
     @property
     def broken(self) -> bool:
-        """Whether an output is no approximation of the original; commands then exit with 1."""
+        """Whether any output is not an approximation of the original; commands then exit with 1."""
         return any(output.broken for output in self.outputs)
 
     @property
     def worst_snr_db(self) -> float | None:
-        """The lowest SNR of any float output; None if there is none."""
+        """Lowest SNR of any float output; None if there is none."""
         return min((output.snr_db for output in self.outputs if output.snr_db is not None), default=None)
 
     @property
     def warnings(self) -> list[str]:
-        """What is alarming: outputs with an SNR below 20 dB, and answers that change."""
+        """Warnings about outputs with an SNR below 20 dB, and about changed answers."""
         return [text for text in map(warning_of, self.outputs) if text]
 
     @property
     def notes(self) -> list[str]:
-        """What to know of the figures."""
+        """Caveats about the figures."""
         random = ["random inputs prove little about real ones; --data measures on those"] if self.random else []
         return [*random, *([self.held_back] if self.held_back else []), *self.cut]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data; infinite SNRs are words, which JSON can hold."""
+        """Return plain data; infinite SNRs become strings, because JSON has no infinity."""
         outputs = []
         for output in self.outputs:
             data = {name: getattr(output, name) for name in output.__slots__}
@@ -188,7 +188,7 @@ class Verification:
                 **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
 
     def lines(self) -> list[str]:
-        """Lines for a person: what was run, then one line per output."""
+        """Return report lines: the inputs, then one line per output."""
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())
         source = f"one batch of random inputs ({shapes})" if self.random else pluralize(self.batches, "batch")
         worst = f"worst layer by {self.layers.by}: {self.layers.worst}" if self.layers is not None else ""
@@ -199,7 +199,7 @@ class Verification:
         ]
 
     def short(self) -> str:
-        """What the coverage line says."""
+        """Return the text for the coverage line."""
         rated = [output for output in self.outputs if output.snr_db is not None]
         if not rated:
             return ""
@@ -218,20 +218,20 @@ def verify(
     shapes: Mapping[str, Sequence[int]] | None = None,
     made: Model | None = None,
 ) -> Verification:
-    """Run both on every batch of `data` and compare all outputs.
+    """Run original and result on every batch of `data`, and compare all outputs.
 
     Args:
         model: The original, for its inputs.
         original: Runs the original.
         result: Runs the result.
         data: See `dovetail_runtime.data.batches.batches`.
-        seed: For random inputs, where there is no data.
-        progress: Told after every batch.
-        shapes: Shapes of random inputs, by name, where the model leaves them open.
-        made: The model of the result, whose inputs may have fixed shapes where those of the original are open.
+        seed: Seed of random inputs if there is no data.
+        progress: Called after every batch.
+        shapes: Shapes by name of random inputs that the model leaves open.
+        made: The result's model; its input shapes may be static where the original's are open.
 
     Raises:
-        DovetailError: The data holds nothing, or one of both cannot be run.
+        DovetailError: The data is empty, or one of the models cannot be run.
     """
     sums: dict[str, Difference] = {}
     tried: dict[str, tuple[int, ...]] = {}
@@ -269,7 +269,7 @@ def verify(
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
-    """The shapes of inputs that are numbers alone."""
+    """Return the static input shapes of a model."""
     shapes = {name_of(value): value.shape for value in made.graph.inputs} if made is not None else {}
     return {
         name: shape.numpy()
@@ -281,9 +281,10 @@ def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
 def _random_run(
     model: Model, original: Run, seed: int, given: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, tuple[int, ...]], Mapping[str, np.ndarray], dict[str, np.ndarray]]:
-    """Random inputs that the original takes, and what it computes of them.
+    """Find random inputs that the original accepts, and compute its outputs for them.
 
-    What a model leaves open it may still demand (a picture of at least 32 by 32, say), so a few extents are tried.
+    A model may require more of an open extent than it declares, such as an image of at least 32 by 32, so several
+    extents are tried.
     """
     inputs = [value for value in model.graph.inputs if not value.is_initializer()]
     for name in given.keys() - {value.name for value in inputs}:

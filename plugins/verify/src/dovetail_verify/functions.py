@@ -1,4 +1,4 @@
-"""The functions that Python users call as `dovetail.verify`, `dovetail.bisect` and `dovetail.layer_errors`."""
+"""Implementation of `dovetail.verify`, `dovetail.bisect` and `dovetail.layer_errors`."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def verify(
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Compare the outputs of two models on the same inputs; the original runs on the host, in the types it has.
+    """Compare the outputs of two models on the same inputs; the original runs on the host, in its own types.
 
     Args:
         original: A model or its path.
-        result: What `compile` gave, the folder it was saved in, or any other model.
+        result: A result of `compile`, the folder it was saved in, or any other model.
         data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
-        seed: For random inputs.
+        seed: Seed of random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-        min_snr, min_cosine, min_top1, max_abs: Accuracy goals; what of them is not met is `missed` in the result. They
-            need data.
+        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which require data; violations are in `missed` of the
+            result.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
 
     Raises:
-        DovetailError: One of both cannot be run, or the data does not fit.
+        DovetailError: One of the models cannot be run, or the data does not match.
     """
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # it reads a text
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # accepts text
     goals.check_data(data)
     plugins = plugins or load_plugins()
     ctx = Context(Request(), plugins=plugins)
@@ -106,29 +106,28 @@ def bisect(
     progress: Progress | None = None,
     **options: Any,
 ) -> Ranking:
-    """Find the nodes that cost a request its accuracy, and what to raise to repair it.
+    """Find the nodes that lose a request's accuracy, and the nodes to raise to repair it.
 
-    Groups of nodes are kept low with everything else high, and split where they make the most noise; the worst node is
-    found in about as many runs as its number has bits. One more run, part by part, looks at every node by itself.
+    Groups of nodes are kept low with everything else high, and the noisiest ones are split; the worst node is found in
+    about log2(number of nodes) runs. One more run, part by part, measures every node alone.
 
     Args:
         data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
-        min_snr, min_cosine, min_top1, max_abs: What `Ranking.high` shall meet; without any of them, an SNR that is
-            10 dB better.
-        runs: How many runs refine the ranking; more tell more nodes apart.
+        min_snr, min_cosine, min_top1, max_abs: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
+        runs: Number of runs that refine the ranking; more runs distinguish more nodes.
         model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
             progress: As for `compile`.
         options: Keyword arguments that installed plugins add to `bisect`, such as `fix_shapes`.
 
     Raises:
         UsageError: No installed plugin adds a keyword that is given.
-        DovetailError: The model, the request or the data is at fault, or no node may be raised.
+        DovetailError: The model, the request or the data is invalid, or no node may be raised.
     """
     if data is None:
         raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
     if runs is not None and runs < 1:
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # it reads a text
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # accepts text
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "bisect")
     original = dovetail.open(model, plugins)
@@ -161,17 +160,18 @@ def layer_errors(
 
     Args:
         original: The model that was compiled, or its path.
-        result: What `compile` gave, or the folder that it was saved in.
+        result: A result of `compile`, or the folder it was saved in.
         data: Inputs like those that the model will see; see `dovetail_runtime.data.sources.read_data`.
-        by: What to rank by: `accumulated` or `alone` (signal to noise), `outputs`, `cosine` or `mse`.
-        outputs: For how many nodes, the worst alone, the effect at the outputs is measured. Each takes a run per batch.
-        passes: Passes that `compile` was given.
-        plugins: The plugins to use; those that the result was compiled with.
+        by: The ranking criterion: `accumulated` or `alone` (signal-to-noise ratio), `outputs`, `cosine` or `mse`.
+        outputs: Number of nodes, worst alone first, whose effect on the outputs is measured. Each takes a run per
+            batch.
+        passes: The passes that were given to `compile`.
+        plugins: The plugins with which the result was compiled.
         progress: Called with (what, done, total).
 
     Raises:
-        UsageError: There is no data, `result` is no result of `compile`, or an argument makes no sense.
-        DovetailError: The data does not fit, the model is another one, or it cannot be run on the host.
+        UsageError: There is no data, `result` is not a result of `compile`, or an argument is invalid.
+        DovetailError: The data does not match, the model is another one, or it cannot be run on the host.
     """
     check_order(by)
     if data is None:
@@ -197,18 +197,18 @@ def layer_errors(
 def layers_of_request(
     original: Model, result: CompiledModel, data: object, ctx: Context, passes: Sequence[Pass] = (), **options: Any
 ) -> LayerErrors:
-    """The errors of the layers of a result that was compiled for the request of `ctx`.
+    """Measure the errors of the layers of a result compiled for the request of `ctx`.
 
     Args:
         original: The model that was compiled.
         result: The result.
         data: See `dovetail_runtime.data.sources.read_data`.
-        ctx: A context of this request, which gets the remarks of the passes that prepare the model.
-        passes: Passes that were given beside those of plugins.
+        ctx: A context of this request; it receives the remarks of the preparation passes.
+        passes: Passes in addition to those of plugins.
         options: See `find_layer_errors`.
 
     Raises:
-        DovetailError: The model cannot be prepared or run, or the data does not fit.
+        DovetailError: The model cannot be prepared or run, or the data does not match.
     """
     ctx.load_backends()
     exact = Driver(original, ctx, passes, Instrumentation(progress=options.get("progress"))).prepare()
@@ -217,7 +217,7 @@ def layers_of_request(
 
 
 def _request_of(plan: Plan, plugins: PluginSet) -> Request:
-    """The request that a plan was made for; a replayed plan knows only the backends."""
+    """Return the request of a plan; for a replayed plan, only the backends are known."""
     recorded = plan.summary.get("request")
     if recorded:
         request = Request.from_dict({**recorded, "data": None})

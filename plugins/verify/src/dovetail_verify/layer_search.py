@@ -1,4 +1,4 @@
-"""Looking at every node of a result, beside the exact model."""
+"""Measurement of every node's error in a result, against the exact model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
 
-_SAME = 1e-9  # relative difference of two sums over the same numbers in another order
-_RESCALING = ("equalize", "smooth")  # refinements
+_SAME = 1e-9  # relative difference allowed between sums over the same numbers in different order
+_RESCALING = ("equalize", "smooth")  # refinements that change the scale of values
 _MEASURED = 10
 
 
@@ -38,25 +38,25 @@ def find_layer_errors(
     outputs: int = _MEASURED,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> LayerErrors:
-    """Look at every node of a result on all batches.
+    """Measure every node of a result on all batches.
 
-    Original and result run side by side on the host, in parts of few nodes, so memory grows neither with the number of
-    batches nor with that of nodes; the time is linear in both.
+    Original and result run in lockstep on the host, in small parts. Memory depends neither on the number of batches nor
+    on that of nodes; time is linear in both.
 
     Args:
         original: The model, for its inputs.
-        exact: The original, prepared as the result was: its nodes have the names of the plan.
-        result: What was compiled from it.
+        exact: The original after the same preparation as the result, so that its nodes have the plan's names.
+        result: The result compiled from it.
         data: See `dovetail_runtime.data.sources.read_data`.
         engines: The host's engines.
-        by: What to rank by: one of `ORDERS`.
-        outputs: For how many nodes, the worst alone, the effect at the outputs of the model is measured. Each takes a
-            run of the model per batch.
-        progress: Told after every batch.
+        by: The ranking criterion, one of `ORDERS`.
+        outputs: Number of nodes, worst alone first, whose effect on the model's outputs is measured. Each takes a run
+            of the model per batch.
+        progress: Called after every batch.
 
     Raises:
-        UsageError: `by` is none of the orders.
-        DovetailError: The data does not fit, or one of both cannot be run on the host.
+        UsageError: `by` is not in `ORDERS`.
+        DovetailError: The data does not match, or one of the models cannot be run on the host.
     """
     check_order(by)
     model = _with_nodes(result.model)
@@ -91,7 +91,7 @@ def find_layer_errors(
 
 
 def _with_nodes(model: Model) -> Model:
-    """The model with the nodes of its regions, where they are in functions."""
+    """Inline the regions of a model that are functions."""
     if not model.ir.functions:
         return model
     model = model.clone()
@@ -104,7 +104,7 @@ def _others(steps: Mapping[str, int]) -> str:
 
 
 def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
-    """The nodes that compute, in graph order, each with those behind it that only move its numbers."""
+    """Return the computing nodes in graph order, each with the subsequent nodes that only move its numbers."""
     beside = {name_of(node): node for node in model.graph}
     heads: dict[str, str] = {}
     members: dict[str, list[ir.Node]] = {}
@@ -120,14 +120,14 @@ def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> lis
 
 
 def _before(node: ir.Node, errors: Mapping[str, NodeErrors]) -> str | None:
-    """The name of the node that computes the first input that was looked at."""
+    """Return the name of the producer of the first measured input; None if there is none."""
     producers = (value.producer() for value in node.inputs if value is not None)
     names = (name_of(found) for found in producers if found is not None)
     return next((name for name in names if name in errors), None)
 
 
 def _moves(own: NodeErrors, before: NodeErrors) -> bool:
-    """Whether a node adds no error to those of the one before it."""
+    """Check whether a node adds no error to its producer's."""
     if own.own.elements:
         return own.moves
     one, two = own.accumulated, before.accumulated

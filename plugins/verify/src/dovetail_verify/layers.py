@@ -1,4 +1,4 @@
-"""The error of every node of a result: what it costs by itself, and what has accumulated up to it."""
+"""Errors of every node of a result: alone on exact inputs, and accumulated up to it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ _RECORDED = 10
 
 @dataclass(frozen=True)
 class Layer:
-    """A node and what it does to the accuracy, with the nodes behind it that only move its numbers.
+    """Errors of a node, together with the subsequent nodes that only move its numbers.
 
     Attributes:
-        node: Its name.
+        node: The node's name.
         operator: Its operator.
-        backend: Where it runs.
-        precision: The format that it computes in.
-        value: The first float result, in which errors are seen as its readers get it.
-        moving: Names of the nodes that follow and only move these numbers, or round them in the same way.
-        alone: The error of its own arithmetic on exact inputs, or of a node behind it that rounds these numbers first;
+        backend: Its backend.
+        precision: The format in which it computes.
+        value: The first float result, on which errors are measured as its readers see it.
+        moving: Names of subsequent nodes that only move these numbers, or round them alike.
+        alone: The error of its own arithmetic on exact inputs, or of a subsequent node that rounds these numbers first;
             None if all of them compute in the source model's types.
-        accumulated: The error of everything up to and with it; None if its result cannot be seen.
-        at_outputs: The SNR of the worst output of the model in decibels, if nothing but this node is low; None if that
-            was not measured.
-        rounding: The node whose error `alone` is.
+        accumulated: The error accumulated up to and including it; None if its result cannot be observed.
+        at_outputs: The SNR of the worst output of the model in decibels, with only this node low; None if not measured.
+        rounding: The node to which `alone` belongs.
     """
 
     node: str
@@ -51,7 +50,7 @@ class Layer:
     rounding: str = ""
 
     def badness(self, by: str) -> float:
-        """How bad it is in one respect; larger is worse, and less than zero is not measured."""
+        """Return the sort key for a criterion; larger is worse, negative means not measured."""
         if by == "alone":
             return self.alone.share if self.alone is not None else -1.0
         if by == "outputs":
@@ -62,7 +61,7 @@ class Layer:
                 "mse": self.accumulated.mse}[by]  # fmt: skip
 
     def row(self) -> dict[str, Any]:
-        """A row of the table."""
+        """Return the layer's row of the table."""
         whole = self.accumulated
         return {
             "node": self.node,
@@ -76,7 +75,7 @@ class Layer:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data; infinite figures are words, which JSON can hold."""
+        """Return plain data; infinite figures become strings, because JSON has no infinity."""
         return {
             "node": self.node,
             "operator": self.operator,
@@ -90,13 +89,13 @@ class Layer:
         }
 
     def figures(self) -> dict[str, Any]:
-        """The figures that were measured, as JSON has them."""
+        """Return the measured figures as JSON data."""
         found = {key: value for key, value in self.as_dict().items() if key in ("alone", "accumulated")}
         found["at_outputs_snr_db"] = self.as_dict()["at_outputs_snr_db"]
         return {key: value for key, value in found.items() if value is not None}
 
     def sentence(self) -> str:
-        """The figures as one sentence."""
+        """Return the figures as one sentence."""
         parts = []
         if self.alone is not None:
             parts.append(f"SNR {_text(self.alone.snr_db)} alone on exact inputs")
@@ -114,10 +113,10 @@ class LayerErrors:
     """The errors of all nodes.
 
     Attributes:
-        layers: The worst first.
-        by: What they are ranked by: one of `dovetail_verify.layers.ORDERS`.
-        batches: How many batches were looked at.
-        measured: How many nodes the effect at the outputs was measured for.
+        layers: Layers, worst first.
+        by: The ranking criterion, one of `dovetail_verify.layers.ORDERS`.
+        batches: Number of batches measured.
+        measured: Number of nodes whose effect on the outputs was measured.
     """
 
     layers: Sequence[Layer]
@@ -132,22 +131,22 @@ class LayerErrors:
         return f"'{first.node}' ({first.operator}): {first.sentence()}" if first is not None else "there is none"
 
     def table_rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """The table: one mapping per row, the first `top` of them."""
+        """Return the table as one mapping per row; `top` limits the rows."""
         return [{"rank": rank, **layer.row()} for rank, layer in enumerate(self.layers[:top], start=1)]
 
     def lines(self, top: int | None = None) -> list[str]:
-        """Lines for a person, under the table."""
+        """Return summary lines to print after the table."""
         shown = len(self.layers[:top])
         rest = f"; {len(self.layers) - shown} more with --top" if shown < len(self.layers) else ""
         return [f"{pluralize(shown, 'layer')} of {len(self.layers)}, worst first by {self.by}, on "
                 f"{pluralize(self.batches, 'batch')}{rest}"]  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {"by": self.by, "batches": self.batches, "layers": [layer.as_dict() for layer in self.layers]}
 
     def record(self, compiled: CompiledModel) -> None:
-        """Write the figures into the plan of a result: the worst into its summary, all as remarks on their nodes."""
+        """Write the figures to the plan of a result: the worst to its summary, all as remarks on their nodes."""
         worst = [layer.as_dict() for layer in self.layers[:_RECORDED]]
         compiled.plan.summary["layers"] = {**self.as_dict(), "layers": worst}
         for rank, layer in enumerate(self.layers, start=1):
@@ -176,14 +175,14 @@ def _plain(snr_db: float) -> float | str:
 
 
 ORDERS = ("accumulated", "alone", "outputs", "cosine", "mse")
-"""The first is the default."""
+"""Ranking criteria; the first is the default."""
 
 
 def check_order(by: str) -> None:
-    """Refuse what layers cannot be ranked by.
+    """Check a ranking criterion.
 
     Raises:
-        UsageError: It is none of `ORDERS`.
+        UsageError: It is not in `ORDERS`.
     """
     if by not in ORDERS:
         raise UsageError(f"layers cannot be ranked by {by!r}{did_you_mean(by, ORDERS)}", f"by: {', '.join(ORDERS)}")

@@ -1,4 +1,4 @@
-"""How far two outputs are apart, added up over batches."""
+"""Error metrics between two outputs, accumulated over batches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 Findings = Literal["rows", "lists", "places"]
 
-_SMALLEST = 1e-15  # of the signal: what float32 cannot tell from zero
+_SMALLEST = 1e-15  # relative to the signal; float32 cannot distinguish less from zero
 _NO_SHARE = 1e-30
-# An original of zeros has no scale of its own. Beside numbers near one, float32 tells no smaller difference from zero.
+# An all-zero original has no scale; next to numbers near one, float32 cannot distinguish smaller differences from zero.
 _LIKE_ZERO = 2.0**-20
-_IS_ONE = 1e-2  # how far shares in a low precision may be from adding up to one
+_IS_ONE = 1e-2  # tolerance for low-precision probabilities to sum to one
 
 
 @dataclass(slots=True)
@@ -27,18 +27,18 @@ class Difference:
 
     Attributes:
         signal, noise: Sums of squares of the original and of the difference.
-        product, energy: Sums for the cosine: of products, and of squares of the result.
+        product, energy: Sums of products, and of squares of the result, for the cosine.
         max_abs: The largest difference of two finite elements.
-        broken: Elements that are not finite, and not the same in both; all of them where shapes differ.
+        broken: Count of elements that are nonfinite and different; all elements if shapes differ.
         shapes: The first two shapes that differ, of the original and of the result.
-        row_signal, row_logs: Sum of squares of the original over rows that are not zero, and of the logarithm of each
-            row's noise weighted with it; a row is what lies along the last axis.
-        signal_rows: How many rows these are.
-        margin_signal, margin_noise: Of rows of shares, sums of squares of the margin and of its difference.
-        rows, same_top: Rows of scores, and how many have their largest element in the same place.
-        labeled, hits: Rows with a label, and how many of original and result hit it.
-        shared, union: Findings (indices, or rows of them) in both, and in either.
-        elements, equal: Elements, and how many are exactly equal.
+        row_signal, row_logs: Sum of squares of the original over nonzero rows, and sum of the logarithms of each row's
+            noise weighted by it; rows run along the last axis.
+        signal_rows: Count of these rows.
+        margin_signal, margin_noise: For rows of probabilities, sums of squares of the margin and of its difference.
+        rows, same_top: Count of rows of scores, and of those whose largest element is at the same index.
+        labeled, hits: Count of labeled rows, and of correct ones in original and result.
+        shared, union: Counts of findings (indices, or rows of them) in both, and in either.
+        elements, equal: Count of elements, and of exactly equal ones.
     """
 
     signal: float = 0.0
@@ -69,21 +69,21 @@ class Difference:
         labels: np.ndarray | None = None,
         findings: Findings = "places",
     ) -> None:
-        """Add one pair of arrays; their types may differ.
+        """Add a pair of arrays; their types may differ.
 
         Args:
-            original: What the original computes.
-            result: What the result computes.
-            labels: The right column of every row of scores.
-            findings: What counts as one finding among indices: `rows` (NonMaxSuppression), members of `lists` whose
-                order does not matter (TopK), or elements in their `places` (ArgMax).
+            original: Output of the original.
+            result: Output of the result.
+            labels: Index of the correct score in every row.
+            findings: The unit of comparison for indices: `rows` (NonMaxSuppression), members of unordered `lists`
+                (TopK), or elements in their `places` (ArgMax).
         """
         import numpy as np
 
         if original.shape != result.shape and self.shapes is None:
             self.shapes = original.shape, result.shape
         if original.dtype.kind in "biuOSU":
-            # Of indices there may be more or fewer; another rank is another result.
+            # The number of indices may differ; a different rank is a mismatch.
             self.broken += max(original.size, 1) if original.ndim != result.ndim else 0
             self._add_exact(original, result, findings)
             return
@@ -116,9 +116,9 @@ class Difference:
             self._add_scores(left, right, labels)
 
     def _add_margins(self, a: np.ndarray, b: np.ndarray) -> None:
-        """Add rows of shares: the ratio of the two largest, as a logarithm, tells how far an answer is from changing.
+        """Add rows of probabilities; the log ratio of the two largest is the margin before an answer changes.
 
-        The shares themselves do not: where one is near to one, noise that would change other answers does not show.
+        Probabilities alone do not show it: if one is near 1, noise that would change other answers does not show.
         """
         import numpy as np
 
@@ -157,10 +157,10 @@ class Difference:
 
     @property
     def snr_db(self) -> float:
-        """Ten times the decimal logarithm of signal over noise.
+        """Return the signal-to-noise ratio in decibels.
 
-        Infinite where nothing differs, or where the original is zero and so is the result but for what float32 cannot
-        tell from zero; -inf where it broke, or where the original is zero and the result is not.
+        Infinite if nothing differs, or if the original is zero and the result is zero to within float32 precision; -inf
+        if broken, or if only the original is zero.
         """
         if self.broken:
             return -math.inf
@@ -170,11 +170,11 @@ class Difference:
 
     @property
     def typical_snr_db(self) -> float:
-        """The SNR of a typical row, which a few rows do not decide.
+        """Return the SNR of a typical row, robust against a few bad rows.
 
-        Where answers change, the rows in which they do make nearly all of the noise; this one tells how far all of them
-        are from changing. It is measured on the margins of rows of shares (see `_add_margins`); of other outputs, the
-        noise is a geometric mean over rows.
+        If answers change, the affected rows cause nearly all of the noise; this figure shows how close all rows are to
+        changing. For rows of probabilities it is measured on margins (see `_add_margins`); for other outputs the noise
+        is a geometric mean over rows.
         """
         if self.broken or self.noise == 0:
             return self.snr_db
@@ -186,19 +186,19 @@ class Difference:
 
     @property
     def cosine(self) -> float:
-        """Cosine of the angle between both as vectors; 1 where both are zero (see `snr_db`)."""
+        """Return the cosine of the angle between both outputs; 1 if both are zero (see `snr_db`)."""
         norm = math.sqrt(self.signal * self.energy)
         return self.product / norm if norm else float(self.snr_db == math.inf)
 
 
 def _are_shares(array: np.ndarray) -> bool:
-    """Whether every row along the last axis is a distribution, as Softmax gives it: a row of scores for certain."""
+    """Check whether every row along the last axis is a distribution like a Softmax result, hence a row of scores."""
     sums = array.sum(axis=-1)
     return array.shape[-1] > 1 and array.size > 0 and array.min() >= 0 and bool((abs(sums - 1) <= _IS_ONE).all())
 
 
 def _found(array: np.ndarray, findings: Findings) -> set:
-    """The findings in an array of indices."""
+    """Return the findings in an array of indices."""
     if array.ndim == 0 or findings == "places":
         return set(enumerate(array.reshape(-1).tolist()))
     rows = array.reshape(-1, array.shape[-1]).tolist()
@@ -207,36 +207,36 @@ def _found(array: np.ndarray, findings: Findings) -> set:
     return {(place, item) for place, row in enumerate(rows) for item in row}
 
 
-_ENOUGH = 9  # batches: the next one is below all of n with a chance of 1 in n + 1, whatever the distribution
-_SIGMAS = 1.3  # of a normal distribution, nine in ten lie above the mean less as much
-_MOST = 200.0  # dB; more than float64 tells apart
-_FAINT = 0.1  # share of the mean signal below which a batch counts as silence: its own noise over nothing says little
+_ENOUGH = 9  # batches; the next one is below all of n with probability 1 / (n + 1), for any distribution
+_SIGMAS = 1.3  # standard deviations; nine in ten samples of a normal distribution lie above the mean minus this
+_MOST = 200.0  # dB; beyond float64 precision
+_FAINT = 0.1  # fraction of the mean signal below which a batch counts as silence, whose SNR says little
 
 
 @dataclass
 class Spread:
-    """The signal and noise of one output in every batch.
+    """Signal and noise of one output by batch.
 
     Attributes:
-        batches: Signal and noise of each.
-        seen: Both in all batches so far.
+        batches: Signal and noise of each batch.
+        seen: Total signal and noise so far.
     """
 
     batches: list[tuple[float, float]] = field(default_factory=list)
     seen: tuple[float, float] = (0.0, 0.0)
 
     def add(self, total: Difference) -> None:
-        """Add a batch: what the sums over all batches have grown by."""
+        """Add a batch: the increase of the sums over all batches."""
         signal, noise = total.signal, total.noise
         self.batches.append((signal - self.seen[0], max(noise - self.seen[1], 0.0)))
         self.seen = signal, noise
 
     @property
     def low_snr_db(self) -> float | None:
-        """An SNR that nine of ten batches are likely to reach; None where there is no signal.
+        """Return an SNR that nine of ten batches are likely to reach; None without signal.
 
-        Of enough batches it is that of the worst one. Of a few, it is also at most the mean less what they deviate
-        from it downwards: batches that are better than others are no reason to expect worse ones.
+        With enough batches it is the worst one's. With few, it is also at most the mean minus their downward deviation:
+        batches that are better than the rest are no reason to expect worse ones.
         """
         mean = self.seen[0] / max(len(self.batches), 1)
         if not mean > 0:
@@ -249,10 +249,10 @@ class Spread:
         return min(*found, middle - _SIGMAS * deviation)
 
     def applied(self, output: OutputComparison) -> OutputComparison:
-        """The figures of an output as a batch unlike the average would have them.
+        """Return the figures of an output for an unfavorable batch.
 
-        The noise grows by one factor in all of them, and what a cosine lacks of 1 with it. The largest difference is
-        that of the worst batch already; shares of rows are those of all batches, since a batch may be a single row.
+        The noise grows by one factor in all figures, and 1 - cosine with it. The largest difference is already that of
+        the worst batch; top-1 fractions remain those of all batches, since a batch may be a single row.
         """
         low = self.low_snr_db
         if output.snr_db is None or output.cosine is None or output.broken or low is None or not low < output.snr_db:

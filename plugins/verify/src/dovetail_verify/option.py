@@ -1,4 +1,4 @@
-"""What `compile` gets: a comparison of the result with its original, and accuracy goals that the result must meet."""
+"""Compile options for verification: comparison of the result with its original, and accuracy goals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VerifyResult(Option):
     keywords = ("verify", "input_shapes", "layers", *_GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--verify`, `--input-shapes` and the goals."""
+        """Add `--verify`, `--input-shapes` and the goals to the parser."""
         parser.add_argument(
             "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
         )
@@ -56,19 +56,19 @@ class VerifyResult(Option):
         add_goals(parser)
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments; whether there is data for goals shows when all options have been asked for it.
+        """Return the keyword arguments; data for goals is checked later, because other options may provide it.
 
         Raises:
-            UsageError: A goal is no such number, or a shape is none.
+            UsageError: A goal or a shape is invalid.
         """
         return {"verify": args.verify or None, "input_shapes": checked_shapes(args), "layers": args.layers,
                 **goals_of(args, data_later=True)}  # fmt: skip
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """The goals, and what layers are ranked by.
+        """Return the goals and the ranking criterion of layers.
 
         Raises:
-            UsageError: A goal is no such number, or measuring it is forbidden.
+            UsageError: A goal is invalid, or verification is disabled.
         """
         goals = _goals(keywords)
         if goals and keywords.get("verify") is False:
@@ -77,7 +77,7 @@ class VerifyResult(Option):
         return {**goals.as_dict(), **({"layers": layers} if layers else {})}
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
-        """The goals; what layers are ranked by is for `compile` alone, and changes nothing of the result."""
+        """Return the goals as arguments; `--layers` applies to `compile` only, and does not affect the result."""
         if command == "plan":
             return None
         words = ["--layers"] if "layers" in recorded and command == "compile" else []
@@ -85,7 +85,7 @@ class VerifyResult(Option):
         return words + [word for name, goal in goals for word in (f"--{name.replace('_', '-')}", str(goal))]
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile so that the goals are met, and compare the result with the original where that is wanted.
+        """Compile so that the goals are met, and compare the result with the original if requested.
 
         Raises:
             GoalError: The goals cannot be met; the error holds the most accurate result.
@@ -103,7 +103,7 @@ class VerifyResult(Option):
         if not goals:
             compiled = proceed()
         elif job.recognized is not None:
-            # What it was compiled from is not there to measure it again, and need not be.
+            # A recognized result was measured before; its source is not available, and not needed.
             from dovetail_verify.accuracy.goals import recorded_failure
 
             compiled = proceed()
@@ -112,7 +112,7 @@ class VerifyResult(Option):
             compiled, failure = _meeting(goals, job, proceed)
         layers = self._layers(job, compiled)
         if compiled.verification is None and (verify or verify is None and data is not None):
-            if job.ctx.try_engines is not False:  # else a remark may be added
+            if job.ctx.try_engines is not False:  # otherwise a remark may still be added
                 job.keep(compiled)
             try:
                 compiled.verification = _compared(job, compiled)
@@ -133,7 +133,7 @@ class VerifyResult(Option):
         return compiled
 
     def _layers(self, job: CompileJob, compiled: CompiledModel) -> LayerErrors | None:
-        """The errors of all nodes, in the plan of the result; None if nobody asked, or if they are in it already."""
+        """Measure the errors of all nodes and record them in the plan; None if not requested, or recorded already."""
         by = _order(job.keywords)
         if not by or job.recognized is compiled:
             return None
@@ -153,10 +153,10 @@ class VerifyResult(Option):
 
 
 def _order(keywords: Mapping[str, Any]) -> str:
-    """What layers are ranked by; empty if nobody asked for them.
+    """Return the ranking criterion of layers; empty if layers were not requested.
 
     Raises:
-        UsageError: It is no order.
+        UsageError: The criterion is unknown.
     """
     given = keywords.get("layers")
     by = ORDERS[0] if given is True else given or ""
@@ -172,7 +172,7 @@ def _goals(keywords: Mapping[str, Any]) -> Goals:
 
 
 def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:
-    """The result that meets the goals, or the most accurate one with why it does not."""
+    """Compile a result that meets the goals, or the most accurate one with the reason for the miss."""
     from dovetail_runtime.engines import engines_of
 
     from dovetail_verify.accuracy.raising import meet_goals
@@ -194,7 +194,7 @@ def _compared(job: CompileJob, compiled: CompiledModel) -> Verification:
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
-    """Says that a result for another machine was not run here."""
+    """Return a remark that a result for another machine was not verified here."""
     model = job.original.path or "MODEL"
     return Remark(
         "analysis", "", "compile", "not-verified", f"the result was not verified: {error.message}",

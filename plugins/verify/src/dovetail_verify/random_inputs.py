@@ -1,4 +1,4 @@
-"""Random inputs where there is no data, with extents where a model leaves them open."""
+"""Random inputs if there is no data, with extents where a model leaves them open."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 CANDIDATES = (16, 64, 224, 640, 8, 1)
-"""Elements along an open axis, in the order in which they are tried: texts, small pictures, pictures, few, one."""
+"""Extents to try along open axes, in order: text, small images, images, few elements, one."""
 
-_LARGEST = 1 << 16  # elements; a longer axis in random data helps nobody
+_LARGEST = 1 << 16  # elements; a longer axis of random data has no benefit
 _LONGEST = 200  # characters of a formula
 _TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,9})|(?P<name>[A-Za-z_][\w.]*)|(?P<mark>//|[-+*/%()]))")
 
@@ -26,14 +26,14 @@ _TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,9})|(?P<name>[A-Za-z_][\w.]*)|(?P<ma
 def random_shapes(
     inputs: Sequence[ir.Value], given: Mapping[str, Sequence[int]], candidate: int = CANDIDATES[0]
 ) -> dict[str, tuple[int, ...]]:
-    """A shape for every input that has a rank.
+    """Choose a shape for every input of known rank.
 
-    Extents of one name are the same everywhere. One that stands on a first axis is a batch, and counts 1.
+    Extents of one name are equal everywhere. An extent name on a first axis is a batch, and becomes 1.
 
     Args:
         inputs: The inputs of a model.
-        given: Shapes that the user chose, by input name; names in their places have those extents everywhere.
-        candidate: Elements along the other open axes.
+        given: Shapes chosen by the user, by input name; they also fix extents of the same name elsewhere.
+        candidate: Extent of the other open axes.
     """
     ranked = {name_of(value): value.shape for value in inputs if value.shape is not None}
     known: dict[str, int] = {}
@@ -71,7 +71,7 @@ def _name(extent: object) -> str:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each token; of a text that is no formula, a last one of the kind `other`."""
+    """Yield kind and text of each token; a text that is not a formula ends with a token of kind `other`."""
     position = 0
     text = text.rstrip() if len(text) <= _LONGEST else "?"
     while position < len(text):
@@ -84,7 +84,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 class _Formula:
-    """The name of an extent read as arithmetic: `past + 1`, `N // 2`, `2*(H - 1)`."""
+    """Arithmetic formula in the name of an extent: `past + 1`, `N // 2`, `2*(H - 1)`."""
 
     def __init__(self, text: str, known: Mapping[str, int], unknown: int):
         self._tokens = [*_tokens(text), ("end", "")]
@@ -93,7 +93,7 @@ class _Formula:
         self._unknown = unknown
 
     def value(self) -> int | None:
-        """Its value; None if it is no formula, or gives no extent."""
+        """Evaluate the formula; None if the text is not one, or its value is not a valid extent."""
         try:
             found = self._sum()
         except (ValueError, ZeroDivisionError):
@@ -145,7 +145,7 @@ class _Formula:
 def random_batch(
     model: Model, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> dict[str, np.ndarray]:
-    """Random inputs for a model, by name.
+    """Create random inputs for a model, by name.
 
     Args:
         model: The model.
@@ -153,24 +153,24 @@ def random_batch(
         shapes: Shapes by input name, where the model leaves them open.
 
     Raises:
-        DovetailError: An input has no rank or no type of which random values can be made.
+        DovetailError: An input has unknown rank, or a type without random values.
     """
     inputs = [value for value in model.graph.inputs if not value.is_initializer()]
     return random_feeds(inputs, random_shapes(inputs, shapes or {}), seed)
 
 
 def random_feeds(inputs: Sequence[ir.Value], shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
-    """Random values for every input, in shapes that were chosen.
+    """Create random values for every input in the given shapes.
 
     Raises:
-        DovetailError: An input has no rank or no type of which random values can be made.
+        DovetailError: An input has unknown rank, or a type without random values.
     """
     names = map(name_of, inputs)
     return {name: _random(inputs[at], shapes.get(name), seed + at) for at, name in enumerate(names)}
 
 
 def _random(value: ir.Value, shape: tuple[int, ...] | None, seed: int) -> np.ndarray:
-    """Random values of an input's type: normal floats, small integers that are valid as indices nearly everywhere."""
+    """Create random values of an input's type: normal floats, or small integers that are usually valid indices."""
     import numpy as np
 
     if value.dtype is None or value.dtype.name == "STRING" or shape is None:

@@ -1,4 +1,4 @@
-"""Running a result beside its original: once, or in trials of a request."""
+"""Functions that run a result and its original, once or in trials of a request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Runs `model` on the host's engines, in the types it has."""
+    """Return a function that runs `model` on the host's engines, in its own types."""
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
     from dovetail_transforms.regions.regions import slices
@@ -27,7 +27,7 @@ def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]]
 
 
 def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Runs a result on the data of its original."""
+    """Return a function that runs a result on its original's data."""
     from dovetail_runtime.data.batches import fitted
 
     return lambda feeds: compiled.run(fitted(compiled.model, feeds))
@@ -41,7 +41,7 @@ def trials_of(
     ctx: Context,
     progress: Progress | None,
 ) -> Trials:
-    """Trials of a request; `asks` is what asks for nodes to be raised, for remarks."""
+    """Create trials of a request; `asks` is the goal to name in remarks."""
     from dovetail_verify.accuracy.trials import Trials
 
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
@@ -59,7 +59,7 @@ def compared(
     progress: Progress | None,
     ctx: Context,
 ) -> Verification:
-    """The comparison of a result with its original on data, or on random inputs of `shapes`."""
+    """Compare a result with its original on data, or on random inputs of `shapes`."""
     from dovetail.compiler import CompiledModel
 
     from dovetail_verify.compare import verify

@@ -1,1 +1,1 @@
-"""The files of the vendor's tools, hb_mapper and hb_compile: what they ask for here, and what is written for them."""
+"""Files of the vendor's tools hb_mapper and hb_compile: reading their requests, and writing them."""

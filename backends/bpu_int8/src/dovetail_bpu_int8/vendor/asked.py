@@ -1,4 +1,4 @@
-"""What the vendor's files ask for, in the words of a request."""
+"""Contents of the vendor's files in the terms of a request."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 OTHER_DATA = "give --data: a folder of .npy or .npz files with inputs as the model takes them"
-"""What to do where a file has no data that could be read."""
+"""Hint for files without readable data."""
 
 SUBGRAPH = "subgraph:"
-"""What selectors of subgraphs start with, until their nodes are known."""
+"""Prefix of subgraph selectors until their nodes are resolved."""
 
 
 class Named(NamedTuple):
-    """A node, or an operator, that a file names.
+    """A node or operator named in a file.
 
     Attributes:
         selector: The selector of the node, or the operator.
-        place: Where it stands.
-        key: Under which key.
+        place: Its position in the file.
+        key: The key that names it.
     """
 
     selector: str
@@ -40,12 +40,12 @@ class Named(NamedTuple):
 
 
 class Subgraph(NamedTuple):
-    """The nodes between values; its selector in wishes is `SUBGRAPH` and its name.
+    """A subgraph between values; its selector in wishes is `SUBGRAPH` plus its name.
 
     Attributes:
-        name: Its name, where it stands.
-        inputs: Names of values that lead into it.
-        outputs: Names of values that it gives.
+        name: Its name, with the position in the file.
+        inputs: Names of its input values.
+        outputs: Names of its output values.
     """
 
     name: Scalar
@@ -54,11 +54,11 @@ class Subgraph(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What somebody who gave a file should know of what became of it.
+    """A message to the user about how a file was applied.
 
     Attributes:
         why: One sentence.
-        suggest: What to do about it, or where it takes effect.
+        suggest: A suggestion, or where the setting takes effect.
     """
 
     why: str
@@ -67,26 +67,26 @@ class Note(NamedTuple):
 
 @dataclass
 class Asked:
-    """What files ask for.
+    """Settings requested by the vendor's files.
 
     Attributes:
         march: The BPU.
-        model: The model that is named, as it was written; None if there is none.
-        folder: Where the file lies, which relative paths start from.
-        wishes: As the request records them, in the order in which later ones win.
-        placed: Nodes that must be on the `BPU` or on the `CPU`, in the order in which later ones win.
-        nodes: All nodes that are named, which the model must have.
-        operators: All operators that are named.
-        subgraphs: All subgraphs that are named.
+        model: The model path as written; None if missing.
+        folder: The file's folder, the base of relative paths.
+        wishes: The wishes as recorded in the request; later ones win.
+        placed: Nodes that must be on the `BPU` or on the `CPU`; later entries win.
+        nodes: All named nodes, which must exist in the model.
+        operators: All named operators.
+        subgraphs: All named subgraphs.
         backend: Options of the backend, as text.
-        refine: Refinements that are asked for.
-        notes: What is not done, or done otherwise.
-        inputs: What is said of the inputs; None where nothing is.
-        preprocessing: What is said of their channels; None where nothing is.
-        on_random: Random numbers are asked for as data.
-        data: The data to calibrate on; None if none is named.
-        no_data: Why there is none; empty if there is, or if nobody would look for it in this file.
-        document: The file as plain data, for the files that are written.
+        refine: Requested refinements.
+        notes: Messages about settings that are ignored or handled differently.
+        inputs: Settings of the inputs; None without any.
+        preprocessing: Settings of their channels; None without any.
+        on_random: Whether calibration uses random data.
+        data: The calibration data; None if none is named.
+        no_data: Why there is no data; empty if there is, or if this kind of file names none.
+        document: The file as plain data, for the emitted files.
     """
 
     march: March
@@ -108,10 +108,10 @@ class Asked:
     document: dict[str, Any] = field(default_factory=dict)
 
     def wish(self, selector: str, place: Node, key: str, format_: str, ports: str = "all") -> None:
-        """Ask for a format at ports of nodes.
+        """Request a format at ports of nodes.
 
         Raises:
-            FileError: The BPU has no such format.
+            FileError: The BPU does not support the format.
         """
         if format_ not in self.march.formats:
             has = f"it computes {', '.join(self.march.formats)}"
@@ -119,14 +119,14 @@ class Asked:
         self.wishes.append(wish_entry(selector, origin(place, key), format_, ports))
 
     def place(self, named: Named, where: str) -> None:
-        """Ask for a node on the BPU (`BPU`) or on the CPU (`CPU`), whatever was asked of it before."""
+        """Request a node on the BPU (`BPU`) or on the CPU (`CPU`), overriding earlier requests."""
         self.wishes = [wish for wish in self.wishes if not (wish["node"] == named.selector and wish.get("on") == "cpu")]
         self.placed.append((named, where))
         if where == "CPU":
             self.wishes.append(wish_entry(named.selector, origin(named.place, named.key)))
 
     def join(self, other: Asked) -> None:
-        """Add what another file asks for on top."""
+        """Merge the settings of another file, which override these."""
         self.subgraphs += other.subgraphs
         self.wishes += other.wishes
         self.placed += other.placed
@@ -137,22 +137,22 @@ class Asked:
         self.notes += other.notes
 
     def lack_data(self, why: str) -> None:
-        """Say that there is no data in the file to calibrate on; somebody else may give some."""
+        """Record that the file has no calibration data, which may still come from elsewhere."""
         self.no_data = why
         self.note(why, OTHER_DATA)
 
     def note(self, why: str, suggest: str) -> None:
-        """Say something to the user."""
+        """Add a message for the user."""
         self.notes.append(Note(why, suggest))
 
 
 def origin(place: Node, key: str) -> str:
-    """What asks for something, for remarks: `config.yaml:31, run_on_cpu`."""
+    """Return the origin of a setting for remarks: `config.yaml:31, run_on_cpu`."""
     return f"{place.where}, {key}"
 
 
 def names_in(node: Node, separators: str = ";") -> Iterator[Scalar]:
-    """The words of a text with separators, or of a list, each with its line; empty ones are left out."""
+    """Yield the nonempty words of a separated text or of a list, each with its line."""
     if isinstance(node, Items):
         for item in node.items:
             yield from names_in(item, separators)

@@ -1,4 +1,4 @@
-"""How the vendor's tools choose thresholds, as observers of the backend."""
+"""Calibration methods of the vendor's tools, as observers of the backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dovetail_bpu_int8.vendor.marches import HB_MAPPER
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
 ASYMMETRIC = {"activations": "asymmetric"}
-"""The options of the backend with which activations in int8 have a zero point."""
+"""Backend options for int8 activations with a zero point."""
 
 TYPES = ("default", "mix", "kl", "max", "load", "skip")
 _COMPILES = "it takes effect where the vendor's tool compiles the files that are written"
@@ -20,7 +20,7 @@ def read_calibration_type(parameters: Entries, asked: Asked) -> None:
     """Read `calibration_type`, `max_percentile` and `per_channel`.
 
     Raises:
-        FileError: There is no such way of calibrating, or a number is out of its range.
+        FileError: The method is unknown, or a number is out of range.
     """
     given = parameters.get("calibration_type")
     written = given.raw.strip() if isinstance(given, Scalar) and not given.is_null else ""
@@ -41,21 +41,21 @@ def read_calibration_type(parameters: Entries, asked: Asked) -> None:
 
 
 def _unwritten(parameters: Entries, asked: Asked) -> str:
-    """What the tools do where nothing is written: hb_compile does not calibrate on samples that nobody names."""
+    """Return the tools' default method: hb_compile skips calibration if no samples are named."""
     folder = parameters.get("cal_data_dir")
     named = folder is not None and any(names_in(folder))
     return "default" if asked.march.tool == HB_MAPPER or named else "skip"
 
 
 def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = "") -> None:
-    """Choose the observer of the backend for a way of calibrating, with a note where it is another one.
+    """Choose the observer for a calibration method, with a note if it differs from the vendor's.
 
     Args:
         kind: One of `TYPES`.
-        share: How much `max` covers, up to 1.
-        place: Where it is written.
-        asked: What the file asks for.
-        key: The key under which it is written, and its value; empty for `calibration_type`.
+        share: The fraction that `max` covers, up to 1.
+        place: Its position in the file.
+        asked: The settings of the file, to update.
+        key: Its key and value; empty for `calibration_type`.
     """
     where = origin(place, key or f"calibration_type {kind}")
     asked.on_random = kind == "skip"

@@ -1,4 +1,4 @@
-"""The samples that a YAML file of the vendor's tools names, as input data."""
+"""Calibration samples named in a YAML file of the vendor's tools, as input data."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _RANDOM_SAMPLES, _SEED = 8, 0
 
 @dataclass(frozen=True)
 class CalibrationData:
-    """Where samples lie, and how they become inputs.
+    """Location of the samples, and their conversion to inputs.
 
     Attributes:
-        place: Where `cal_data_dir` stands.
+        place: Position of `cal_data_dir`.
         folders: The folders, one per input; empty for random numbers.
         types: The element type of raw files, by input.
-        normalized: For each input, what is taken away and what the rest is multiplied by; None for nothing.
+        normalized: Mean and scale of each input's normalization; None without one.
     """
 
     place: Node
@@ -47,14 +47,14 @@ class CalibrationData:
     normalized: tuple[Change | None, ...] = ()
 
     def of(self, model: Model, shapes: _Shapes) -> Any:
-        """The samples for a model, in a form that `dovetail.input_data` takes.
+        """Return the samples for a model, in a form that `dovetail.input_data` accepts.
 
         Args:
             model: The model.
             shapes: The shapes of its inputs, in the order of the folders.
 
         Raises:
-            DovetailError: Folders and inputs do not go together, or a file does not fit its input.
+            DovetailError: Folders and inputs do not correspond, or a file does not match its input.
         """
         values = {name_of(value): value for value in model.graph.inputs}
         if not self.folders:
@@ -124,7 +124,7 @@ class CalibrationData:
 
 
 def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> CalibrationData | None:
-    """What a file says about samples; None if it names none, or none that are there.
+    """Read the settings of the samples; None if the file names none, or none that exist.
 
     Raises:
         FileError: A number or a type is malformed.
@@ -161,7 +161,7 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> 
 
 
 def _found(word: Scalar, folder: Path) -> Path | None:
-    """A folder, beside the file or in the current folder, as the vendor's tools look for it."""
+    """Find a folder relative to the file or to the current folder, like the vendor's tools."""
     path = Path(word.raw)
     candidates = [path] if path.is_absolute() else [folder / path, path]
     return next((one for one in candidates if one.is_dir()), None)
@@ -183,7 +183,7 @@ def _types(calibration: Entries, count: int) -> tuple[str, ...]:
 def _random(
     shapes: Mapping[str, tuple[int, ...] | None], values: Mapping[str, Any]
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """Random numbers for every input, as the vendor's tool draws them where it skips calibration."""
+    """Yield random samples, like the vendor's tool when it skips calibration."""
     rng = np.random.default_rng(_SEED)
     for _ in range(_RANDOM_SAMPLES):
         sample = {}

@@ -1,4 +1,4 @@
-"""`dovetail hb-diff` and `dovetail hb-report`: a result or plan beside the vendor's log, and in the vendor's table."""
+"""The commands `dovetail hb-diff` and `dovetail hb-report`: comparison with the vendor's log, and its table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SHOWN = 20
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of `hb-diff`."""
     parser.add_argument("result", type=Path, metavar="OUT", help="the folder of a result for bpu-int8, or a plan file")
     parser.add_argument("log", type=Path, metavar="LOG", help="what hb_mapper or hb_compile printed for the same model")
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run `hb-diff`."""
     from dovetail_bpu_int8.vendor.log_diff import hb_diff
 
     existing(args.result)
@@ -89,16 +89,16 @@ HB_DIFF = PlainCommand(
 )
 
 
-_LONGEST = 30  # characters of a name on a terminal; the vendor's tools cut names in front
+_LONGEST = 30  # characters of a name on a terminal; like the vendor's tools, cut names at the front
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of `hb-report`."""
     parser.add_argument("result", type=Path, metavar="OUT", help="the folder of a result for bpu-int8")
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run `hb-report`."""
     from dovetail import api
 
     from dovetail_bpu_int8.vendor.report import hb_report
@@ -119,7 +119,7 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def _report_lines(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Rows under their titles; long names are cut where a person reads them."""
+    """Format rows under their titles; cut long names on a terminal."""
     if not rows:
         return ["none"]
     cut = _cut if sys.stdout.isatty() else str

@@ -1,4 +1,4 @@
-"""The YAML file that is written for hb_mapper and hb_compile."""
+"""The YAML file written for hb_mapper and hb_compile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODEL, _INPUT = "model_parameters", "input_parameters"
 _CALIBRATION, _COMPILER = "calibration_parameters", "compiler_parameters"
 _GROUPS = (_MODEL, _INPUT, _CALIBRATION, _COMPILER, "custom_op")
 _SETTLED = ("node_info", "set_node_data_type", "run_on_cpu", "run_on_bpu", "optimization", "quant_config")
-"""What is asked of nodes: written anew, from what was settled."""
+"""Keys for settings of nodes, which are regenerated from the final placement."""
 _KEPT_WORDS = ("asymmetric", "bias_correction", "lstm_batch_last", "run_fast")
 _WRITTEN_PATHS = ("cal_data_dir", "custom_op_dir")
 
@@ -37,14 +37,14 @@ def config_document(
     outputs: str,
     changes: Mapping[str, Difference],
 ) -> dict[str, dict[str, Any]]:
-    """The file as plain data: what was given, what the tool needs besides, and what is asked of nodes.
+    """Build the file as plain data: given settings, required additions, and settings of nodes.
 
     Args:
         region: The model, with the request.
-        recorded: What the option has recorded.
+        recorded: The recorded option.
         march: The BPU.
-        outputs: The integers in which the outputs leave it; empty for whole sums.
-        changes: What is asked of each node.
+        outputs: Integer format of the outputs; empty for full-precision sums.
+        changes: Settings of each node.
     """
     given = recorded.get("document", {})
     document = {name: _of_tool(name, given.get(name) or {}, march) for name in _GROUPS}
@@ -75,7 +75,7 @@ def config_document(
 
 
 def node_info(changes: Mapping[str, Difference]) -> dict[str, dict[str, str]]:
-    """What is asked of nodes, in the words of `node_info`."""
+    """Convert settings of nodes to `node_info`."""
     found: dict[str, dict[str, str]] = {}
     for name, change in changes.items():
         entry = {"ON": change.on} if change.on else {}
@@ -89,12 +89,12 @@ def node_info(changes: Mapping[str, Difference]) -> dict[str, dict[str, str]]:
 
 
 def is_asymmetric(backend: Backend) -> bool:
-    """Whether activations have a zero point."""
+    """Check whether activations have a zero point."""
     return ASYMMETRIC.items() <= dict(backend.chosen).items()
 
 
 def run_on(changes: Mapping[str, Difference]) -> dict[str, list[str]]:
-    """The nodes that are asked onto one of both, for a tool that does not know `node_info`."""
+    """Return the node lists `run_on_bpu` and `run_on_cpu`, for a tool without `node_info`."""
     found: dict[str, list[str]] = {}
     for name, change in changes.items():
         if change.on:
@@ -103,7 +103,7 @@ def run_on(changes: Mapping[str, Difference]) -> dict[str, list[str]]:
 
 
 def yaml_text(document: Mapping[str, Mapping[str, Any]], march: March) -> str:
-    """The file. Its values are JSON, which is YAML, so that names of nodes need no other quoting."""
+    """Format the file. Its values are JSON, which is valid YAML, so that names of nodes need no other quoting."""
     command = "makertbin --model-type onnx --config" if march.tool == HB_MAPPER else "-c"
     lines = [f"# {march.tool} {command} config.yaml"]
     others = [name for name, other in MARCHES.items() if other.own == march.own and name not in (march.name, other.own)]
@@ -123,7 +123,7 @@ def yaml_text(document: Mapping[str, Mapping[str, Any]], march: March) -> str:
 
 
 def _of_tool(group: str, content: Mapping[str, Any], march: March) -> dict[str, Any]:
-    """What the tool for a march knows of a group; another one is compiled for where the command line says so."""
+    """Keep the keys of a group that the march's tool supports; a file may be for another march."""
     kept = {key: value for key, value in content.items() if KEYS[group][key].tool in ("", march.tool)}
     if kept.get("optimize_level", march.levels[-1]) not in march.levels:
         kept["optimize_level"] = march.levels[-1]
@@ -160,7 +160,7 @@ def _complete_inputs(inputs: dict[str, Any], model: Model) -> None:
 def _complete_calibration(
     calibration: dict[str, Any], region: EmittedRegion, recorded: Mapping[str, Any], march: March
 ) -> None:
-    """The way of calibrating that was used here, and paths that hold from where the file is written."""
+    """Add the calibration method used here, and make paths absolute."""
     for key in _WRITTEN_PATHS:
         written = calibration.get(key)
         if isinstance(written, str) and written.strip():

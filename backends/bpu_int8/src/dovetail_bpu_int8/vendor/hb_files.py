@@ -1,4 +1,4 @@
-"""The emitter `hb-files`: the model in float32, and the files with which the vendor's tools do as was settled here."""
+"""The emitter `hb-files`: the float32 model, and files that make the vendor's tools reproduce the placement."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ _FIRST_OF = {"nash": "nash-e"}
 class HbFiles(Emitter):
     """Writes the whole model for the vendor's tools, with the files that hb_mapper or hb_compile read.
 
-    `model.onnx` is in float32, at an opset that the tool reads. `config.yaml` is the file that was given, or one made
-    from the request, and asks for every node that is not where the tool puts it by itself; for hb_compile
-    `quant_config.json` does so. `thresholds.json` has what was found for each node, for comparison with the tool's log.
+    `model.onnx` is in float32, at an opset that the tool reads. `config.yaml` is the given file, or one generated from
+    the request, and overrides the tool's default placement where it differs; for hb_compile `quant_config.json` does
+    so. `thresholds.json` has the threshold of each node, for comparison with the tool's log.
     """
 
     whole = True
 
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
-        """Write them.
+        """Write the files.
 
-        What the tool does by itself is found by planning the written model without any wish. Where that is not what was
-        settled here, the written files are planned, too, so that a node which they cannot bring to its place is a note.
+        The tool's defaults are found by planning the written model without any wish. If they differ from the actual
+        placement, the written files are planned, too, and nodes that they do not place as intended are noted.
         """
         recorded = region.context.request.options.get(OPTION, {}) if region.context is not None else {}
         march = _march(region, recorded)
         model, notes = _written(region)
         settled = settled_in(model, region.backend.name)
         for node in model.nodes():
-            node.meta.clear()  # what was decided here means nothing to the vendor's tools
+            node.meta.clear()  # the placement means nothing to the vendor's tools
         model.save(folder / MODEL)
         outputs = model_output_format(model, settled) or _asked_of_outputs(recorded)
         changes: Mapping[str, Difference] = {}
@@ -78,9 +78,9 @@ class HbFiles(Emitter):
 
 
 def _march(region: EmittedRegion, recorded: Mapping[str, Any]) -> March:
-    """The BPU by the name that was given, unless the backend was chosen for another one.
+    """Return the BPU under the given vendor name, unless the backend was chosen for another one.
 
-    Where no name of the vendor was given, it is the first that its tool takes of this architecture.
+    Without a vendor name, it is the first of this architecture that the tool supports.
     """
     chosen = region.backend.chosen.get(_MARCH, "")
     named = MARCHES.get(recorded.get(_MARCH, ""))
@@ -90,7 +90,7 @@ def _march(region: EmittedRegion, recorded: Mapping[str, Any]) -> March:
 
 
 def _written(region: EmittedRegion) -> tuple[Model, list[str]]:
-    """The model at an opset that the tool reads; as it is, with a note, where a node has no form there."""
+    """Lower the model to an opset that the tool reads; unchanged, with a note, if a node cannot be lowered."""
     highest = region.backend.opset[1]
     try:
         return lower(region.source, highest).model, []
@@ -101,7 +101,7 @@ def _written(region: EmittedRegion) -> tuple[Model, list[str]]:
 
 
 def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[str, Settled]:
-    """What the vendor's tool settles by itself; found once for all rounds and trials of one compilation."""
+    """Return the tool's default settings, cached for all rounds and trials of one compilation."""
     key = (outputs, tuple((node.name, node.op_type) for node in model.graph))
     known = cast("Context", region.context).kept.setdefault(_KEPT, {})
     if key not in known:
@@ -111,7 +111,7 @@ def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[st
 
 
 def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
-    """The plan of a model for the BPU alone, with nothing asked of single nodes."""
+    """Plan a model for the BPU alone, without settings of single nodes."""
     options = {_MARCH: region.backend.chosen[_MARCH]}
     wishes = [wish_entry(ALL, CONFIG, outputs, MODEL_OUTPUTS)] if outputs else []
     request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {"wishes": wishes}})
@@ -125,7 +125,7 @@ def _planned(model: Model, request: Request, region: EmittedRegion) -> Plan:
 
 
 def _read_back(folder: Path, model: Model, region: EmittedRegion, settled: Mapping[str, Settled]) -> list[str]:
-    """What the written files, read as those of a user, bring elsewhere than it was settled."""
+    """Read the written files back, and return notes about nodes that they place differently."""
     from dovetail_bpu_int8.vendor.request import changed
 
     try:
@@ -150,7 +150,7 @@ def _named(names: list[str]) -> str:
 
 
 def _asked_of_outputs(recorded: Mapping[str, Any]) -> str:
-    """The integers that somebody asked for at the outputs, which lets an activation be the last node."""
+    """Return the requested integer format of outputs, which allows an activation to be the last node."""
     asked = [wish["format"] for wish in recorded.get("wishes", ()) if wish.get("ports") == MODEL_OUTPUTS]
     return asked[-1] if asked else ""
 

@@ -1,4 +1,4 @@
-"""The YAML files of hb_mapper and hb_compile."""
+"""Reader of the YAML files of hb_mapper and hb_compile."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COMPILES = "it takes effect where the vendor's tool compiles the files that are
 def read_hb_yaml(path: Path) -> Asked:
     """Read a file.
 
-    What is said of single nodes wins over what is said of all: `optimization`, then `quant_config`, then `run_on_cpu`
+    Settings of single nodes override global ones, in this order: `optimization`, then `quant_config`, then `run_on_cpu`
     and `run_on_bpu`, then `node_info`.
 
     Raises:
-        DovetailError: It cannot be read, or asks for what is not possible; names the line.
+        DovetailError: The file cannot be read, or requests something unsupported; names the line.
     """
     tree = read_yaml(path)
     for key, _ in tree:
@@ -101,7 +101,7 @@ def _read_named_file(node: Node, asked: Asked) -> None:
 
 
 def _note_what_is_passed_on(tree: Entries, asked: Asked) -> None:
-    """One note about what only concerns the vendor's compiler, and one about each key that does nothing here."""
+    """Add a note about keys that concern only the vendor's compiler, and one about each key without effect here."""
     passed: list[str] = []
     for section, content in tree:
         for key, value in content if isinstance(content, Entries) else ():

@@ -1,4 +1,4 @@
-"""The inputs of a model, as a YAML file of the vendor's tools names them and gives their shapes."""
+"""Model inputs in a YAML file of the vendor's tools: names and shapes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.asked import Asked
 
 
-_EXTENT = re.compile("0*[1-9][0-9]{0,17}")  # fits into an int64
+_EXTENT = re.compile("0*[1-9][0-9]{0,17}")  # fits in an int64
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a file says of the inputs.
+    """Input settings of a file.
 
     Attributes:
-        place: Where it says so.
-        names: Their names, in the order of everything else that is said of them; empty for the model's own order.
+        place: Their position in the file.
+        names: Input names, in the order of the other settings; empty for the model's order.
         shapes: Their shapes, in this order; empty for those of the model.
     """
 
@@ -40,10 +40,10 @@ class Inputs:
     shapes: tuple[tuple[int, ...], ...] = ()
 
     def of(self, model: Model) -> dict[str, tuple[int, ...] | None]:
-        """The inputs of a model by name, in the order of the file, with their shapes where these are known.
+        """Return the inputs of a model by name, in the order of the file, with their shapes if known.
 
         Raises:
-            FileError: Names or shapes are not those of the model.
+            FileError: Names or shapes do not match the model.
         """
         inputs = {name_of(value): value for value in model.graph.inputs if value.name not in model.graph.initializers}
         names = self.names or tuple(inputs)
@@ -67,10 +67,10 @@ class Inputs:
         return found
 
     def fixed(self, model: Model) -> dict[str, list[int]]:
-        """The shapes of the inputs that the model leaves open and the file does not.
+        """Return the input shapes that the file fixes and the model leaves open.
 
         Raises:
-            FileError: Names or shapes are not those of the model.
+            FileError: Names or shapes do not match the model.
         """
         declared = {name_of(value): _extents(value) for value in model.graph.inputs}
         return {
@@ -84,7 +84,7 @@ def read_inputs(inputs: Entries) -> Inputs:
     """Read `input_name` and `input_shape`.
 
     Raises:
-        FileError: A shape is none.
+        FileError: A shape is malformed.
     """
     shapes = words_of(inputs, "input_shape")
     place = next((node for key in ("input_shape", "input_name") if (node := inputs.get(key)) is not None), inputs)
@@ -92,7 +92,7 @@ def read_inputs(inputs: Entries) -> Inputs:
 
 
 def words_of(entries: Entries, key: str) -> list[Scalar]:
-    """The words under a key, one for each input; none if it is not there."""
+    """Return the words under a key, one for each input; empty if the key is missing."""
     node = entries.get(key)
     return [] if node is None else list(names_in(node))
 
@@ -116,7 +116,7 @@ def _agree(given: tuple[int, ...], declared: list[object]) -> bool:
 
 
 Change: TypeAlias = tuple[np.ndarray, np.ndarray]
-"""What is taken away from an input, and what the rest is multiplied by."""
+"""Mean to subtract from an input, and scale to multiply the difference by."""
 
 _T = TypeVar("_T")
 _KINDS = ("no_preprocess", "data_mean", "data_scale", "data_mean_and_scale")
@@ -125,9 +125,9 @@ _NOTHING, _ONE = np.zeros(1, np.float32), np.ones(1, np.float32)
 
 
 def normalization(inputs: Entries, count: int, asked: Asked) -> tuple[Change | None, ...]:
-    """What hb_mapper's preprocess node does to each input, whose samples are not normalized yet.
+    """Return the normalization of hb_mapper's preprocess node for each input; its samples are not normalized yet.
 
-    hb_compile calibrates before it adds that node, on samples that are.
+    hb_compile calibrates on normalized samples, before it adds that node.
     """
     kinds = [word.raw for word in words_of(inputs, "norm_type")]
     for word in words_of(inputs, "norm_type"):
@@ -176,5 +176,5 @@ def _per_input(inputs: Entries, key: str) -> list[np.ndarray | None]:
 
 
 def _at(values: Sequence[_T], index: int) -> _T | None:
-    """What is said of one input; a single word is said of all of them."""
+    """Return the setting of one input; a single word applies to all of them."""
     return values[index] if index < len(values) else values[0] if len(values) == 1 else None

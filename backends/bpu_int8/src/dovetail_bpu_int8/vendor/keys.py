@@ -1,4 +1,4 @@
-"""The keys of the YAML files of hb_mapper and hb_compile: what may stand there, and what it does here."""
+"""Keys of the YAML files of hb_mapper and hb_compile: allowed values, and their effect here."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Key(NamedTuple):
     """A key.
 
     Attributes:
-        takes: What may stand there: `text`, `flag`, `whole`, `number`, `mapping`, `text or mapping`, `text or list`.
-        effect: What it does here: `used`; `passed`, for the vendor's compiler alone; or why it does nothing.
-        tool: The one tool that knows it; empty for both.
+        takes: Allowed value: `text`, `flag`, `whole`, `number`, `mapping`, `text or mapping`, `text or list`.
+        effect: Its effect here: `used`; `passed`, for the vendor's compiler only; or why it has none.
+        tool: The only tool that supports it; empty for both.
     """
 
     takes: str
@@ -27,8 +27,8 @@ class Key(NamedTuple):
 
 _CUT = "nothing is cut off the model here; the tool does that with the files that are written"
 
-# Source: the manuals of hb_mapper makertbin (X3, X5) and hb_compile (J6). They have run_on_cpu and run_on_bpu under
-# calibration_parameters; beside node_info they are taken with a note.
+# Source: the manuals of hb_mapper makertbin (X3, X5) and hb_compile (J6). They list run_on_cpu and run_on_bpu under
+# calibration_parameters; next to node_info these are accepted with a note.
 KEYS: dict[str, dict[str, Key]] = {
     "model_parameters": {
         "onnx_model": Key("text", "used"),
@@ -110,7 +110,7 @@ _WORDS = {
     "input_layout_train": ("NCHW", "NHWC"),
     "input_layout_rt": ("NCHW", "NHWC"),
 }
-"""The words that keys may have, of several inputs with semicolons between them; the manuals list them."""
+"""Allowed words of keys from the manuals; semicolons separate several inputs."""
 
 _TYPES = {"text": (str, int, float), "flag": (bool,), "whole": (int,), "number": (int, float)}
 _QUANT_CONFIG = ("model_config", "op_config", "node_config", "subgraph_config")
@@ -120,7 +120,7 @@ def check_keys(tree: Entries, march: March) -> None:
     """Check that a file has known keys, each with a value of its type, all of one tool.
 
     Raises:
-        FileError: Something is wrong; names the line, and what was probably meant.
+        FileError: A key or value is invalid; names the line, and the likely intention.
     """
     for section, content in tree:
         if section.raw not in KEYS:
@@ -180,7 +180,7 @@ def _check_words(name: str, value: Scalar) -> None:
 
 
 def _unquoted_fits(value: Scalar, kinds: list[str]) -> bool:
-    """The vendor's tools take numbers and flags in quotes, too."""
+    """Check whether an unquoted value has an allowed type, as the vendor's tools accept quoted numbers."""
     plain = as_plain(Scalar(value.file, value.line, value.raw.strip()))
     return any(isinstance(plain, _TYPES.get(kind, ())) for kind in kinds)
 

@@ -1,8 +1,8 @@
-"""Predicted latency, frames per second and memory traffic of subgraphs, by a model fitted to the vendor's figures.
+"""Predicted latency, frame rate and memory traffic of subgraphs, from a model fitted to the vendor's figures.
 
-A subgraph moves its weights, what it reads and what it gives once; values that are larger than the memory on the chip
-leave it and come back. Its time is that of its multiply-adds and that of its bytes, at one rate each. The rates are in
-`latency.yaml`, which `tools/fit_latency.py` writes together with the error of the fit.
+A subgraph moves its weights, inputs and outputs once; values larger than the on-chip memory are written out and read
+back. Its time is the sum of multiply-adds and bytes, at one rate each. The rates are in `latency.yaml`, which
+`tools/fit_latency.py` writes together with the error of the fit.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dovetail_bpu_int8.vendor.traffic import Traffic
 
 @dataclass(frozen=True)
 class Rates:
-    """The parameters of a BPU.
+    """Model parameters of a BPU.
 
     Attributes:
-        device: The vendor's name of it.
-        on_chip: Bytes that a value may have to stay on the chip.
-        attention: How often each matrix of attention that is larger than that moves, beside what other values do.
-        macs: Multiply-adds in a microsecond.
-        bytes: Bytes to or from memory in a microsecond.
-        nets: The number of nets to whose figures these were fitted.
-        latency_error: The largest error of a latency, as a share of it, of a net that was left out of the fit.
-        ddr_error: The same of the traffic.
+        device: The vendor's name for it.
+        on_chip: Largest size in bytes of a value that stays on the chip.
+        attention: How often each larger attention matrix moves, in addition to the traffic of other values.
+        macs: Multiply-adds per microsecond.
+        bytes: Bytes to or from memory per microsecond.
+        nets: Number of nets in the fit.
+        latency_error: Largest relative latency error in leave-one-out cross-validation.
+        ddr_error: The same for memory traffic.
     """
 
     device: str
@@ -45,14 +45,14 @@ class Rates:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a subgraph takes.
+    """Prediction for a subgraph.
 
     Attributes:
         subgraph: `id(n)`.
-        latency: Microseconds; None where an extent of it is not known.
-        ddr: Bytes from and to memory; None where an extent is not known.
-        attention: Whether it has matrices of attention that are larger than the memory on the chip: the cost of those
-            is known from one net alone.
+        latency: Microseconds; None if an extent is unknown.
+        ddr: Bytes from and to memory; None if an extent is unknown.
+        attention: Whether it has attention matrices larger than the on-chip memory, whose cost is known from a single
+            net.
     """
 
     subgraph: str
@@ -62,15 +62,15 @@ class Prediction:
 
     @property
     def fps(self) -> float | None:
-        """Frames per second, where one follows another and nothing else runs."""
+        """Frames per second of back-to-back runs with nothing else running."""
         return None if not self.latency else 1e6 / self.latency
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {**asdict(self), "fps": self.fps}
 
     def line(self) -> str:
-        """The prediction as one line."""
+        """Format the prediction as one line."""
         if self.latency is None or self.ddr is None or self.fps is None:
             return f"{self.subgraph}: not predicted, because extents of its values are not known"
         return (
@@ -81,13 +81,13 @@ class Prediction:
 
 @cache
 def known_rates() -> Mapping[str, Rates]:
-    """The parameters of all BPUs of which there are figures, by the option `march`."""
+    """Return the parameters of all BPUs with known figures, by the option `march`."""
     text = resources.files("dovetail_bpu_int8").joinpath("latency.yaml").read_text(encoding="utf-8")
     return {march: Rates(**entry) for march, entry in yaml.safe_load(text).items()}
 
 
 def ddr_of(traffic: Traffic, on_chip: float, attention: float) -> int:
-    """Bytes from and to memory.
+    """Return the bytes from and to memory.
 
     Args:
         traffic: The work of a subgraph.
@@ -100,7 +100,7 @@ def ddr_of(traffic: Traffic, on_chip: float, attention: float) -> int:
 
 
 def predict(traffic: Mapping[int, Traffic | None], rates: Rates) -> list[Prediction]:
-    """Predict every subgraph of a result."""
+    """Predict latency and traffic of every subgraph of a result."""
     found = []
     for number, one in traffic.items():
         if one is None:
@@ -113,7 +113,7 @@ def predict(traffic: Mapping[int, Traffic | None], rates: Rates) -> list[Predict
 
 
 def caveats(predictions: list[Prediction], rates: Rates) -> list[str]:
-    """How far predictions can be trusted, as sentences."""
+    """Return sentences about the reliability of predictions."""
     said = [
         f"predicted for {rates.device} by a model of {rates.nets} nets in the vendor's logs; a net that is left out of "
         f"the fit is missed by up to {rates.latency_error:.0%} (memory traffic {rates.ddr_error:.0%}); what the CPU "

@@ -1,4 +1,4 @@
-"""A plan beside a log of the vendor's tool, node by node: where each is, and what its numbers are held in."""
+"""Comparison of a plan with a log of the vendor's tool: placement and thresholds by node."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
 
 
-CUT = "..."  # in front of names that the tool has cut
+CUT = "..."  # prefix of names that the tool has cut
 _MOST, _SHOWN = 20, 3
-_JOINING = "Concat"  # the one operator that the tool requantizes for
+_JOINING = "Concat"  # the only operator for which the tool requantizes
 
 
 @dataclass(frozen=True)
 class ScaleDiff:
-    """The scales of a plan beside those of a log.
+    """Comparison of the scale sharing in a plan and a log.
 
     Attributes:
-        nodes: How many nodes have a scale in both.
-        alike: How many of these share it with the same nodes in both.
-        scales: How many scales these nodes have here, and in the log.
-        others: The first that share theirs with others than in the log: one of them, some with whom it shares only
-            here, and some with whom only there.
-        requantized: How many values are requantized for a Concat here, and in the log.
-        requantized_alike: How many of these are the same.
+        nodes: Number of nodes with a scale in both.
+        alike: Number of these that share it with the same nodes in both.
+        scales: Number of scales of these nodes here, and in the log.
+        others: First differing groups: one node of each, some nodes that share its scale only here, and some only in
+            the log.
+        requantized: Number of values requantized for a Concat here, and in the log.
+        requantized_alike: Number of values requantized in both.
     """
 
     nodes: int
@@ -49,13 +49,13 @@ class ScaleDiff:
 def scale_diff(
     here: Mapping[str, Hashable], there: Mapping[str, Hashable], made: Sequence[str], logged: Sequence[str]
 ) -> ScaleDiff:
-    """Compare who shares scales with whom.
+    """Compare which nodes share scales.
 
     Args:
-        here: What tells the scale of a node's first input apart, in the plan.
+        here: Identity of the scale of each node's first input, in the plan.
         there: The same in the log.
-        made: The values that are requantized in the plan.
-        logged: Those in the log; a name may lack its beginning.
+        made: Values requantized in the plan.
+        logged: Values requantized in the log; names may be cut at the front.
     """
     names = [name for name in here if name in there]
     mine, theirs = _classes(names, here), _classes(names, there)
@@ -86,7 +86,7 @@ def scale_diff(
 
 
 def requantized_in(plan: Plan) -> list[str]:
-    """The values that a Concat reads at one scale and gives at another."""
+    """Return the values that a Concat reads at one scale and yields at another."""
     joining = {node.name: node.output for node in plan.nodes if node.op_type == _JOINING}
     given: dict[str, str] = {}
     read: list[tuple[str, str, str]] = []
@@ -124,11 +124,11 @@ class LogRow:
     """A node in a log.
 
     Attributes:
-        node: Its name; the tool cuts long ones in front.
+        node: Its name; the tool cuts long ones at the front.
         on: `BPU`, `CPU` or `JIT`.
         subgraph: `id(n)`, or `--`.
         type: The operator of the tool, such as `HzSQuantizedConv`.
-        threshold: Of its first input; None where the log has none.
+        threshold: Threshold of its first input; None if the log has none.
     """
 
     node: str
@@ -140,13 +140,13 @@ class LogRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """A node that is elsewhere in the log.
+    """A node that the log places elsewhere.
 
     Attributes:
         node: Its name.
         operator: Its operator here.
-        here: Where it is here.
-        there: Where it is in the log.
+        here: Its placement here.
+        there: Its placement in the log.
         type: The tool's operator.
         reason: Why it is not on the BPU here; empty if it is.
     """
@@ -161,19 +161,19 @@ class Difference:
 
 @dataclass(frozen=True)
 class LogDiff:
-    """A plan beside a log.
+    """Comparison of a plan with a log.
 
     Attributes:
-        both: How many nodes are in both.
-        same: How many of these are on the same device.
-        differences: The others.
-        only_here: Nodes on the CPU here that the log has no row for: the tool fused or removed them.
-        only_there: Nodes of the log that the plan has not, without those that the tool inserts.
-        subgraphs: How many subgraphs the BPU has here, and in the log.
-        thresholds: How many nodes have a threshold in both.
-        near: How many of these are within 5 percent.
-        farthest: Nodes with the thresholds that are farthest apart: name, here, in the log.
-        scales: Which nodes share a scale, here and in the log.
+        both: Number of nodes in both.
+        same: Number of these on the same device.
+        differences: The nodes on different devices.
+        only_here: Nodes on the CPU here without a row in the log: the tool fused or removed them.
+        only_there: Nodes of the log that the plan lacks, except those that the tool inserts.
+        subgraphs: Number of BPU subgraphs here, and in the log.
+        thresholds: Number of nodes with a threshold in both.
+        near: Number of these within 5 percent.
+        farthest: Nodes with the largest threshold difference: name, here, in the log.
+        scales: Comparison of the scale sharing.
     """
 
     both: int
@@ -188,15 +188,15 @@ class LogDiff:
     scales: ScaleDiff
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 def parse_log(text: str) -> list[LogRow]:
-    """The rows of the last table of nodes in a log of hb_mapper or hb_compile: name, device, subgraph, type, numbers.
+    """Parse the last node table in a log of hb_mapper or hb_compile: name, device, subgraph, type, numbers.
 
     Raises:
-        DovetailError: There is none.
+        DovetailError: There is no table.
     """
     tables: list[list[LogRow]] = [[]]
     for line in text.splitlines():
@@ -267,7 +267,7 @@ def _plan_of(result: CompiledModel | Plan | str | Path) -> Plan:
 
 
 def _by_name(log: Sequence[LogRow], rows: Mapping[str, Row]) -> dict[str, LogRow]:
-    """The rows of a log by the names that nodes have here: whole again where the tool cut them in front."""
+    """Return the rows of a log by full node name, resolving names that the tool cut at the front."""
     ends: dict[str, list[str]] = {}
     for row in log:
         if row.node.startswith(CUT):

@@ -1,4 +1,4 @@
-"""The vendor's names of BPUs, and what their tools can be asked there."""
+"""The vendor's names of BPUs, and the capabilities of their tools."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class March:
     """A BPU.
 
     Attributes:
-        name: What the vendor calls it.
+        name: The vendor's name for it.
         own: The value of the option `march` of the backend.
         tool: The tool that compiles for it.
-        formats: The element types that operators can be asked to compute in.
-        cores: How many cores one model may use.
+        formats: Element types that can be requested for operators.
+        cores: Number of cores that one model may use.
     """
 
     name: str
@@ -31,18 +31,18 @@ class March:
 
     @property
     def names_nodes(self) -> bool:
-        """Whether its tool knows `node_info`; the one of X3 knows `run_on_cpu` and `run_on_bpu` alone."""
+        """Whether its tool supports `node_info`; that of X3 has only `run_on_cpu` and `run_on_bpu`."""
         return self.own != "bernoulli2"
 
     def if_declined(self, key: str) -> str:
-        """What the tool does where the BPU does not run a node that `key` asks for, as a clause."""
+        """Return a clause about the tool's behavior if the BPU does not run a node that `key` requests."""
         if key == "run_on_bpu" and not self.names_nodes:
             return f"{self.tool} leaves it on the CPU with a warning, or fails, as its FAQ for this BPU says"
         return f"{self.tool} warns, and leaves it on the CPU"
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The optimization levels of its compiler."""
+        """Optimization levels of its compiler."""
         return ("O0", "O1", "O2", "O3") if self.tool == HB_MAPPER else ("O0", "O1", "O2")
 
 
@@ -65,10 +65,10 @@ MARCHES = {
 
 
 def march_of(node: Node) -> March:
-    """The BPU that a file names.
+    """Return the BPU that a file names.
 
     Raises:
-        FileError: There is no such BPU.
+        FileError: The BPU is unknown.
     """
     name = node.text("march")
     if name not in MARCHES:
@@ -78,5 +78,5 @@ def march_of(node: Node) -> March:
 
 
 def own_march(name: str) -> March:
-    """A BPU by the option `march` of the backend, for what no file of the vendor names."""
+    """Return a BPU by the backend's option `march`, if no vendor file names one."""
     return MARCHES[name]

@@ -1,4 +1,4 @@
-"""Names in the vendor's files, looked up in the model that is compiled."""
+"""Resolution of names in the vendor's files to nodes of the compiled model."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class ModelNames:
                     self._values.setdefault(value.name, node)
 
     def has(self, name: str) -> bool:
-        """Whether a node or a value has a name."""
+        """Check whether a node or a value has the name."""
         return name in self._nodes or name in self._values
 
     def nodes(self, named: Named) -> list[ir.Node]:
-        """The nodes that a file names: by name, by a value that they compute, or by any other selector.
+        """Return the nodes that a file names: by node name, by result, or by any other selector.
 
         Raises:
-            FileError: There are none; suggests similar names.
+            FileError: No node matches; suggests similar names.
         """
         exact = self._nodes.get(named.selector)
         if exact is None and named.selector in self._values:
@@ -63,16 +63,16 @@ class ModelNames:
             raise FileError(named.place, problem, meant) from None
 
     def selector_of(self, node: ir.Node) -> str:
-        """A selector of this node alone."""
+        """Return a selector for this node alone."""
         if node.name and len(self._nodes[node.name]) == 1:
             return f"name:{node.name}"
         return f"name:{next(value.name for value in node.outputs if value.name)}"
 
     def check_operator(self, named: Named) -> bool:
-        """Whether the model has nodes of an operator.
+        """Check whether the model has nodes of an operator.
 
         Raises:
-            FileError: There is no such operator.
+            FileError: The operator is unknown.
         """
         if named.selector in self.operators:
             return True
@@ -86,10 +86,10 @@ class ModelNames:
         raise FileError(named.place, f"{named.key}: there is no operator '{named.selector}'", meant)
 
     def between(self, subgraph: Subgraph) -> list[ir.Node]:
-        """The nodes of a subgraph, back from its outputs to its inputs.
+        """Return the nodes of a subgraph, from its outputs back to its inputs.
 
         Raises:
-            FileError: A value is not in the model, or no node lies between them.
+            FileError: A value is not in the model, or there is no node between them.
         """
         graph = self._model.graph
         known = {*self._values, *map(name_of, graph.inputs)}
@@ -125,10 +125,10 @@ _OPERATOR = "type:"
 
 
 def take_other_names(asked: Asked, names: ModelNames) -> None:
-    """Give nodes and operators the names that they have in the model, with a note for each.
+    """Replace the tool's names of nodes and operators by those in the model, with a note for each.
 
     Args:
-        asked: What files ask for; it is changed.
+        asked: Settings of the files, to update.
         names: The names of the model.
     """
     by_case = {name.lower(): name for name in names.operators}
@@ -158,7 +158,7 @@ def _renamed(named: Named, renamed: dict[str, str], prefix: str = "") -> Named:
 
 
 def _node_of(name: str, names: ModelNames) -> str:
-    """The node of the model that becomes a node of the vendor's tool; empty if that is no name of a part."""
+    """Return the model's node that the vendor's tool has split into a named part; empty if it is not a part."""
     stem = next((name.removesuffix(part) for part in _PARTS if name.endswith(part)), "")
     if not stem or names.has(name):
         return ""

@@ -1,4 +1,4 @@
-"""Nodes that are named one by one: `node_info`, `set_node_data_type`, `run_on_cpu` and `run_on_bpu`."""
+"""Settings of single nodes: `node_info`, `set_node_data_type`, `run_on_cpu` and `run_on_bpu`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _KEYS = ("ON", "InputType", "OutputType")
 _INPUT = re.compile(r"InputType(\d+)")
 _OUTPUT = re.compile(r"OutputType\d+")
 PORTS = {"InputType": "in", "OutputType": "out"}
-"""The ports that a key of `node_info` speaks of."""
+"""Ports by the key of `node_info` that sets them."""
 
 
 def read_run_on(node: Node, key: str, where: str, asked: Asked) -> None:
     """Read a list of nodes for the BPU or the CPU.
 
     Args:
-        node: Names with semicolons between them, or a list.
+        node: Names separated by semicolons, or a list.
         key: `run_on_bpu` or `run_on_cpu`.
         where: `BPU` or `CPU`.
-        asked: What the file asks for.
+        asked: The settings of the file, to update.
     """
     for word in names_in(node):
         named = Named(word.raw, word, key)
@@ -37,10 +37,10 @@ def read_run_on(node: Node, key: str, where: str, asked: Asked) -> None:
 
 
 def read_node_info(node: Node, key: str, asked: Asked) -> None:
-    """Read `node_info` in either form: a mapping by node, or `node:int16;other:int16` for what nodes give.
+    """Read `node_info` in either form: a mapping by node, or `node:int16;other:int16` for the outputs of nodes.
 
     Raises:
-        FileError: A key or a value is unknown, or not possible on this BPU.
+        FileError: A key or a value is unknown, or not supported on this BPU.
     """
     if isinstance(node, Scalar):
         for word, format_ in _pairs(node, key):

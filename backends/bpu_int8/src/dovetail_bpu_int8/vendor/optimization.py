@@ -1,4 +1,4 @@
-"""The words of `optimization` in the YAML files of hb_mapper and hb_compile."""
+"""The words of `optimization` in YAML files of hb_mapper and hb_compile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_entry
 
 _OF_KIND = re.compile(r"set_(?P<kind>[A-Za-z][A-Za-z0-9]*)_(?P<side>input|output)_(?P<format>int8|int16)")
 _SIDES = {"input": "in", "output": "out"}
-_MOVED = "Softmax"  # the operator that the tool takes to the BPU where its ports are set to int8
+_MOVED = "Softmax"  # operator that the tool moves to the BPU if its ports are set to int8
 
 WORDS = {
     "set_model_output_int8": "the outputs of the model leave the BPU in int8, not in the 32 bits of their sums",
@@ -24,7 +24,7 @@ WORDS = {
     "asymmetric": "activations have a zero point",
     "lstm_batch_last": "",
 }
-"""The words without an operator in them, and what they do here; nothing is a note."""
+"""Words without an operator, with a note about their effect here; empty for no note."""
 
 _FORMS = "set_<Operator>_input_int16, set_<Operator>_output_int16"
 _NOTES = {
@@ -36,10 +36,10 @@ _NOTES = {
 
 
 def read_optimization(node: Node, asked: Asked) -> None:
-    """Read the words: those for all nodes first, then those for operators, which are more specific.
+    """Read the words: global ones first, then the more specific ones for operators.
 
     Raises:
-        FileError: A word is unknown, or not possible on this BPU.
+        FileError: A word is unknown, or not supported on this BPU.
     """
     words = list(names_in(node, ",;"))
     kinds = [(word, found) for word in words if (found := _OF_KIND.fullmatch(word.raw)) and word.raw not in WORDS]

@@ -1,4 +1,4 @@
-"""The option of `bpu-int8`: what the vendor's files ask for, and --int16."""
+"""The option of `bpu-int8`: requests in the vendor's files, `--int16` and `--ladder`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BpuOption(Option):
     keywords = ("hb_yaml", "quant_config", "int16", "ladder")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--hb-yaml`, `--quant-config`, `--int16` and `--ladder`."""
+        """Add `--hb-yaml`, `--quant-config`, `--int16` and `--ladder` to the parser."""
         group = parser.add_argument_group("Horizon BPU")
         add = group.add_argument
         add("--hb-yaml", type=Path, metavar="config.yaml", help="do what the YAML file of hb_mapper or hb_compile says")
@@ -63,10 +63,10 @@ class BpuOption(Option):
         )
 
     def complete(self, args: argparse.Namespace) -> None:
-        """Set the model and the backend, where the command line names none and the YAML file does.
+        """Take model and backend from the YAML file if the command line does not name them.
 
         Raises:
-            DovetailError: The file cannot be read, or asks for what is not possible.
+            DovetailError: The file cannot be read, or requests something unsupported.
         """
         if getattr(args, "hb_yaml", None) is None:
             return
@@ -79,10 +79,10 @@ class BpuOption(Option):
             args.model = model_path(asked)
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments.
+        """Return the keyword arguments.
 
         Raises:
-            UsageError: The goal of the ladder is no cosine similarity.
+            UsageError: The goal of the ladder is not a cosine similarity.
         """
         checked_goal(args.ladder)
         given = {
@@ -94,19 +94,20 @@ class BpuOption(Option):
         return {name: value for name, value in given.items() if value}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing: what is asked for depends on the model, and `requested` records it.
+        """Return nothing: the settings depend on the model, so `requested` records them.
 
         Raises:
-            UsageError: The goal of the ladder is no cosine similarity.
+            UsageError: The goal of the ladder is not a cosine similarity.
         """
         checked_goal(keywords.get("ladder"))
         return {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """The request with wishes, pins, options of the backend, refinements and data of the files.
+        """Add wishes, pins, backend options, refinements and data of the files to the request.
 
         Raises:
-            DovetailError: A file cannot be read, asks for what is not possible, or names what the model does not have.
+            DovetailError: A file cannot be read, requests something unsupported, or names something that the model
+                lacks.
         """
         given = {name: value for name, value in keywords.items() if value and name != "ladder"}
         if given:
@@ -120,13 +121,13 @@ class BpuOption(Option):
         return request
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Choose an observer where nobody did, and compile, step by step if there is a ladder.
+        """Choose an observer if none was chosen, and compile, step by step with a ladder.
 
         Raises:
-            DovetailError: A YAML file of the vendor's tools has no data to calibrate on, and nobody gave any.
-            UsageError: The ladder lacks what it needs.
-            GoalError: The ladder ends below its goal.
-            DovetailError: The BPU is all that is asked for, and no node can be there.
+            DovetailError: A YAML file of the vendor's tools has no calibration data, and none was given.
+            UsageError: The ladder lacks data, or conflicts with the request.
+            GoalError: The last step of the ladder misses the goal.
+            DovetailError: The BPU is the only requested backend, and no node can be placed on it.
         """
         goal = checked_goal(job.keywords.get("ladder"))
         lacking = job.request.options.get(OPTION, {}).get("no_data")
@@ -153,7 +154,7 @@ BPU = BpuOption()
 
 @dataclass(frozen=True)
 class VendorNotes(Pass):
-    """Remark what the files of hb_mapper and hb_compile ask for that is not done, or done otherwise; it only remarks.
+    """Emit remarks for settings of hb_mapper and hb_compile files that are ignored or handled differently.
 
     Given:  config.yaml:31, optimization asymmetric
     Result: a note that activations are symmetric here
@@ -163,7 +164,7 @@ class VendorNotes(Pass):
     stage = "normalize"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Remark what the option has recorded."""
+        """Emit the remarks that the option has recorded."""
         for why, suggest in ctx.request.options.get(OPTION, {}).get("notes", ()):
             ctx.remark("analysis", "", "vendor-file", why, suggest=suggest)
         return False

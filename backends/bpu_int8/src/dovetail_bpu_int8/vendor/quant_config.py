@@ -1,4 +1,4 @@
-"""The quant_config of hb_compile: formats by model, operator, subgraph and node, in JSON or inside of its YAML file."""
+"""The quant_config of hb_compile: formats by model, operator, subgraph and node, in JSON or inside its YAML file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LEVELS = ("model_config", "op_config", "subgraph_config", "node_config")
-"""From the least specific to the most specific: what a later level says wins."""
+"""Levels from the least to the most specific; later levels win."""
 
 _MODEL = ("all_node_type", "model_output_type", "activation", "weight", "search", "modelwise_search")
 _BINS = ("num_bin", "max_num_bin")
@@ -29,7 +29,7 @@ _ACTIVATION = ("calibration_type", "max_percentile", "per_channel", "asymmetric"
 _HERE = ("int8", "int16", "float16", "float32")
 _ELSEWHERE = ("int4", "mxint16", "mxint8", "mxfp8", "mxfp4", "mxint4", "nvfp4", "dual-int16", "int16-ec")
 _CALIBRATIONS = ("max", "kl", "load")
-_INPUT = re.compile(r"(?:input|InputType)(\d+)")  # as the manual has it, and as files of the vendor's own have
+_INPUT = re.compile(r"(?:input|InputType)(\d+)")  # as in the manual, and as in the vendor's own files
 _COMPILES = "it takes effect where hb_compile reads the file"
 
 
@@ -37,7 +37,7 @@ def read_quant_config_file(path: Path, march: March) -> Asked:
     """Read a JSON file.
 
     Raises:
-        DovetailError: It cannot be read, or asks for what is not possible; names the line.
+        DovetailError: It cannot be read, or requests something unsupported; names the line.
     """
     asked = Asked(march, folder=path.parent)
     tree = read_json(path)
@@ -50,7 +50,7 @@ def read_quant_config(tree: Entries, asked: Asked) -> None:
     """Read the four levels, the least specific first.
 
     Raises:
-        FileError: A key or a type is unknown, or not possible on this BPU.
+        FileError: A key or a type is unknown, or not supported on this BPU.
     """
     for key, value in tree:
         if key.raw in KEYS:
@@ -114,7 +114,7 @@ def _activation(content: Entries, asked: Asked) -> None:
             near = did_you_mean(word, _CALIBRATIONS)
             problem = f"calibration_type '{word}' is not known{near}"
             raise FileError(kinds, problem, f"it is one of {', '.join(_CALIBRATIONS)}, or a list of them")
-    # Of several, hb_compile keeps the best for the outputs, as is done here where nothing is chosen.
+    # Of several methods, hb_compile keeps the best for the outputs; the default here does the same.
     kind = words[0] if len(words) == 1 else "default"
     set_observer(kind, _share(share) if kind == "max" else 1.0, kinds, asked)
 
@@ -198,12 +198,12 @@ def _on(named: Named, given: Node, where: str, asked: Asked) -> None:
     word = given.text("ON")
     if word.upper() in ("BPU", "CPU"):
         asked.place(named._replace(place=given, key=where), word.upper())
-    else:  # a type stands here in files that the vendor's own examples have
+    else:  # the vendor's own examples have a type here
         _wish(named.selector, given, where, asked)
 
 
 def _wish(selector: str, node: Node, key: str, asked: Asked, ports: str = "") -> None:
-    """Ask for a type. That of a node is the type of what it reads; what it gives follows from its readers."""
+    """Request a type. A node's type is that of its inputs; its output type follows from the readers."""
     qtype = node.text(key)
     if qtype in _ELSEWHERE:
         raise FileError(node, f"{key}: {qtype} does not exist here", f"write one of {', '.join(_HERE)}")
@@ -235,15 +235,15 @@ _DEFAULT = "int8"
 def quant_config_document(
     config: Mapping[str, Mapping[str, Any]], outputs: str, changes: Mapping[str, Difference], asymmetric: bool = False
 ) -> dict[str, Any]:
-    """The file as plain data.
+    """Build the file as plain data.
 
-    A type of a node is that of what it reads: hb_compile, too, derives what nodes give from their readers.
+    A node's type is that of its inputs: hb_compile, too, derives output types from the readers.
 
     Args:
-        config: The YAML file that names this one.
-        outputs: The integers in which the outputs leave the BPU; empty for whole sums.
-        changes: What is asked of each node.
-        asymmetric: Activations have a zero point.
+        config: The YAML file that refers to this one.
+        outputs: Integer format of the outputs; empty for full-precision sums.
+        changes: Settings of each node.
+        asymmetric: Whether activations have a zero point.
     """
     calibration = config.get("calibration_parameters", {})
     model: dict[str, Any] = {"all_node_type": _DEFAULT}

@@ -1,4 +1,4 @@
-"""What hb_mapper and hb_compile refuse of a file and a model together, though each is fine by itself."""
+"""Combinations of file and model that hb_mapper and hb_compile reject, though each is valid alone."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 _CHANNELS = {"nv12": 3, "yuv444": 3, "yuv444_128": 3, "rgb": 3, "bgr": 3, "gray": 1}
 _TYPES = ("input_type_rt", "input_type_train")
-_NUMBERS = {"mean_value": "mean", "scale_value": "scale", "std_value": "scale"}  # with what norm_type calls them
+_NUMBERS = {"mean_value": "mean", "scale_value": "scale", "std_value": "scale"}  # with their names in norm_type
 _OUTPUTS = 32
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What a file says of the channels of inputs.
+    """Preprocessing settings of a file for input channels.
 
     Attributes:
-        types: Types of images, by key, in the order of the inputs.
-        numbers: One number, or one per channel, by key, in this order.
+        types: Image types by key, in the order of the inputs.
+        numbers: One number, or one per channel, by key, in the order of the inputs.
         layouts: The layouts of the inputs.
-        kinds: What of the numbers is used: `norm_type`.
+        kinds: The numbers in use, from `norm_type`.
     """
 
     types: Mapping[str, Sequence[Scalar]]
@@ -40,18 +40,18 @@ class Preprocessing:
 
     @classmethod
     def of(cls, inputs: Entries) -> Preprocessing:
-        """Read it from `input_parameters`."""
+        """Read the settings from `input_parameters`."""
         types, numbers = ({key: words_of(inputs, key) for key in keys} for keys in (_TYPES, _NUMBERS))
         return cls(types, numbers, words_of(inputs, "input_layout_train"), words_of(inputs, "norm_type"))
 
     def check(self, shapes: Mapping[str, Sequence[int] | None]) -> None:
-        """See that they fit the inputs of a model; inputs of other ranks, or of open channels, are not judged.
+        """Check the settings against the inputs of a model, except inputs of rank other than 4 or with open channels.
 
         Args:
             shapes: The shapes of the inputs, in the order of the file.
 
         Raises:
-            FileError: They do not.
+            FileError: The settings do not match the inputs.
         """
         for index, (name, shape) in enumerate(shapes.items()):
             layout = _at(self.layouts, index)
@@ -75,10 +75,10 @@ class Preprocessing:
 
 
 def refuse_outputs(model: Model, place: Node) -> None:
-    """See that the vendor's tool can compile a model with that many outputs.
+    """Check that the vendor's tool supports the model's number of outputs.
 
     Raises:
-        FileError: It cannot.
+        FileError: There are too many outputs.
     """
     count = len(model.graph.outputs)
     if count > _OUTPUTS:
@@ -91,5 +91,5 @@ def _channels(count: int) -> str:
 
 
 def _at(words: Sequence[Scalar], index: int) -> Scalar | None:
-    """What is said of one input; a single word is said of all of them."""
+    """Return the setting of one input; a single word applies to all of them."""
     return words[index] if index < len(words) else words[0] if len(words) == 1 else None

@@ -1,4 +1,4 @@
-"""The table of the vendor's tools for a result: where every node is, how near it is to the original, and why."""
+"""The vendor's table for a result: placement of every node, accuracy, and reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BACKEND = "bpu-int8"
 _PLACE = "place"
 _LAYER = "layer-error"
-_FINE, _LOST = 0.99, 0.8  # what the vendor calls fine, and a clear loss
+_FINE, _LOST = 0.99, 0.8  # thresholds of the vendor's verdicts: fine, and clear loss
 _FLOATS = {"float32": "float"}
 _NO_COSINES = (
     "cosine similarities are not known: `dovetail compile ... --layers --data FILE` measures them, and keeps them in "
@@ -37,19 +37,19 @@ _NO_COSINES = (
 
 @dataclass(frozen=True)
 class Row:
-    """A node.
+    """A node's row in the report.
 
     Attributes:
         node: Its name.
         on: `BPU`, `CPU`, or the name of another backend.
         subgraph: `id(n)` for the n-th region on the BPU, else `--`.
         type: Its operator.
-        cosine: The cosine similarity of its result with that of the original, with all errors so far; None if that was
-            not measured.
-        threshold: The largest magnitude that the integers of its first input hold; None for floats.
+        cosine: The cosine similarity of its result with the original's, with accumulated errors; None if not measured.
+        threshold: The largest magnitude that the integers of its first input represent; None for floats.
         types: Element types of its first input and of its result: `int8/int32`.
         reason: Why it is not on the BPU, in one clause; empty if it is.
-        scale: The name of the scale of its first input; nodes that share it have the same. Empty for floats.
+        scale: The name of the scale of its first input; nodes that share the scale have the same name. Empty for
+            floats.
     """
 
     node: str
@@ -65,12 +65,12 @@ class Row:
 
 @dataclass(frozen=True)
 class OutputRow:
-    """An output of the model.
+    """A model output's row in the report.
 
     Attributes:
         output: Its name.
-        cosine: The cosine similarity with the original's; None if that was not measured.
-        verdict: `fine` from 0.99, `clear loss` below 0.8, else `some loss`; empty if it was not measured.
+        cosine: The cosine similarity with the original's; None if not measured.
+        verdict: `fine` from 0.99, `clear loss` below 0.8, else `some loss`; empty if not measured.
     """
 
     output: str
@@ -83,12 +83,12 @@ class HbReport:
     """The report of a result.
 
     Attributes:
-        nodes: The nodes, in the order of the graph.
+        nodes: The nodes in graph order.
         outputs: The outputs of the model.
-        notes: What is missing in the tables, and how to get it.
-        conversions: How many values are quantized or dequantized at the borders of the BPU, which the CPU does.
-        converted_bytes: The size of what that gives, in bytes; extents that are not known count nothing.
-        predictions: Latency and memory traffic of every subgraph, where there are figures of the BPU to predict from.
+        notes: Messages about data missing from the tables, and how to get it.
+        conversions: Number of values that the CPU quantizes or dequantizes at the borders of the BPU.
+        converted_bytes: The size of the converted values in bytes; those with unknown extents are not counted.
+        predictions: Latency and memory traffic of every subgraph, if there are figures for the BPU.
     """
 
     nodes: Sequence[Row]
@@ -99,7 +99,7 @@ class HbReport:
     predictions: Sequence[Prediction] = ()
 
     def table_rows(self) -> list[dict[str, str]]:
-        """The nodes under the vendor's column titles; the columns of what is not known are left out."""
+        """Return the nodes under the vendor's column titles, without columns that have no data."""
         known = any(row.cosine is not None for row in self.nodes)
         return [
             {
@@ -116,13 +116,13 @@ class HbReport:
         ]
 
     def output_rows(self) -> list[dict[str, str]]:
-        """The outputs, under their titles."""
+        """Return the outputs under their column titles."""
         return [
             {"Output": row.output, "Cosine Similarity": _number(row.cosine), "": row.verdict} for row in self.outputs
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "nodes": [asdict(row) for row in self.nodes],
             "outputs": [asdict(row) for row in self.outputs],
@@ -133,16 +133,16 @@ class HbReport:
         }
 
     def border_line(self) -> str:
-        """What the CPU converts at the borders of the BPU, as one line."""
+        """Describe the CPU's conversions at the borders of the BPU in one line."""
         size = f"{self.converted_bytes / 1024:.1f} KiB"
         return f"Quantize and Dequantize at the borders, on the CPU: {pluralize(self.conversions, 'value')}, {size}"
 
 
 def hb_report(result: CompiledModel | str | Path) -> HbReport:
-    """The report of a result, in the columns of hb_mapper.
+    """Build the report of a result, in the columns of hb_mapper.
 
-    Cosine similarities are there if they were measured: by `compile --layers` for nodes, and for outputs by that or by
-    the comparison that the result in memory still has.
+    Cosine similarities are included if they were measured: of nodes by `compile --layers`, of outputs also by the
+    verification of a result in memory.
 
     Args:
         result: A result, or the folder that it was saved to.
@@ -166,7 +166,7 @@ def hb_report(result: CompiledModel | str | Path) -> HbReport:
 
 
 def _predictions(result: CompiledModel) -> tuple[list[Prediction], list[str]]:
-    """Latency and memory traffic of the subgraphs, and how far to trust them."""
+    """Predict latency and memory traffic of the subgraphs; return caveats, too."""
     march = next(entry["options"]["march"] for entry in result.plan.backends if entry["name"] == _BACKEND)
     rates = known_rates().get(march)
     if rates is None:
@@ -181,10 +181,10 @@ def _predictions(result: CompiledModel) -> tuple[list[Prediction], list[str]]:
 
 
 def rows_of(plan: Plan) -> list[Row]:
-    """The nodes of a plan, in the order of the graph.
+    """Return the rows of a plan's nodes, in graph order.
 
     Raises:
-        DovetailError: It was not made for `bpu-int8`.
+        DovetailError: The plan is not for `bpu-int8`.
     """
     if all(entry["name"] != _BACKEND for entry in plan.backends):
         names = ", ".join(entry["name"] for entry in plan.backends) or HOST
@@ -230,19 +230,19 @@ def _input_names(node: PlannedNode, count: int) -> list[str]:
 
 
 def _type(format_: Format | None) -> str:
-    """The element type of a format as the vendor writes it."""
+    """Return the element type of a format in the vendor's notation."""
     if format_ is None:
         return "--"
     return _FLOATS.get(format_.element, format_.element)
 
 
 def _cosines(remarks: Iterable[Remark]) -> dict[str, float]:
-    """The cosine similarities that `compile --layers` has left."""
+    """Return the cosine similarities that `compile --layers` recorded in remarks."""
     found: dict[str, float] = {}
     for remark in remarks:
         if remark.rule != _LAYER:
             continue
-        # A result may have been edited, so nothing is certain about its facts.
+        # A result may have been edited, so the types of its facts are not guaranteed.
         match remark.facts.get("accumulated"):
             case {"cosine": float() | int() as cosine}:
                 found.setdefault(remark.node, float(cosine))
@@ -250,7 +250,7 @@ def _cosines(remarks: Iterable[Remark]) -> dict[str, float]:
 
 
 def _reasons(remarks: Iterable[Remark]) -> dict[str, str]:
-    """Why nodes are not on the BPU: what was said of them last, in one clause."""
+    """Return why nodes are not on the BPU: the last reason of each, in one clause."""
     found: dict[str, str] = {}
     for remark in remarks:
         own = remark.backend == _BACKEND or remark.pass_ == _PLACE and not remark.backend
@@ -260,7 +260,7 @@ def _reasons(remarks: Iterable[Remark]) -> dict[str, str]:
 
 
 def _clause(remark: Remark) -> str:
-    """The first of several reasons."""
+    """Return the first of several reasons."""
     match remark.facts.get("reasons"):
         case [{"text": str() as text}, *_]:
             return text

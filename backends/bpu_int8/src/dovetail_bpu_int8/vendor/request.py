@@ -1,4 +1,4 @@
-"""What the vendor's files ask for, as a request of a compilation."""
+"""Translation of the vendor's files to a compile request."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ["BACKEND", "changed", "completed_backends", "model_path"]
 
 BACKEND = "bpu-int8"
 _MARCH, _FIRST = "march", "bernoulli2"
-_FIX_SHAPES = "fix-shapes"  # the option of dovetail-transforms, which records shapes by input
+_FIX_SHAPES = "fix-shapes"  # option of dovetail-transforms, which records shapes by input
 _OPERATOR = "type:"
-_REFINE = "refine"  # the option of dovetail-quantize, and the key under which it records
+_REFINE = "refine"  # option of dovetail-quantize, and its key in the record
 
 
 def model_path(asked: Asked) -> Path:
-    """The model that a YAML file names, beside the file or in the current folder.
+    """Find the model that a YAML file names, relative to the file or to the current folder.
 
     Raises:
-        DovetailError: It names none, or it is not there.
+        DovetailError: The file names no model, or the model does not exist.
     """
     if asked.model is None:
         file = asked.document and "model_parameters: onnx_model is missing"
@@ -57,7 +57,7 @@ def model_path(asked: Asked) -> Path:
 
 
 def completed_backends(backends: Sequence[str], asked: Asked) -> list[str]:
-    """The backends of a command line with the BPU in front, if it is not among them."""
+    """Prepend the BPU to the backends of a command line, unless it is among them."""
     if any(BackendChoice.parse(text).name == BACKEND for text in backends):
         return list(backends)
     return [f"{BACKEND}:{_MARCH}={asked.march.own}", *backends]
@@ -70,10 +70,10 @@ def changed(
     quant_config: str | Path | None = None,
     int16: str | Sequence[str] = (),
 ) -> Request:
-    """A request with what files and selectors ask for.
+    """Apply the settings of files and selectors to a request.
 
     Raises:
-        DovetailError: A file cannot be read, asks for what is not possible, or names what the model does not have.
+        DovetailError: A file cannot be read, requests something unsupported, or names something that the model lacks.
     """
     asked = read_hb_yaml(Path(hb_yaml)) if hb_yaml else Asked(_march_of(request))
     if quant_config:
@@ -126,9 +126,9 @@ def _march_of(request: Request) -> March:
 
 
 def _pins(asked: Asked, names: ModelNames) -> dict[str, PinOrigin]:
-    """The pins of nodes that must be on the BPU, with what asks for each.
+    """Return the pins of nodes that must be on the BPU, each with its origin.
 
-    The BPU may decline them: the vendor's tools warn where it does not run a node, and go on.
+    The BPU may decline them: like the vendor's tools, this results in a warning, not in an error.
     """
     placed: dict[int, tuple[Any, Named, str]] = {}
     for named, where in asked.placed:
@@ -144,7 +144,7 @@ def _pins(asked: Asked, names: ModelNames) -> dict[str, PinOrigin]:
 
 
 def _check(asked: Asked, names: ModelNames) -> None:
-    """See that all nodes and operators exist that files name; an operator that the model lacks is a note."""
+    """Check that all named nodes and operators exist; an operator that the model lacks is only noted."""
     for named in asked.nodes:
         names.nodes(named)
     for named in asked.operators:
@@ -154,7 +154,7 @@ def _check(asked: Asked, names: ModelNames) -> None:
 
 
 def _spread(asked: Asked, names: ModelNames) -> list[dict[str, str]]:
-    """The wishes, those for subgraphs as wishes for their nodes; without those for operators that the model lacks."""
+    """Expand wishes for subgraphs to their nodes, and drop those for operators that the model lacks."""
     nodes = {f"{SUBGRAPH}{one.name.raw}": names.between(one) for one in asked.subgraphs}
     wishes: list[dict[str, str]] = []
     for wish in asked.wishes:
@@ -181,7 +181,7 @@ def _int16(selectors: Iterable[str], march: March, model: Model) -> list[dict[st
 
 
 def _choices(backends: Sequence[BackendChoice], asked: Asked, given: bool) -> tuple[BackendChoice, ...]:
-    """The backends with the options of a YAML file; those that the user wrote win."""
+    """Add the options of a YAML file to the backends; options given by the user win."""
     wanted: Mapping[str, str] = {_MARCH: asked.march.own, **asked.backend} if given else asked.backend
     if all(choice.name != BACKEND for choice in backends):
         return (BackendChoice(BACKEND, dict(wanted)), *backends) if given else tuple(backends)

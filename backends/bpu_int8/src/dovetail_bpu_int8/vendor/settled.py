@@ -1,4 +1,4 @@
-"""What was settled for each node, and how that differs from what the vendor's tools settle by themselves."""
+"""Final placement and types of each node, and their difference from the vendor's defaults."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class Settled:
-    """Where a node is, and the element types at its ports that formats can be asked for.
+    """Placement of a node, and the element types at its configurable ports.
 
     Attributes:
         on_bpu: Whether it is on the BPU.
-        inputs: Element types of the computed inputs, by their numbers.
-        output: That of the first output: `int32` where sums leave whole.
+        inputs: Element types of the nonconstant inputs, by index.
+        output: Element type of the first output: `int32` for full-precision sums.
     """
 
     on_bpu: bool
@@ -39,12 +39,12 @@ class Settled:
 
 @dataclass(frozen=True)
 class Difference:
-    """What must be asked of a node so that the vendor's tools do as was settled here.
+    """Settings of a node that make the vendor's tools reproduce its placement and types.
 
     Attributes:
-        on: `BPU` or `CPU`; empty if it is where they put it.
-        inputs: Element types of inputs that differ, by their numbers.
-        all_inputs: The element type of all inputs; empty if they are not the same, or do not differ.
+        on: `BPU` or `CPU`; empty if that is the default.
+        inputs: Element types of differing inputs, by index.
+        all_inputs: The element type of all inputs; empty if they are mixed, or do not differ.
         output: The element type of the outputs, if it differs.
     """
 
@@ -55,7 +55,7 @@ class Difference:
 
 
 def settled_in(model: Model, backend: str) -> dict[str, Settled]:
-    """What the placements of a model say, by the names of its nodes; for nodes of the main graph that are placed."""
+    """Return the placement and types of a model's placed main-graph nodes, by name."""
     signatures = Signatures(model.ir.opset_imports)
     found = {}
     for node in model.graph:
@@ -67,7 +67,7 @@ def settled_in(model: Model, backend: str) -> dict[str, Settled]:
 
 
 def settled_by(plan: Plan, model: Model, backend: str) -> dict[str, Settled]:
-    """What a plan says of the nodes of a model, by their names."""
+    """Return the placement and types that a plan assigns to a model's nodes, by name."""
     signatures, entries = Signatures(model.ir.opset_imports), {entry.name: entry for entry in plan.nodes}
     found = {}
     for node in model.graph:
@@ -100,7 +100,7 @@ def _element(format_: Format | None) -> str:
 
 
 def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled]) -> dict[str, Difference]:
-    """What must be asked of nodes, by name; nodes of which nothing must be asked are left out."""
+    """Return the necessary settings by node name, without nodes that need none."""
     found = {}
     for name, wanted in settled.items():
         given = by_default.get(name)
@@ -114,14 +114,14 @@ def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled
         all_inputs = next(iter(same)) if inputs and len(same) == 1 else ""
         output = wanted.output if wanted.output in _CHOSEN and wanted.output != (given.output or _DEFAULT) else ""
         if given.output not in _CHOSEN and wanted.output == _DEFAULT:
-            output = ""  # an output of the model in int8, which `set_model_output_int8` asks for
+            output = ""  # an int8 model output, which `set_model_output_int8` requests
         if on or inputs or output:
             found[name] = Difference(on, {} if all_inputs else inputs, all_inputs, output)
     return found
 
 
 def model_output_format(model: Model, settled: Mapping[str, Settled]) -> str:
-    """The integers in which products leave the BPU as outputs of the model; empty if their sums leave whole."""
+    """Return the integer format of products that are model outputs; empty for full-precision sums."""
     found = set()
     for value in model.graph.outputs:
         node = value.producer()
@@ -132,15 +132,15 @@ def model_output_format(model: Model, settled: Mapping[str, Settled]) -> str:
 
 
 _HIGHEST = {"int8": 127, "int16": 32767}
-_DIGITS = 9  # significant ones, with which the scale is found again, bit for bit
+_DIGITS = 9  # significant digits from which the scale is recovered bit for bit
 
 
 class InputScale(NamedTuple):
-    """The one scale of what a port reads.
+    """The per-tensor scale of a port's operand.
 
     Attributes:
-        group: The name of all that share it.
-        threshold: The largest magnitude that the integers hold; None before calibration.
+        group: The name of its sharing group.
+        threshold: The largest magnitude that the integers represent; None before calibration.
     """
 
     group: str
@@ -148,10 +148,9 @@ class InputScale(NamedTuple):
 
 
 def threshold(quantized: QuantizedValue) -> float | list[float] | None:
-    """The threshold of a quantized value, one number or one per channel; None for what has none, such as sums in 32
-    bits.
+    """Return the threshold of a quantized value, one number or one per channel; None for 32-bit sums and the like.
 
-    A scale is the threshold divided by 127, or by 32767 where values are held in int16.
+    A scale is the threshold divided by 127, or by 32767 for int16.
     """
     highest = _HIGHEST.get(quantized.format.element)
     if highest is None or quantized.parameters is None:
@@ -161,7 +160,7 @@ def threshold(quantized: QuantizedValue) -> float | list[float] | None:
 
 
 def input_thresholds(quantized_values: Iterable[QuantizedValue]) -> dict[tuple[str, str], float | list[float]]:
-    """The threshold at every port that reads a quantized value, by the names of node and port."""
+    """Return the threshold at every port that reads a quantized value, by node and port name."""
     found: dict[tuple[str, str], float | list[float]] = {}
     for quantized in quantized_values:
         value = threshold(quantized)
@@ -173,7 +172,7 @@ def input_thresholds(quantized_values: Iterable[QuantizedValue]) -> dict[tuple[s
 
 
 def input_scales(quantized_values: Iterable[QuantizedValue]) -> dict[str, dict[str, InputScale]]:
-    """The scales of what nodes read, by the names of node and port, without those of weights and of sums."""
+    """Return the per-tensor scales of operands by node and port name, without those of weights and sums."""
     found: dict[str, dict[str, InputScale]] = {}
     for quantized in quantized_values:
         value = threshold(quantized)
@@ -186,14 +185,14 @@ def input_scales(quantized_values: Iterable[QuantizedValue]) -> dict[str, dict[s
 
 
 def thresholds(model: Model, quantized_values: Sequence[QuantizedValue], march: str) -> dict[str, Any]:
-    """The thresholds of the nodes of a model: those of what they read, by the numbers of inputs, and what they give.
+    """Return the thresholds of a model's nodes: of their inputs by index, and of their outputs.
 
-    A node outside of the BPU gives floats, whatever a reader makes of them: it has no threshold of its own. Weights are
-    left out, for the vendor's tools find theirs in the model.
+    A node outside of the BPU yields floats, and has no threshold of its own. Weights are omitted, because the vendor's
+    tools compute theirs from the model.
 
     Args:
         model: The model.
-        quantized values: The quantized forms of its values.
+        quantized_values: The quantized forms of its values.
         march: The BPU.
     """
     read = input_thresholds(quantized_values)

@@ -1,4 +1,4 @@
-"""What a subgraph on the BPU computes and moves: multiply-adds, weights, borders, and values that it holds."""
+"""Work and memory traffic of a BPU subgraph: multiply-adds, weights, inputs and outputs, and live values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BACKEND = "bpu-int8"
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _VIEWS = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators that move numbers and make none: what they give takes no memory beside what they read."""
+"""Operators that only move numbers: their results share the memory of their operands."""
 _ELEMENTWISE = frozenset(
     {
         "Clip", "Div", "Elu", "Erf", "Exp", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Mul", "PRelu", "Pow",
         "Relu", "Selu", "Sigmoid", "Softplus", "Sqrt", "Tanh",
     }
 )  # fmt: skip
-"""Operators that are computed where their operand lies, if they read one computed value alone: x, or x and f(x)."""
+"""Operators computed in place if they have a single computed operand: x, or x and f(x)."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Traffic:
     Attributes:
         macs: Multiply-adds of convolutions and matrix products.
         weights: Bytes of the constants of products.
-        read: Bytes of the values that it reads from elsewhere, in 8 bits.
-        written: Bytes of the values that it gives to others, in the formats in which they leave.
-        held: Bytes of every value that stays inside, in 8 bits. An activation has the memory of what it reads.
-        attention: Bytes of each matrix that a Softmax between two products gives, in 8 bits.
+        read: Bytes of its inputs, in 8 bits.
+        written: Bytes of its outputs, in their formats.
+        held: Bytes of every internal value, in 8 bits. An activation shares the memory of its operand.
+        attention: Bytes of the result of each Softmax between two products, in 8 bits.
     """
 
     macs: int
@@ -48,7 +48,7 @@ class Traffic:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Traffic:
-        """Read what `as_dict` gives."""
+        """Read the data of `as_dict`."""
         held, attention = (tuple(size for size, count in data[name] for _ in range(count)) for name in _LISTS)
         return cls(data["macs"], data["weights"], data["read"], data["written"], held, attention)
 
@@ -75,16 +75,16 @@ class _Count:
 
 
 def traffic_of(result: CompiledModel) -> dict[int, Traffic | None]:
-    """Count what every subgraph on the BPU computes and moves, by its number.
+    """Count the work and traffic of every subgraph on the BPU, by its number.
 
-    A subgraph has None where an extent of one of its values is not known.
+    A subgraph with an unknown extent has None.
     """
     regions = {node.output: node.region for node in result.plan.nodes if node.backend == _BACKEND}
     numbers = {region: number for number, region in enumerate(dict.fromkeys(regions.values()))}
     graph = result.model.graph
     counts = {number: _Count() for number in numbers.values()}
-    home: dict[str, int] = {}  # the subgraph in which a value was made, by name
-    holder: dict[str, str] = {}  # the value in whose memory another one lies
+    home: dict[str, int] = {}  # the subgraph that made a value, by name
+    holder: dict[str, str] = {}  # the value whose memory another one shares
     unknown: set[int] = set()
     for node in graph:
         first = node.outputs[0].name or ""
@@ -104,18 +104,18 @@ def traffic_of(result: CompiledModel) -> dict[int, Traffic | None]:
 
 
 def has_whole_operators(result: CompiledModel) -> bool:
-    """Whether the operators of the plan are nodes of the result: `arithmetic=integers` writes them as several."""
+    """Check whether planned operators are single nodes of the result; `arithmetic=integers` splits them."""
     made = {value.name: node.op_type for node in result.model.graph for value in node.outputs}
     planned = (node for node in result.plan.nodes if node.backend == _BACKEND and node.op_type in _PRODUCTS)
     return all(made.get(node.output) == node.op_type for node in planned)
 
 
 class _OpenExtentError(Exception):
-    """An extent is not known."""
+    """Raised if an extent is unknown."""
 
 
 def _pass_on(node: ir.Node, holder: dict[str, str], home: dict[str, int]) -> None:
-    """Let a conversion give the value that it reads: both are one value on the BPU."""
+    """Treat the result of a conversion as its operand: both are one value on the BPU."""
     if node.inputs[0] is None:
         return
     source, result = node.inputs[0].name or "", node.outputs[0].name or ""
@@ -156,7 +156,7 @@ def _count_written(
     home: Mapping[str, int],
     holder: Mapping[str, str],
 ) -> None:
-    """Find the values that others read, or that are outputs: they leave as floats or 32-bit integers."""
+    """Count the values that other nodes read or the model returns; they leave as floats or 32-bit integers."""
     outside = {value.name or "": value for value in graph.outputs}
     for node in graph:
         if node.op_type in _CONVERSIONS:
@@ -179,7 +179,7 @@ def _total(count: _Count) -> Traffic:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    """Whether a value is a constant, held in another format or not."""
+    """Check whether a value is a constant, possibly after conversions."""
     producer = value.producer()
     while producer is not None and producer.op_type in _CONVERSIONS and producer.inputs[0] is not None:
         value = producer.inputs[0]
@@ -188,7 +188,7 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def _constant_bytes(value: ir.Value) -> int:
-    """One byte for each weight, four for each bias."""
+    """Return the size of a constant: one byte per weight element, four per bias element."""
     return _elements(value) * (4 if value.shape is not None and len(value.shape) < 2 else 1)
 
 

@@ -1,4 +1,4 @@
-"""The vendor's files as trees that remember their lines."""
+"""The vendor's files as trees with line numbers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 __all__ = ["Entries", "FileError", "Items", "Node", "Scalar", "as_plain", "read_json", "read_yaml", "type_name"]
 
 _DEEPEST = 20
-_MOST_REPEATED = 100_000  # values for which aliases stand
+_MOST_REPEATED = 100_000  # most values that aliases may repeat
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 class FileError(DovetailError):
-    """A file of the vendor's tools is at fault.
+    """Raised for an invalid file of the vendor's tools.
 
     Args:
-        node: The place.
-        problem: What is wrong there.
-        hint: The way out.
+        node: The position.
+        problem: The problem there.
+        hint: A hint to fix it.
     """
 
     def __init__(self, node: Node, problem: str, hint: str = ""):
@@ -36,7 +36,7 @@ def read_yaml(path: Path) -> Entries:
     """Read a YAML file as the vendor's tools do: YAML 1.1, whose aliases are followed and whose keys stay text.
 
     Raises:
-        DovetailError: It cannot be read, is not YAML, has a key twice, or is no mapping; names the line.
+        DovetailError: It cannot be read, is not YAML, has a key twice, or is not a mapping; names the line.
     """
     return _parse(_text_of(path), path.name)
 
@@ -45,7 +45,7 @@ def read_json(path: Path) -> Entries:
     """Read a JSON file.
 
     Raises:
-        DovetailError: It cannot be read, is not JSON, has a key twice, or is no mapping; names the line.
+        DovetailError: It cannot be read, is not JSON, has a key twice, or is not a mapping; names the line.
     """
     text = _text_of(path)
     try:
@@ -53,12 +53,12 @@ def read_json(path: Path) -> Entries:
     except Malformed as error:
         where = f"{path.name}:{error.line}" if error.line else path.name
         raise DovetailError(f"{where}: not JSON: {error.problem}", "write it as JSON") from None
-    # JSON is YAML but for its tabs, which no string of JSON contains as they are.
+    # JSON is YAML except for tabs, which cannot occur unescaped in JSON strings.
     return _parse(text.replace("\t", " "), path.name)
 
 
 def as_plain(node: Node) -> Any:
-    """A tree as plain data, with the words of YAML 1.1 for true and false; numbers beyond float64 stay text."""
+    """Convert a tree to plain data with YAML 1.1 booleans; numbers beyond float64 stay text."""
     if isinstance(node, Scalar):
         value = node.raw if node.quoted else _WORDS.get(node.raw.lower(), node.value)
         return node.raw if isinstance(value, float) and not math.isfinite(value) else value
@@ -68,7 +68,7 @@ def as_plain(node: Node) -> Any:
 
 
 def type_name(node: Node) -> str:
-    """What stands at a place, for messages: `a list`, `nothing`, `the number 3`."""
+    """Describe a node for messages: `a list`, `nothing`, `the number 3`."""
     if not isinstance(node, Scalar):
         return "a list" if isinstance(node, Items) else "a mapping"
     value = as_plain(node)
@@ -103,10 +103,10 @@ def _parse(text: str, file: str) -> Entries:
 
 
 class _Composer:
-    """Makes a tree from the events of YAML, with a stack of its own.
+    """Builds a tree from YAML events with an explicit stack.
 
-    An alias is the node that it stands for, so aliases of aliases cost no memory here. Whoever walks the tree meets
-    what they stand for once per alias, so what they repeat is bounded.
+    An alias shares the node that it refers to, so nested aliases cost no memory here. A traversal visits the shared
+    node once per alias, so the amount of repetition is bounded.
 
     Attributes:
         root: The document; None if there is none.
@@ -120,7 +120,7 @@ class _Composer:
         self._repeated = 0
 
     def take(self, event: Any) -> None:
-        """Take the next event."""
+        """Process the next event."""
         import yaml
 
         line = event.start_mark.line + 1
@@ -180,7 +180,7 @@ class _Composer:
                 kept.append((key, value))
                 continue
             line, before = first[key.raw]
-            # The vendor's tools take a file that says the same thing twice.
+            # The vendor's tools accept a repeated key with the same value.
             if as_plain(value) != as_plain(before):
                 raise FileError(key, f"'{key.raw}' is given twice (first on line {line})", "remove one of them")
         return Entries(self._file, done.line, tuple(kept), done.flow)
@@ -188,7 +188,7 @@ class _Composer:
 
 @dataclass(slots=True)
 class _Collection:
-    """A list or a mapping whose end is still to come; `size` and `depth` count what is in it, aliases followed."""
+    """An unfinished list or mapping; `size` and `depth` measure its content with aliases expanded."""
 
     line: int
     is_mapping: bool

@@ -1,1 +1,1 @@
-"""Optimization profiles: the extents for which an engine is built, given, seen in data, and carried to its inputs."""
+"""Optimization profiles: input extents of an engine, from the user or from data, propagated to its region."""

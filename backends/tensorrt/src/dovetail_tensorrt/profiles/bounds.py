@@ -1,4 +1,4 @@
-"""The smallest, usual and largest extents of a value, or its numbers where they are used as extents."""
+"""Bounds of a value: minimum, optimum and maximum of its extents, or of its content if that is used as extents."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _VALUES = "="
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one value.
+    """Bounds of one value.
 
     Attributes:
         shapes: Its smallest, usual and largest extents.
-        values: Its smallest, usual and largest numbers, of a value whose numbers are used as extents; else None.
+        values: Its smallest, usual and largest content if that is used as extents; else None.
     """
 
     shapes: Three
@@ -32,22 +32,22 @@ class Bounds:
 
     @property
     def is_static(self) -> bool:
-        """Whether there is one shape, and one set of numbers."""
+        """Whether there is only one shape, and one content."""
         return len(set(self.shapes)) == 1 and (self.values is None or len(set(self.values)) == 1)
 
     def texts(self) -> tuple[str, str, str]:
-        """Each point as text: `1x3x224x224`, or `=1,192` for numbers."""
+        """Return each point as text: `1x3x224x224`, or `=1,192` for content."""
         if self.values is not None:
             return tuple(_VALUES + ",".join(map(str, numbers)) for numbers in self.values)  # type: ignore[return-value]
         return tuple("x".join(map(str, shape)) for shape in self.shapes)  # type: ignore[return-value]
 
     def entry(self) -> dict[str, list[list[int]]]:
-        """As plain data, for a request or a plan."""
+        """Return plain data for a request or a plan."""
         found = {"shapes": [list(shape) for shape in self.shapes]}
         return found | ({"values": [list(numbers) for numbers in self.values]} if self.values is not None else {})
 
     def excludes(self, shape: Sequence[int]) -> str:
-        """Which extents of a shape are outside, as text; empty if none is."""
+        """Describe the extents of a shape that are out of bounds; empty if none is."""
         low, high = self.shapes[0], self.shapes[2]
         if len(shape) != len(low):
             return f"it has {len(shape)} axes, the profile {len(low)}"
@@ -60,11 +60,11 @@ class Bounds:
 
 
 Profile: TypeAlias = "Mapping[str, Bounds]"
-"""Bounds by the name of the value."""
+"""Bounds by value name."""
 
 
 def parse_profile(text: str) -> tuple[str, Bounds]:
-    """The value and its bounds, from `NAME:MIN:OPT:MAX`, with `1x3x224x224` or `=1,192` for each point.
+    """Parse a value and its bounds from `NAME:MIN:OPT:MAX`, with `1x3x224x224` or `=1,192` for each point.
 
     Raises:
         UsageError: The text is malformed, or contradicts itself.
@@ -79,10 +79,10 @@ def parse_profile(text: str) -> tuple[str, Bounds]:
 
 
 def bounds_from(name: str, given: Any) -> Bounds:
-    """The bounds that a user gives for a value: three shapes, or a mapping with `shapes` or `values`, three each.
+    """Convert the user's bounds of a value: three shapes, or a mapping with three `shapes` or `values`.
 
     Raises:
-        UsageError: They are malformed, or the smallest is not the smallest.
+        UsageError: They are malformed, or not in ascending order.
     """
     values = None
     if isinstance(given, Mapping):
@@ -102,7 +102,7 @@ _HINT = "give three shapes: (1, 3, 224, 224), (4, 3, 224, 224), (8, 3, 224, 224)
 
 
 def read_attribute(texts: Iterable[Sequence[str]]) -> dict[str, Bounds]:
-    """The bounds that the attributes of an engine operator hold.
+    """Read the bounds from the attributes of an engine operator.
 
     Args:
         texts: For each input its smallest, usual and largest point, each `name:1x3x224x224` or `name:=1,192`.
@@ -152,7 +152,7 @@ def _ordered(name: str, points: Sequence[tuple[int, ...]], least: int) -> Three:
 
 
 def named_extents(model: Model, given: Profile) -> dict[str, tuple[int, int, int]]:
-    """The smallest, usual and largest number of every named extent of a model's inputs.
+    """Return the smallest, usual and largest value of every named extent of a model's inputs.
 
     Raises:
         DovetailError: Two inputs contradict each other.

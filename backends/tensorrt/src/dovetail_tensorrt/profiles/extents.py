@@ -1,7 +1,7 @@
-"""Extents and small integers of all values, for the smallest, usual and largest extents of a model's inputs.
+"""Extents and small integers of all values, at the minimum, optimum and maximum of a model's input extents.
 
-The model's skeleton is inferred three times with numbers in its inputs. Integers that follow from extents alone are
-computed and become constants, because what they shape is known only then; that is repeated until nothing new is known.
+The model's skeleton is inferred three times with concrete input extents. Integers that depend only on extents are
+computed and become constants, because they may determine further shapes; this is repeated until a fixpoint.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 _MOST_ROUNDS = 16
-_LARGEST = 4096  # elements of integers that shape something
+_LARGEST = 4096  # elements of integers that determine shapes
 _NEVER = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
 
 Extents = tuple[int | None, ...]
-"""The extents of a value, None for an open one."""
+"""Extents of a value; None for an open one."""
 
 
 class Point:
-    """What is known of the values of a model, for one set of extents of its inputs.
+    """Inferred extents and numbers of a model's values for one set of input extents.
 
     Attributes:
-        shapes: Extents by name of the value, where its rank is known.
+        shapes: Extents by value name, for values of known rank.
     """
 
     def __init__(self, shapes: dict[str, Extents], known: _Numbers):
@@ -46,7 +46,7 @@ class Point:
 
     @cached_property
     def numbers(self) -> Mapping[str, np.ndarray]:
-        """Numbers that follow from extents and constants, by name of the value; computed when somebody asks."""
+        """Numbers that depend only on extents and constants, by value name; computed on first access."""
         self._known.follow(self.shapes)
         return self._known.found
 
@@ -58,14 +58,14 @@ def extents_at(
     numbers: Mapping[str, tuple[int, ...]],
     evaluator: Evaluator | None,
 ) -> Point:
-    """What is known of all values of the main graph.
+    """Infer the extents and numbers of all values in the main graph.
 
     Args:
         model: The model.
-        shapes: Extents of values that are given.
-        named: Numbers of extents by the names that inputs give them.
-        numbers: Numbers of integer inputs.
-        evaluator: Computes single nodes; without one, only extents follow.
+        shapes: Given extents by value name.
+        named: Values of named extents.
+        numbers: Content of integer inputs.
+        evaluator: Computes single nodes; without one, only extents are inferred.
     """
     proto = type(skeleton_of(model).proto)()
     proto.CopyFrom(skeleton_of(model).proto)
@@ -74,7 +74,7 @@ def extents_at(
     _give(proto.graph, known.found)
     for _ in range(_MOST_ROUNDS):
         inferred = _shapes(infer(proto).graph)
-        # Inference follows most integers by itself, so that they are rarely needed.
+        # Inference evaluates most integers itself, so this is rarely needed.
         fresh = known.follow(inferred) if any(None in shape for shape in inferred.values()) else {}
         if not fresh:
             break
@@ -83,7 +83,7 @@ def extents_at(
 
 
 def _fix(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], named: Mapping[str, int]) -> None:
-    """Write numbers into the shapes of inputs, and drop those of other values that they may contradict."""
+    """Set the extents of inputs, and drop declared shapes of other values that may contradict them."""
     import onnx
 
     graph = proto.graph
@@ -137,7 +137,7 @@ def _shapes(graph: onnx.GraphProto) -> dict[str, Extents]:
 
 
 def _give(graph: onnx.GraphProto, numbers: Mapping[str, np.ndarray]) -> None:
-    """Turn inputs into constants: inference looks at the numbers of no input."""
+    """Turn inputs into constants, because inference ignores the content of inputs."""
     import onnx
 
     for index in reversed(range(len(graph.input))):
@@ -164,7 +164,7 @@ def _become_constants(graph: onnx.GraphProto, numbers: Mapping[str, np.ndarray])
 
 
 class _Numbers:
-    """Integers that follow from extents."""
+    """Integers that depend only on extents."""
 
     def __init__(self, model: Model, given: Mapping[str, tuple[int, ...]], evaluator: Evaluator | None):
         import numpy as np
@@ -179,7 +179,7 @@ class _Numbers:
                 self.found[name] = numbers.reshape([]) if value.shape is not None and not value.shape else numbers
 
     def follow(self, shapes: Mapping[str, Extents]) -> dict[str, np.ndarray]:
-        """What follows from these extents and was not known before, by name of the value."""
+        """Return newly inferred numbers for these extents, by value name."""
         fresh: dict[str, np.ndarray] = {}
         for node in self._model.graph:
             names = [value.name for value in node.outputs if value.name]
@@ -207,7 +207,7 @@ class _Numbers:
             if len(known) < len(shape):
                 return None
             return [np.array(known if node.op_type == "Shape" else math.prod(known), np.int64)]
-        # Constants alone were folded before; only what stands behind an extent is new.
+        # Constants were folded before; only nodes that depend on an extent are new.
         if not any(value is not None and value.name in self.found for value in node.inputs):
             return None
         inputs = [None if value is None else self._array(value) for value in node.inputs]

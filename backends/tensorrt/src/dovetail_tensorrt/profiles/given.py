@@ -1,4 +1,4 @@
-"""The profile of a model's inputs: what the user gives, what a replayed plan recorded, or what the data shows."""
+"""Profile of a model's inputs: from the user, from a replayed plan, or from data."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LARGEST_SHAPE_INPUT = 16  # elements
 
 
 def given_profile(model: Model, ctx: Context) -> Profile:
-    """Bounds of the inputs whose extents are open, and of integers that may be used as extents.
+    """Return bounds of inputs with open extents, and of integers that may be used as extents.
 
-    What was seen in data is recorded in the plan, so that a replay needs none.
+    Bounds from data are recorded in the plan, so that a replay needs no data.
 
     Raises:
-        DovetailError: The data does not fit the model.
+        DovetailError: The data does not match the model.
     """
     if _KEPT not in ctx.kept:
         ctx.kept[_KEPT] = _given(model, ctx)
@@ -60,7 +60,7 @@ def _replayed(plan: Any) -> Mapping[str, Any]:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether a profile may say something of an input."""
+    """Check whether a profile may constrain an input."""
     if value.shape is None or not value.shape.is_static():
         return True
     return (
@@ -73,8 +73,8 @@ def _is_open(value: Any) -> bool:
 def _seen(model: Model, data: object) -> dict[str, Bounds]:
     shapes: dict[str, Counter[tuple[int, ...]]] = {}
     numbers: dict[str, Counter[tuple[int, ...]]] = {}
-    given = cast("InputData", input_data(data))  # the contract does not know `whole`
-    # `run` gives arrays whole; what measures a result may cut them. The engine must take both.
+    given = cast("InputData", input_data(data))  # the contract lacks the parameter `whole`
+    # `run` passes arrays whole, verification may split them. The engine must accept both.
     for feeds, _ in chain(given.batches(model), given.batches(model, whole=True)):
         for name, array in feeds.items():
             if not hasattr(array, "shape"):
@@ -96,7 +96,7 @@ def _may_be_extents(array: np.ndarray) -> bool:
 
 
 def _summary(counts: Counter[tuple[int, ...]]) -> Any:
-    """The smallest, the most common and the largest, axis by axis."""
+    """Return the smallest, the most common and the largest shape, axis by axis."""
     if len({len(shape) for shape in counts}) != 1:
         return None
     per_axis = []

@@ -1,4 +1,4 @@
-"""The profile of one region: the bounds of its inputs."""
+"""Profile of a region: the bounds of its inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INTEGERS = ("INT64", "INT32")
 
 
 class KnownBounds:
-    """The bounds of the values of a model's main graph; an analysis, computed once per revision of a model.
+    """Analysis: bounds of the values in a model's main graph.
 
     Attributes:
         given: The profile of its inputs.
@@ -34,7 +34,7 @@ class KnownBounds:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> KnownBounds:
-        """What follows from the profile of the request, or from its data."""
+        """Infer the bounds from the profile of the request, or from its data."""
         return cls(model, given_profile(model, ctx), evaluator_of(ctx.registry, _EVALUATOR))
 
     def __init__(self, model: Model, given: Profile, evaluator: Evaluator | None = None):
@@ -52,14 +52,14 @@ class KnownBounds:
         self._points = points
 
     def of(self, name: str) -> Bounds | None:
-        """The bounds of a value; None where one of its extents stays open."""
+        """Return the bounds of a value; None if an extent stays open."""
         shapes = [self._shape(point, name) for point in self._points]
         if any(shape is None or None in shape for shape in shapes):
             return None
         return Bounds(_three(shapes), self._numbers(name))
 
     def open_axes(self, name: str) -> str:
-        """Which extents of a value stay open, as text."""
+        """Describe the extents of a value that stay open."""
         for point in self._points:
             shape = self._shape(point, name)
             if shape is None:
@@ -69,10 +69,9 @@ class KnownBounds:
         return ""
 
     def lost(self, name: str) -> ir.Value | None:
-        """The value that leaves the extents of another one open.
+        """Return the value that causes open extents of another one.
 
-        That is an input of the model, or the result of a node that reads values of known extents, and decides its own
-        by their numbers.
+        This is an input of the model, or a result whose extents depend on the content of operands with known extents.
         """
         value, seen = self._values.get(name), set()
         while value is not None and (node := value.producer()) is not None and node not in seen:
@@ -85,7 +84,7 @@ class KnownBounds:
         return value
 
     def text(self, name: str, letters: Sequence[str]) -> list[str]:
-        """The extents of a value, once with each of `letters` for those that are open: `["MINx3", "MAXx3"]`."""
+        """Format the extents of a value, once with each of `letters` in place of open ones: `["MINx3", "MAXx3"]`."""
         shape = self._shape(self._points[0], name)
         return ["x".join(letter if one is None else str(one) for one in shape) for letter in letters] if shape else []
 
@@ -96,7 +95,7 @@ class KnownBounds:
         return shape
 
     def _numbers(self, name: str) -> tuple | None:
-        """The numbers of integers that follow from extents, or that the profile gives."""
+        """Return the content of integers that depend only on extents, or that the profile gives."""
         value = self._values.get(name)
         if value is not None and value.is_graph_input():
             return self.given[name].values if name in self.given else None
@@ -109,7 +108,7 @@ class KnownBounds:
 
 
 def _three(points: list) -> tuple:
-    """The smallest, usual and largest of each axis: what shrinks while its input grows is the other way round."""
+    """Return the minimum, optimum and maximum of each axis; an extent that shrinks as inputs grow is reordered."""
     if len({len(point) for point in points}) != 1:
         return tuple(points)
     axes = list(zip(*points, strict=True))
@@ -121,16 +120,16 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 ATTRIBUTES = ("min_shapes", "opt_shapes", "max_shapes")
-"""The attributes of an engine operator that hold its profile: one text per input, `name:1x3x224x224`."""
+"""Attributes of an engine operator with its profile: one text per input, `name:1x3x224x224`."""
 
 
 @dataclass(frozen=True)
 class RegionProfile:
-    """The bounds of a region's inputs.
+    """Bounds of a region's inputs.
 
     Attributes:
-        bounds: By name of the input, in order; without those that stay open.
-        lost: Why extents of inputs stay open, one sentence each; without any, an engine can be built.
+        bounds: Bounds by input name, in order, without inputs with open extents.
+        lost: Why extents of inputs stay open, one sentence each; if empty, an engine can be built.
         suggest: What to add to the command line; empty if that would not help.
     """
 
@@ -139,7 +138,7 @@ class RegionProfile:
     suggest: str = ""
 
     def attributes(self) -> dict[str, list[str]]:
-        """The attributes that hold it; empty where it is not whole, or the region has no input."""
+        """Return the attributes for the profile; empty if it is incomplete, or the region has no inputs."""
         if self.lost or not self.bounds:
             return {}
         texts = [[f"{name}:{point}" for point in bounds.texts()] for name, bounds in self.bounds.items()]
@@ -147,15 +146,15 @@ class RegionProfile:
 
 
 def region_profile(region: Model, model: Model | None, ctx: Context | None) -> RegionProfile:
-    """The profile of a region's inputs, as it follows from that of the model.
+    """Derive the profile of a region from that of the model.
 
     Args:
         region: The region as a model of its own.
-        model: The model that it is a part of.
-        ctx: The context of the compilation; without one, only extents that the region declares are known.
+        model: The model that contains it.
+        ctx: The context of the compilation; without one, only declared extents are known.
 
     Raises:
-        DovetailError: The profile contradicts itself, or the data does not fit.
+        DovetailError: The profile contradicts itself, or the data does not match.
     """
     inputs = [value for value in region.graph.inputs if not value.is_initializer()]
     found = {name_of(value): _declared(value) for value in inputs}
@@ -176,7 +175,7 @@ def region_profile(region: Model, model: Model | None, ctx: Context | None) -> R
 
 
 def recorded_profile(call: ir.Node, inputs: list[str]) -> dict[str, Bounds]:
-    """The profile that a call of a region's function records, by the names that its inputs have now.
+    """Return the profile recorded in a call of a region's function, by current input names.
 
     Args:
         call: The call.

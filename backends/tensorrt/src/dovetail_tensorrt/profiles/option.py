@@ -1,4 +1,4 @@
-"""`--profile` and `--workspace`: for which extents engines are built, and with how much memory."""
+"""The options `--profile` and `--workspace`: input extents and memory limit of engines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 OPTION = "tensorrt"
-"""The name of the option, under which a request records what is given."""
+"""Name of the option in a request."""
 PROFILES, WORKSPACE = "profiles", "workspace"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
@@ -44,7 +44,7 @@ class ProfileOption(Option):
     keywords = (PROFILES, WORKSPACE)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--profile` and `--workspace`."""
+        """Add `--profile` and `--workspace` to the parser."""
         parser.add_argument(
             "--profile",
             action="append",
@@ -60,10 +60,10 @@ class ProfileOption(Option):
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments.
+        """Return the keyword arguments.
 
         Raises:
-            UsageError: A text is no profile or no number of bytes.
+            UsageError: A text is not a profile or not a number of bytes.
         """
         found: dict[str, Any] = {}
         profiles: dict[str, Bounds] = {}
@@ -79,10 +79,10 @@ class ProfileOption(Option):
         return found
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Profiles and workspace as plain data.
+        """Return profiles and workspace as plain data.
 
         Raises:
-            UsageError: They make no sense.
+            UsageError: They are invalid.
         """
         found: dict[str, Any] = {}
         if profiles := _profiles(keywords):
@@ -92,14 +92,14 @@ class ProfileOption(Option):
         return found
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """The request as it is, once the profiles are held against the model.
+        """Check the profiles against the model, and return the request unchanged.
 
         Raises:
-            DovetailError: The model has no such value, a shape does not fit what it declares, or two shapes contradict
+            DovetailError: The model has no such value, a shape does not match its declaration, or two shapes contradict
                 each other.
         """
         profiles = _profiles(keywords)
-        # The model that was given stays in the form in which its front end read it.
+        # Work on a copy, so that the given model stays as its front end read it.
         model = model.clone() if profiles and model.untouched else model
         for name, bounds in profiles.items():
             _check(name, bounds, model)
@@ -108,13 +108,13 @@ class ProfileOption(Option):
         return request
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
-        """The profiles and the workspace."""
+        """Return profiles and workspace as command-line arguments."""
         texts = [(name, bounds_from(name, entry).texts()) for name, entry in recorded.get(PROFILES, {}).items()]
         words = [word for name, points in texts for word in ("--profile", ":".join((name, *points)))]
         return [*words, *(("--workspace", str(recorded[WORKSPACE])) if WORKSPACE in recorded else ())]
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the emitter reads what is recorded.
+        """Compile; the emitter reads the recorded option.
 
         Raises:
             UsageError: No backend makes engines.
@@ -123,7 +123,7 @@ class ProfileOption(Option):
         return proceed()
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
-        """Look whether anything reads what is given.
+        """Check that some backend uses the options.
 
         Raises:
             UsageError: No backend makes engines.

@@ -1,1 +1,1 @@
-"""Running engines on a GPU: the driver, the engine of a region, and a session on it."""
+"""Execution of engines on a GPU: the driver, the engine of a region, and its session."""

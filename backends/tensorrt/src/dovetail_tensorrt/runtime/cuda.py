@@ -1,4 +1,4 @@
-"""The few calls of the CUDA runtime that running an engine takes, by ctypes: no further distribution is needed."""
+"""Minimal ctypes bindings of the CUDA runtime for running engines; no further distribution is needed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 _DRIVER = "libcuda.so.1"
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
-_MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
+_MAJOR, _MINOR = 75, 76  # device attributes of the compute capability
 _UPLOAD, _DOWNLOAD = 1, 2
 _NON_BLOCKING = 1
 
 
 class NoDevice(DovetailError):
-    """There is no GPU here, or nothing that reaches it."""
+    """Raised if there is no GPU, or no way to access it."""
 
 
 class Cuda:
     """A GPU.
 
     Args:
-        runtime: The CUDA runtime, as ctypes loads it.
+        runtime: The CUDA runtime, loaded by ctypes.
     """
 
     def __init__(self, runtime: ctypes.CDLL):
@@ -37,7 +37,7 @@ class Cuda:
         runtime.cudaGetErrorString.restype = ctypes.c_char_p
 
     def capability(self) -> tuple[int, int]:
-        """Its compute capability: (8, 9)."""
+        """Return the compute capability, such as (8, 9)."""
         found = []
         for attribute in (_MAJOR, _MINOR):
             number = ctypes.c_int()
@@ -46,20 +46,20 @@ class Cuda:
         return found[0], found[1]
 
     def stream(self) -> int:
-        """A new stream."""
+        """Create a stream."""
         handle = ctypes.c_void_p()
         self._check(self._runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), _NON_BLOCKING), "makes a stream")
         return handle.value or 0
 
     def end(self, stream: int) -> None:
-        """Give a stream back."""
+        """Destroy a stream."""
         self._runtime.cudaStreamDestroy(ctypes.c_void_p(stream))
 
     def allocate(self, size: int) -> int:
-        """Memory on the GPU, of `size` bytes.
+        """Allocate `size` bytes on the GPU.
 
         Raises:
-            NoDevice: There is not enough.
+            NoDevice: There is not enough memory.
         """
         pointer = ctypes.c_void_p()
         what = f"allocates {size} bytes"
@@ -67,19 +67,19 @@ class Cuda:
         return pointer.value or 0
 
     def free(self, pointer: int) -> None:
-        """Give memory back."""
+        """Free memory on the GPU."""
         self._runtime.cudaFree(ctypes.c_void_p(pointer))
 
     def upload(self, array: np.ndarray, pointer: int, stream: int) -> None:
-        """Copy a contiguous array to the GPU, in the order of the stream."""
+        """Copy a contiguous array to the GPU, ordered by the stream."""
         self._copy(pointer, array.ctypes.data, array.nbytes, _UPLOAD, stream)
 
     def download(self, pointer: int, array: np.ndarray, stream: int) -> None:
-        """Copy from the GPU into a contiguous array, in the order of the stream."""
+        """Copy from the GPU to a contiguous array, ordered by the stream."""
         self._copy(array.ctypes.data, pointer, array.nbytes, _DOWNLOAD, stream)
 
     def wait(self, stream: int) -> None:
-        """Wait until everything in a stream is done.
+        """Wait until a stream has finished.
 
         Raises:
             NoDevice: Something in it failed.
@@ -101,7 +101,7 @@ class Cuda:
 
 
 def check_driver() -> None:
-    """Look for a GPU with its driver, without loading anything large.
+    """Check that there is a GPU with its driver, without loading large libraries.
 
     Raises:
         NoDevice: There is none.
@@ -116,7 +116,7 @@ def check_driver() -> None:
 
 
 def open_cuda(runtime: Path | None) -> Cuda:
-    """The GPU, by the CUDA runtime that came with TensorRT, or the system's.
+    """Open the GPU with the CUDA runtime that came with TensorRT, or with the system's.
 
     Raises:
         NoDevice: There is no driver, no GPU or no runtime.

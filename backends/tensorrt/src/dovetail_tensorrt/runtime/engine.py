@@ -1,4 +1,4 @@
-"""The engine `tensorrt`: regions on an NVIDIA GPU."""
+"""The engine `tensorrt`: runs regions on an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @cache
 def why_not_here(library: Library, capability: tuple[int, int]) -> str:
-    """Why the engines of a TensorRT do not run on a GPU of this compute capability; empty if they do.
+    """Return why a TensorRT does not support a GPU of this compute capability; empty if it does.
 
-    TensorRT-RTX lists the GPUs that it is made for, among them none for data centers. On one that is not listed, a
-    network of one layer is built and loaded, once per process, rather than every region of every model.
+    TensorRT-RTX lists its supported GPUs, which exclude those for data centers. On an unlisted GPU, a single-layer
+    network is built and loaded once per process, instead of every region of every model.
     """
     listed = getattr(library.trt, "ComputeCapability", None)
     name = f"SM{capability[0]}{capability[1]}"
@@ -51,15 +51,15 @@ def _runs(library: Library) -> bool:
 
 
 class TensorRT(Engine):
-    """Runs the engines that were compiled ahead of time, and builds those that do not fit this machine."""
+    """Runs engines that were compiled ahead of time, and builds those that do not match this machine."""
 
     name = "tensorrt"
     reads = Reads(opset=24, ir_version=13, types=READ_TYPES)
-    """What its parser takes."""
+    """The opsets and types that its parser accepts."""
     loads_artifacts = True
 
     def available(self) -> Availability:
-        """Whether there is a GPU with a driver, and a TensorRT that is made for it."""
+        """Check that there is a GPU with a driver, and a TensorRT that supports it."""
         try:
             check_driver()
         except NoDevice as error:
@@ -72,10 +72,10 @@ class TensorRT(Engine):
         return Availability(not why, why)
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> TensorRTSession:
-        """Load a region; options are not used.
+        """Load a region; the options are ignored.
 
         Raises:
-            EngineError: Neither the engine file nor a new engine can be had.
+            EngineError: The engine file does not match, and no new engine can be built.
         """
         found = library()
         try:
@@ -100,7 +100,7 @@ class TensorRT(Engine):
 
 
 def _bindings(loaded: LoadedEngine) -> tuple[list[Binding], list[Binding]]:
-    """Which value is which tensor; by position, for the names of values may have changed since the engine was built."""
+    """Match values to tensors by position, because values may have been renamed since the engine was built."""
     made, graph = loaded.made, loaded.region.graph
     read = [name_of(value) for value in graph.inputs if not value.is_initializer()]
     given = [name_of(value) for value in graph.outputs]
@@ -112,7 +112,7 @@ def _bindings(loaded: LoadedEngine) -> tuple[list[Binding], list[Binding]]:
 
 
 def _passed(model: Model, computed: Collection[str]) -> dict[str, str | np.ndarray]:
-    """What a model gives besides: inputs as they are, and constants."""
+    """Return the model outputs that are inputs or constants."""
     found: dict[str, str | np.ndarray] = {}
     for value in model.graph.outputs:
         name = name_of(value)

@@ -1,4 +1,4 @@
-"""The engine of a region: the one that was compiled ahead of time where it fits, else one built just in time."""
+"""Loading of a region's engine: the one compiled ahead of time if it matches, else one built just in time."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class LoadedEngine:
 
     Attributes:
         engine: TensorRT's object.
-        made: What it was built of and for.
+        made: Its description.
         region: The region with its nodes.
-        call: The call that stands for it; None if its nodes stand for themselves.
-        logger: What TensorRT says.
-        runtime: What deserialized it, which must live as long.
-        notes: Why it is not the one that was compiled ahead of time.
+        call: The call of the region's function; None without one.
+        logger: The logger with TensorRT's messages.
+        runtime: The runtime that deserialized it, which must live as long.
+        notes: Messages about why it was not compiled ahead of time.
     """
 
     engine: Any
@@ -53,7 +53,7 @@ class LoadedEngine:
 
 
 def load_engine(region: RegionModel, library: Library, capability: tuple[int, int]) -> LoadedEngine:
-    """The engine of a region.
+    """Load the engine of a region.
 
     Args:
         region: The region, with its artifact if there is one.
@@ -61,7 +61,8 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
         capability: The compute capability of the GPU.
 
     Raises:
-        EngineError: The engine file does not fit, or there is none, and none can be built; both reasons are given.
+        EngineError: The engine file is missing or does not match, and none can be built; the message gives both
+            reasons.
     """
     call, nodes = call_in(region.model), inlined(region.model)
     content = content_digest(nodes)
@@ -92,7 +93,7 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
 
 
 def _fitting(folder: Path, content: str, library: Library, capability: tuple[int, int]) -> EngineFile:
-    """What describes the engine in a folder, if it is that of the region and runs here.
+    """Return the description of the engine in a folder, after checking that it is for the region and this GPU.
 
     Raises:
         EngineError: It is damaged, of another region, of another SDK, or for another GPU.
@@ -119,10 +120,10 @@ def _deserialized(path: Path, runtime: Any, logger: Any) -> Any:
 
 
 def _profile(nodes: Model, call: ir.Node | None) -> Mapping[str, Bounds]:
-    """The bounds of the inputs: those that the call records, else those that the region declares.
+    """Return the bounds of the inputs: those recorded in the call, else those that the region declares.
 
     Raises:
-        EngineError: Extents are open, and nothing says their bounds.
+        EngineError: Extents are open, and have no bounds.
     """
     inputs = [name_of(value) for value in nodes.graph.inputs if not value.is_initializer()]
     if call is not None and (recorded := recorded_profile(call, inputs)):

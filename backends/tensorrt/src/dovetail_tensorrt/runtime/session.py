@@ -1,4 +1,4 @@
-"""A session on an engine: one stream, device memory that grows as needed, and a lock, for a context serves one call."""
+"""Session on an engine: one stream, growing device memory, and a lock, because a context serves one call at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Outputs:
-    """The outputs of one context.
+    """Outputs of one execution context.
 
     Args:
         context: The context.
@@ -28,7 +28,7 @@ class Outputs:
         cuda: The GPU.
         bindings: The outputs.
         types: The types of their arrays, by tensor.
-        room: Gives device memory for a tensor, of so many bytes.
+        room: Allocates device memory for a tensor, given its size in bytes.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Outputs:
         self._allocators: dict[str, Any] = {}
 
     def prepare(self) -> None:
-        """Give every output its memory, once the shapes of all inputs are set."""
+        """Allocate memory for every output, after the shapes of all inputs are set."""
         import math
 
         for binding in self._bindings:
             name = binding.tensor
             shape = tuple(self._context.get_tensor_shape(name))
             if -1 in shape:
-                # Only the data tells how large it is, so TensorRT asks for the memory while it runs.
+                # The size depends on the data, so TensorRT requests the memory at run time.
                 if name not in self._allocators:
                     self._allocators[name] = _allocator(self._trt, self._room)
                 self._context.set_output_allocator(name, self._allocators[name])
@@ -61,11 +61,11 @@ class Outputs:
                 self._context.set_tensor_address(name, self._room(name, size))
 
     def fetch(self, stream: int) -> dict[str, np.ndarray]:
-        """The arrays, by name of the value, when the stream is done; they belong to the caller."""
+        """Copy the outputs to arrays by value name, and wait for the stream; the caller owns the arrays."""
         import numpy as np
 
         if any(binding.tensor in self._allocators for binding in self._bindings):
-            self._cuda.wait(stream)  # the extents are known only then
+            self._cuda.wait(stream)  # data-dependent extents are known only now
         found = {}
         for binding in self._bindings:
             name = binding.tensor
@@ -108,18 +108,18 @@ _TYPES = {
 }
 
 READ_TYPES = frozenset(_TYPES.values())
-"""The element types that an engine takes at its border."""
+"""Element types that an engine supports at its border."""
 
 
 def array_type(name: str, tensor: str) -> np.dtype:
-    """The type of the arrays of a tensor.
+    """Return the NumPy type of a tensor.
 
     Args:
         name: TensorRT's name of its type: `HALF`.
         tensor: The name of the tensor, for the message.
 
     Raises:
-        EngineError: There are no such arrays.
+        EngineError: NumPy has no such type.
     """
     import ml_dtypes
     import numpy as np
@@ -131,12 +131,12 @@ def array_type(name: str, tensor: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class Binding:
-    """A value of a region and the tensor of the engine that it is.
+    """Binding of a region's value to a tensor of the engine.
 
     Attributes:
         value: The name of the value.
         tensor: The name of the tensor.
-        bounds: What the engine was built for; None for an output, and where the extents are fixed.
+        bounds: The bounds that the engine was built for; None for an output, or static extents.
     """
 
     value: str
@@ -145,7 +145,7 @@ class Binding:
 
 
 class TensorRTSession(Session):
-    """Runs an engine; safe to call from several threads.
+    """Runs an engine; thread-safe.
 
     Args:
         engine: A deserialized engine.
@@ -153,10 +153,10 @@ class TensorRTSession(Session):
         cuda: The GPU.
         inputs: The inputs of the region.
         outputs: Its outputs.
-        nodes: The names of the nodes that the engine stands for.
+        nodes: The names of the nodes that the engine computes.
         made_by: The logger and the runtime that made the engine, which must live as long.
-        notes: What the user should know of the engine.
-        passed: By name, what the model gives without computing it: the name of an input, or an array.
+        notes: Messages for the user.
+        passed: Outputs that are not computed, by name: the name of an input, or a constant array.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class TensorRTSession(Session):
         """Compute all outputs by name.
 
         Raises:
-            EngineError: An input is outside of the profile, or TensorRT fails.
+            EngineError: An input is outside the profile, or TensorRT fails.
         """
         with self._lock:
             held = [self._give(binding, inputs[binding.value]) for binding in self._inputs]
@@ -200,13 +200,13 @@ class TensorRTSession(Session):
             if not self._context.execute_async_v3(self._stream):
                 raise EngineError(f"TensorRT fails to run the engine{self._said()}")
             results = self._outputs.fetch(self._stream)
-            del held  # the copies that are under way read these arrays until here
+            del held  # pending copies read these arrays until here
         for name, source in self._passed.items():
             results[name] = (inputs[source] if isinstance(source, str) else source).copy()
         return results
 
     def executed(self) -> dict[str, Executed]:
-        """An engine fuses its nodes, and does not tell what became of each."""
+        """Return all nodes as not reported: an engine fuses its nodes without telling how."""
         return {name: Executed("", "not-reported") for name in self._nodes}
 
     def _give(self, binding: Binding, given: np.ndarray) -> np.ndarray:
@@ -218,7 +218,7 @@ class TensorRTSession(Session):
             raise EngineError(f"'{binding.value}' is {array.dtype.name}, and the engine reads {kind.name}")
         _check_profile(binding, array)
         if self._engine.get_tensor_location(name) == self._trt.TensorLocation.HOST:
-            # Numbers that are extents are read before anything runs, where they are.
+            # Host tensors with extents are read in place, before execution starts.
             self._set_shape(binding, array)
             self._context.set_tensor_address(name, array.ctypes.data)
             return array
@@ -234,7 +234,7 @@ class TensorRTSession(Session):
             raise EngineError(f"the engine does not take '{binding.value}' with the shape {shape}{self._said()}")
 
     def _room(self, name: str, size: int) -> int:
-        """Device memory for a tensor; what was there before is reused where it is large enough."""
+        """Return device memory for a tensor; existing memory is reused if it is large enough."""
         pointer, there = self._memory.get(name, (0, -1))
         if there < size:
             if pointer:

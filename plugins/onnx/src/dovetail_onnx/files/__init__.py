@@ -1,1 +1,1 @@
-"""Files: whole or as they were (`writing`, `ownership`), read within limits (`reading`, `parsing`), and digests."""
+"""File access: atomic writing (`writing`, `ownership`), bounded reading (`reading`, `parsing`), and digests."""

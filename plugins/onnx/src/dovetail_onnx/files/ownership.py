@@ -1,7 +1,7 @@
-"""Temporary files and folders whose writer may die: who still writes, and what can be removed.
+"""Ownership of temporary files and folders: whether a writer is alive, and what can be removed.
 
-A writer locks what it writes; the kernel takes the lock back when the process ends, however it ends. So what can be
-locked has no writer. Process numbers would be used again, and mean nothing on another machine.
+A writer locks its files; the kernel releases the lock when the process ends, however it ends. Hence a file that can be
+locked has no writer. Process ids would be reused, and mean nothing on another machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-_ABANDONED_AFTER = 24 * 3600  # seconds, where files cannot be locked
+_ABANDONED_AFTER = 24 * 3600  # seconds, if files cannot be locked
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 
 
@@ -32,10 +32,10 @@ def hold(descriptor: int, wait: bool = False) -> bool | None:
 
     Args:
         descriptor: The open file or folder.
-        wait: Wait for whoever holds it.
+        wait: Wait for the current holder.
 
     Returns:
-        True if it is held now, False if somebody else holds it, None where nothing can be locked.
+        True if it is held now, False if another process holds it, None if locking is not supported.
     """
     if fcntl is None:
         return None
@@ -51,9 +51,9 @@ def hold(descriptor: int, wait: bool = False) -> bool | None:
 
 
 def remove_orphans(folder: Path, name: re.Pattern[str], keep: Collection[str] = ()) -> None:
-    """Remove the files and folders in `folder` whose whole name matches `name` and that nobody writes any more.
+    """Remove the files and folders in `folder` whose whole name matches `name` and that have no writer any more.
 
-    Those named in `keep` stay. Links are left alone, and so is what cannot be removed.
+    Names in `keep` are skipped. Links are left alone, and so are entries that cannot be removed.
     """
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(folder)):
@@ -87,7 +87,7 @@ def _remove(path: Path) -> None:
 
 
 def leave_receipt(folder: Path) -> None:
-    """Note that this process made `folder`. Where that cannot be noted, nobody will complete what is in it."""
+    """Record that this process created `folder`. Without a receipt, no other process completes its content."""
     own = _receipts(make=True)
     if own is not None:
         with contextlib.suppress(OSError):
@@ -95,7 +95,7 @@ def leave_receipt(folder: Path) -> None:
 
 
 def has_receipt(folder: Path) -> bool:
-    """Whether a process of this user made `folder`, and not a copy of it with the same name."""
+    """Check whether a process of this user created `folder` itself, and not a copy with the same name."""
     own = _receipts()
     try:
         return own is not None and (own / folder.name).read_text() == _identity(folder)
@@ -104,7 +104,7 @@ def has_receipt(folder: Path) -> bool:
 
 
 def discard_receipt(folder: Path) -> None:
-    """Forget a folder that is gone."""
+    """Remove the receipt of a deleted folder."""
     own = _receipts()
     if own is not None:
         with contextlib.suppress(OSError):
@@ -114,7 +114,7 @@ def discard_receipt(folder: Path) -> None:
 
 
 def _receipts(make: bool = False) -> Path | None:
-    """The folder of receipts, if it belongs to this user alone."""
+    """Return the folder of receipts if it belongs to this user alone, else None."""
     user = os.getuid() if hasattr(os, "getuid") else None
     folder = Path(tempfile.gettempdir()) / ("dovetail-receipts" if user is None else f"dovetail-receipts-{user}")
     try:

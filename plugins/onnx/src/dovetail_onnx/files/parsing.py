@@ -1,7 +1,7 @@
-"""JSON and YAML from anywhere: nesting, numbers and aliases that would end the process are errors with their line.
+"""Bounded parsing of JSON and YAML: excessive nesting, numbers and aliases are errors with their line.
 
-PyYAML composes and Python decodes by recursion, and Python converts integers in quadratic time; an accident or an
-attacker needs 100 kB for a crash. So all text is decoded here, with limits that no honest file comes near.
+PyYAML composes and Python decodes recursively, and Python converts integers in quadratic time; 100 kB suffice for an
+accident or an attacker to crash the process. Hence all text is decoded here, with limits far beyond legitimate files.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 DEEPEST = 100
-"""Levels of lists and mappings."""
+"""Maximum nesting of lists and mappings."""
 MOST_DIGITS = 300
-"""Digits of a number; those of float64 end at 309."""
+"""Maximum digits of a number; those of float64 end at 309."""
 
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _LONG_NUMBER = re.compile(rf"\d{{{MOST_DIGITS + 1}}}")
@@ -22,11 +22,11 @@ _NUMERIC = re.compile(r"[-+]?[0-9][0-9a-fA-FxX_.:]*")
 
 
 class Malformed(ValueError):
-    """Text is not what it should be.
+    """Raised for malformed text.
 
     Args:
         problem: What is wrong, without the line.
-        line: Where, from 1; 0 if unknown.
+        line: The line, from 1; 0 if unknown.
     """
 
     def __init__(self, problem: str, line: int = 0):
@@ -34,7 +34,7 @@ class Malformed(ValueError):
         super().__init__(f"line {line}: {problem}" if line else problem)
 
     def at(self, name: str) -> str:
-        """The problem with the place in the file `name`, as in `plan.json:3: ...`."""
+        """Return the problem with its position in the file `name`, such as `plan.json:3: ...`."""
         return f"{name}:{self.line}: {self.problem}" if self.line else f"{name}: {self.problem}"
 
 
@@ -43,8 +43,8 @@ def parse_json(text: str | bytes, *, finite: bool = False, deepest: int = DEEPES
 
     Args:
         text: The document; bytes are UTF-8.
-        finite: Refuse `NaN`, `Infinity` and numbers beyond float64, which other readers of JSON do not know.
-        deepest: How many levels may be nested.
+        finite: Refuse `NaN`, `Infinity` and numbers beyond float64, which other JSON readers do not support.
+        deepest: Maximum nesting.
 
     Raises:
         Malformed: It is not JSON, nested too deeply, or has a number that is too long.
@@ -65,7 +65,7 @@ def parse_json(text: str | bytes, *, finite: bool = False, deepest: int = DEEPES
         return decode(text)
     except json.JSONDecodeError as error:
         raise Malformed(error.msg, error.lineno) from None
-    except RecursionError:  # of a caller that is deep in the stack already
+    except RecursionError:  # the caller is deep in the stack already
         raise Malformed("nested too deeply") from None
 
 
@@ -78,9 +78,9 @@ def yaml_events(text: str, deepest: int = DEEPEST, *, numbers: bool = False) -> 
 
     Args:
         text: The document.
-        deepest: How many levels may be nested.
-        numbers: Refuse numbers that are too long, for who has PyYAML construct them: base 16 and base 60 have no limit
-            there. Who keeps scalars as text checks those that it converts.
+        deepest: Maximum nesting.
+        numbers: Refuse numbers that are too long, for callers that let PyYAML construct them: base 16 and base 60 have
+            no limit there. Callers that keep scalars as text check those that they convert.
 
     Raises:
         Malformed: It is not YAML, nested too deeply, or has a number that is too long.
@@ -102,17 +102,17 @@ def yaml_events(text: str, deepest: int = DEEPEST, *, numbers: bool = False) -> 
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or ""
-        # From 6.0.4 on PyYAML's scanner, which reads ahead of the events, has a limit of its own.
+        # Since 6.0.4, PyYAML's scanner, which reads ahead of the events, has a limit of its own.
         message = "nested too deeply" if "nesting depth" in problem else f"not YAML: {problem}"
         raise Malformed(message, mark.line + 1 if mark else 1) from None
-    except yaml.YAMLError:  # characters that YAML does not allow; the reader knows no line
+    except yaml.YAMLError:  # invalid characters; the reader reports no line
         raise Malformed("not a text file", 1) from None
     except (UnicodeError, RecursionError) as error:
         raise Malformed(f"not a text file: {error}", 1) from None
 
 
 def too_long(number: str) -> str:
-    """The message about a number with too many digits."""
+    """Return the message about a number with too many digits."""
     return f"a number of more than {MOST_DIGITS} digits: '{number[:40]}...'"
 
 

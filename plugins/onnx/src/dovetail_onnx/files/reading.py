@@ -1,4 +1,4 @@
-"""Files that a user names as input: regular files of a bounded size, inside their folder, and their digests."""
+"""Input files named by a user: bounded reading of regular files, access within a folder, and digests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from dovetail.errors import DovetailError
 
 LARGEST_TEXT = 32 << 20
-"""Bytes; no configuration or table that a person or a tool writes comes near, and YAML of this size takes a minute."""
+"""Bytes; far more than any configuration or table, and YAML of this size takes a minute to parse.
+"""
 
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _KINDS = {
@@ -26,12 +27,12 @@ _KINDS = {
 
 
 class UnreadableInput(DovetailError):
-    """A file that a user names cannot be read.
+    """Raised if an input file cannot be read.
 
     Args:
         path: Its path.
         problem: What is wrong, without the path.
-        hint: The way out.
+        hint: A hint to fix it.
     """
 
     def __init__(self, path: Path, problem: str, hint: str = "name a file that can be read"):
@@ -40,10 +41,10 @@ class UnreadableInput(DovetailError):
 
 
 def check_input(path: Path) -> None:
-    """Refuse what is not a regular file, for libraries that open it by name.
+    """Check that a path is a regular file, for libraries that open it by name.
 
     Raises:
-        UnreadableInput: Nothing is there, something else, or its path cannot be followed.
+        UnreadableInput: The file is missing or not a regular file, or its path cannot be resolved.
     """
     with _named(path):
         _check(path, os.stat(path))
@@ -53,10 +54,11 @@ def check_input(path: Path) -> None:
 def open_input(path: Path) -> Iterator[io.BufferedReader]:
     """Open a regular file for reading.
 
-    What was opened is checked, not its name: another process may replace the file in between. A pipe does not block.
+    The check is on the opened file, not on its name, because another process may replace it in between. A pipe does not
+    block.
 
     Raises:
-        UnreadableInput: Nothing is there, something else, or it cannot be read.
+        UnreadableInput: The file is missing, not a regular file, or cannot be read.
     """
     with _named(path):
         descriptor = os.open(path, _READ)
@@ -71,13 +73,13 @@ def open_input(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def read_input(path: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """The content of a regular file of at most `largest` bytes.
+    """Read a regular file of at most `largest` bytes.
 
     Raises:
-        UnreadableInput: Nothing is there, something else, it cannot be read, or it is larger.
+        UnreadableInput: The file is missing, not a regular file, larger, or cannot be read.
     """
     with open_input(path) as file, _named(path):
-        # The size is not asked for: files below /proc have none, and others grow.
+        # Do not query the size: files below /proc have none, and others grow.
         content = file.read(largest + 1)
     if len(content) > largest:
         raise UnreadableInput(path, f"larger than {_size(largest)}", "name another file")
@@ -88,7 +90,7 @@ def read_input(path: Path, largest: int = LARGEST_TEXT) -> bytes:
 def _named(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # no permission, a name that is too long or holds a NUL
+    except (OSError, ValueError) as error:  # no permission, or a name that is too long or contains NUL
         reason = getattr(error, "strerror", None) or error
         raise UnreadableInput(path, f"cannot be read: {reason}") from None
 
@@ -105,7 +107,7 @@ def _size(count: int) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -116,7 +118,7 @@ _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 
 
 class LinkError(OSError):
-    """Something on the way to a file is a link or no folder, or the file is a link or no regular file."""
+    """Raised if a component of a path is a link or not a folder, or the file is a link or not a regular file."""
 
 
 def open_inside(folder: Path, name: str) -> io.BufferedReader:
@@ -124,7 +126,7 @@ def open_inside(folder: Path, name: str) -> io.BufferedReader:
 
     Raises:
         FileNotFoundError: It is missing.
-        LinkError: It is no regular file, or a link is on the way.
+        LinkError: It is not a regular file, or the path contains a link.
         OSError: It cannot be read.
     """
     with _parent(folder, name) as (at, last):
@@ -140,7 +142,7 @@ def open_inside(folder: Path, name: str) -> io.BufferedReader:
 
 
 def is_file_inside(folder: Path, name: str) -> bool:
-    """Whether it is a regular file that no link leads to."""
+    """Check whether a path without links leads to a regular file."""
     try:
         with _parent(folder, name) as (at, last):
             return stat.S_ISREG(os.stat(last, dir_fd=at, follow_symlinks=False).st_mode)
@@ -149,13 +151,13 @@ def is_file_inside(folder: Path, name: str) -> bool:
 
 
 def move_inside(source: Path, folder: Path, name: str) -> None:
-    """Move a file from one folder to the same name in another one, whose inner folders are made.
+    """Move a file from one folder to the same name in another one, creating inner folders.
 
-    What has the name there is replaced; a link is replaced, and what it points to stays as it is.
+    An existing file is replaced; a link is replaced, not its target.
 
     Raises:
         FileNotFoundError: `source` has no such file.
-        LinkError: A link is on the way, in one folder or the other.
+        LinkError: The path contains a link, in either folder.
         OSError: The file cannot be moved.
     """
     with _parent(source, name) as (before, last), _parent(folder, name, make=True) as (at, _):
@@ -166,11 +168,11 @@ def move_inside(source: Path, folder: Path, name: str) -> None:
 
 
 def remove_inside(folder: Path, name: str) -> None:
-    """Remove a file, or a link instead of what it points to.
+    """Remove a file, or a link but not its target.
 
     Raises:
         FileNotFoundError: It is missing.
-        LinkError: A link is on the way.
+        LinkError: The path contains a link.
         OSError: It cannot be removed.
     """
     with _parent(folder, name) as (at, last):
@@ -178,7 +180,7 @@ def remove_inside(folder: Path, name: str) -> None:
 
 
 def remove_folders_inside(folder: Path, name: str) -> None:
-    """Remove the inner folders on the way to a name, as far as they are empty."""
+    """Remove the inner folders of a path if they are empty."""
     for parent in list(PurePosixPath(name).parents)[:-1]:
         with contextlib.suppress(OSError), _parent(folder, parent.as_posix()) as (at, last):
             os.rmdir(last, dir_fd=at)
@@ -186,9 +188,9 @@ def remove_folders_inside(folder: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _parent(folder: Path, name: str, make: bool = False) -> Iterator[tuple[int | None, str]]:
-    """The open folder that a name is in, with the last part of the name.
+    """Open the folder that contains a name; yield its descriptor and the last component of the name.
 
-    Where folders cannot be opened (Windows) there is no descriptor, and the name is the whole path.
+    If folders cannot be opened (Windows), there is no descriptor, and the name is the whole path.
     """
     *inner, last = PurePosixPath(name).parts
     if not _BY_DESCRIPTOR:

@@ -1,4 +1,4 @@
-"""Files that are whole or as they were: written under a name that nobody can guess, then renamed to their own."""
+"""Atomic writing of files: under an unguessable temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | get
 
 @contextlib.contextmanager
 def replacing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of `path` when the block ends well, and vanishes otherwise.
+    """Open a temporary file that replaces `path` when the block succeeds, and is removed otherwise.
 
-    The folder is made. A link at `path` is replaced, and what it points to stays as it is. A device or a pipe cannot
-    be replaced: what is written goes straight to it.
+    The folder is created. A link at `path` is replaced, not its target. A device or a pipe cannot be replaced, and is
+    written to directly.
 
     Args:
-        path: The file to replace or to make.
-        final: Called at the end of the block for the file to replace instead, where its name depends on its content.
+        path: The file to replace or to create.
+        final: Called at the end of the block for the actual file to replace, if its name depends on its content.
 
     Raises:
         DovetailError: `path` is a folder, its folder cannot be written to, or the disk is full.
@@ -49,7 +49,7 @@ def replacing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[I
                 sync(descriptor)
                 if os.name != "nt":
                     partial.replace(final() if final else path)
-            if os.name == "nt":  # where open files cannot be renamed
+            if os.name == "nt":  # Windows cannot rename open files
                 partial.replace(final() if final else path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ def replacing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[I
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as a whole, or leave `path` as it was.
+    """Write `text` atomically.
 
     Raises:
         DovetailError: The folder cannot be written to, or the disk is full.
@@ -69,7 +69,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Turn what the operating system says of any file inside the block into an error about `path`."""
+    """Convert operating system errors inside the block to errors about `path`."""
     try:
         yield
     except OSError as error:
@@ -81,7 +81,7 @@ def named(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def created_folders(folder: Path) -> Iterator[None]:
-    """Make `folder` and the folders above it; those that were made are removed again if the block fails."""
+    """Create `folder` and its parents; those created are removed again if the block fails."""
     missing = []
     for level in (folder, *folder.parents):
         if level.exists():
@@ -102,7 +102,7 @@ def created_folders(folder: Path) -> Iterator[None]:
 
 
 def sync(descriptor: int) -> None:
-    """Have the content of an open file on the disk before a name points to it."""
+    """Flush an open file to disk before a name points to it."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -111,7 +111,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in `folder` on the disk, as far as the operating system offers that."""
+    """Flush the names in `folder` to disk, if the operating system supports that."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -122,11 +122,11 @@ def sync_folder(folder: Path) -> None:
 
 
 def _new_file(path: Path) -> tuple[Path, int]:
-    """A new file beside `path` and its descriptor; what is there already, a planted link say, is never opened."""
+    """Create a file next to `path`, with its descriptor; an existing file, such as a planted link, is never opened."""
     while True:
         partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
         descriptor = os.open(partial, _NEW, 0o666)
-        # Another writer may have taken it for an orphan before it was held.
+        # Another writer may have removed it as an orphan before the lock was taken.
         if hold(descriptor) is not False and partial.exists():
             return partial, descriptor
         os.close(descriptor)

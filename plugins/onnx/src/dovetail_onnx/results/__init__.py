@@ -1,6 +1,6 @@
-"""Results in folders and plans in files: saved as a whole, loaded, and recognized when the same is asked again.
+"""Results in folders and plans in files: saved atomically, loaded, and recognized when requested again.
 
-`store` is what is registered. `manifest` says what belongs to a result, `writing` puts a new one into a folder,
-`committing` is the moment in which it takes the place of the old one, `reading` finds the result that a folder holds,
-`cache key` tells requests apart, and `plan_file` is the form of plans.
+`store` is the registered entry point. `manifest` lists the files of a result, `writing` stages a new one, `committing`
+atomically replaces the old one, `reading` finds the result in a folder, `cache_key` identifies requests, and
+`plan_file` is the file format of plans.
 """

@@ -1,4 +1,4 @@
-"""The cache key in a compiled model: which request it is the result of."""
+"""Cache key in a compiled model, which identifies its request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 STAMP = "dovetail.request"
-"""Its key in the model's metadata."""
+"""Key of the cache key in the model's metadata."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -30,21 +30,20 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 def stamp_for(
     request: Request, ctx: Context, passes: Sequence[Pass] = (), tried: Mapping[str, str] | None = None
 ) -> str:
-    """A hash of the request and of everything else that the result depends on besides the model.
+    """Return a hash of the request and of all other inputs of the result, except the model.
 
-    That is the plan that is replayed, the data, every file that the backends were read from (what they extend,
-    variants, policies) and the cost tables, what plugins registered as code and the version of every
-    distribution that takes part, and the engines that may have refused something.
+    The hash covers the replayed plan, the data, every backend file (including extended files, variants and policies),
+    the cost tables, code registered by plugins, the versions of all involved distributions, and the engines that may
+    have refused nodes.
 
     Args:
         request: The request.
         ctx: Its context.
         passes: Passes of the caller.
-        tried: The engines that the result is tried on, by backend.
+        tried: The engines on which the result is tried, by backend.
 
     Returns:
-        The hash; empty where something shapes the result that cannot be compared later: passes of the caller, or data
-        that a function gives.
+        The hash; empty if an input cannot be compared later: passes of the caller, or data from a function.
     """
     data = input_data(request.data).digest() if request.data is not None else "none"
     if passes or not data:
@@ -63,14 +62,14 @@ def stamp_for(
 
 
 def stamp_of(model: Model) -> str:
-    """The cache key that `model` carries, or empty."""
+    """Return the cache key in `model`, or empty."""
     if not model.untouched:
         return model.ir.metadata_props.get(STAMP, "")
     return next((entry.value for entry in skeleton_of(model).proto.metadata_props if entry.key == STAMP), "")
 
 
 def _files_read(request: Request, ctx: Context) -> dict[str, str]:
-    """A hash of every file that the backends were read from, and of the cost tables."""
+    """Hash every backend file and the cost tables."""
     registry = ctx.registry
     found: dict[str, str] = {}
     for backend in (*ctx.backends, ctx.host):
@@ -87,7 +86,7 @@ def _source(table: Table, name: str) -> Any:
     try:
         return table[name]
     except DovetailError:
-        return None  # what cannot be loaded is said where it is needed
+        return None  # load errors are reported where the object is needed
 
 
 def _digest(source: Any) -> str:
@@ -98,14 +97,14 @@ def _digest(source: Any) -> str:
 
 
 def _code(ctx: Context) -> list[list[str]]:
-    """What is registered as code, and by whom: a program may exchange a strategy without installing anything."""
-    # Commands and stores never shape a result.
+    """Return the registered code with its owners: a program may replace a strategy without installing anything."""
+    # Commands and stores never affect a result.
     tables = [table for table in ctx.registry.tables if table.kind not in (*DATA_KINDS, "command", "result_store")]
     return [[table.kind, *entry] for table in tables for entry in table.entries if not table.is_file(entry.name)]
 
 
 def _versions(ctx: Context) -> dict[str, str]:
-    """The versions of Dovetail, of the distributions that bring plugins, and of what those require."""
+    """Return the versions of Dovetail, of the plugins' distributions, and of their requirements."""
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
     versions = {f"plugin {record.name}": record.version for record in records}
     names = {"dovetail", *(record.distribution for record in records)}
@@ -120,7 +119,7 @@ def _requirements(distribution: str) -> set[str]:
         texts = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
         return set()
-    # Those of extras, too: what is installed of them may build what others only plan.
+    # Include extras: an installed extra may build what is otherwise only planned.
     return {found[0] for text in texts if (found := _NAME.match(text))}
 
 

@@ -1,10 +1,10 @@
-"""The moment in which a new result takes the place of the old one.
+"""Atomic replacement of an old result by a new one.
 
-Several files cannot be renamed at once, so one rename decides: that of the manifest. Before it, the folder holds the
-old result, and the new one lies whole in its staging folder. After it, the folder holds the new result: the files that
-still lie in staging are moved to their places, by the writer, or, if it was killed, by whoever writes or reads next.
-A folder may come from somebody else, so only a staging folder that a process of this user left is moved, and no step
-follows a link. The order of the steps:
+Several files cannot be renamed at once, so a single rename is decisive: that of the manifest. Before it, the folder
+holds the old result, and the staging folder the complete new one. After it, the folder holds the new result: files that
+are still staged are moved into place by the writer, or, if it was killed, by the next writer or reader. A folder may
+come from another user, so only a staging folder that a process of this user left is moved, and no step follows a link.
+The order of the steps:
 
 1. the manifest takes the place of the old one: from here on the new result counts;
 2. the other files take their places, the model last and its data right before it;
@@ -37,10 +37,10 @@ _REPLACED, _NEXT = "replaced.json", "next.json"
 
 
 def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
-    """Put the result in `staging`, all of whose files are written, in the place of what `folder` holds.
+    """Replace the result in `folder` by the complete one in `staging`.
 
     Raises:
-        DovetailError: A file of the result cannot take its place; the message says whether anything was changed.
+        DovetailError: A file of the result cannot be moved into place; the message says whether anything was changed.
         OSError: A file could not be moved.
     """
     text = manifest.text()
@@ -52,16 +52,16 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
             if (folder / name).is_dir() and not (folder / name).is_symlink():
                 raise DovetailError(f"{folder / name} is a folder", "remove it, or name another folder to write to")
         write_text(staging / _REPLACED, json.dumps(_replaced(folder, manifest)))
-        # Not earlier: who finds an equal manifest in the folder and in a staging folder takes the rename as done.
+        # Not earlier: an equal manifest in the folder and in a staging folder means that the rename has happened.
         write_text(staging / MANIFEST, text)
         write_text(staging / _NEXT, text)
         leave_receipt(staging)
         sync_folder(staging)
-        staging.chmod(stat.S_IMODE(folder.stat().st_mode))  # from here on others may have to read it
+        staging.chmod(stat.S_IMODE(folder.stat().st_mode))  # from here on, other users may have to read it
         (staging / _NEXT).replace(folder / MANIFEST)
         try:
             _move(folder, staging, manifest)
-        except OSError as error:  # a file that another program keeps open, on Windows, or that another user owns
+        except OSError as error:  # the file is open in another program (Windows), or owned by another user
             raise DovetailError(
                 f"the result is saved in {folder}, but some of its files could not take their places: {error}",
                 "`dovetail.load` reads it all the same; for other programs, remove the obstacle and save again",
@@ -70,9 +70,9 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
 
 
 def finish(folder: Path, locked: bool = False) -> None:
-    """Complete what a writer of this user that was killed after the decisive rename has left, as far as possible.
+    """Complete a commit of this user whose writer was killed after the decisive rename, as far as possible.
 
-    A reader need not be able to write: what stays in the staging folder is read from there.
+    Readers need no write permission: files that remain in the staging folder are read from there.
     """
     if not any(map(has_receipt, stagings(folder))):
         return
@@ -88,7 +88,7 @@ def finish(folder: Path, locked: bool = False) -> None:
 
 
 def stagings(folder: Path, manifest: bytes | None = None) -> list[Path]:
-    """The staging folders in `folder`; with `manifest` those of the result that it belongs to."""
+    """Return the staging folders in `folder`; with `manifest`, only those of its result."""
     try:
         with os.scandir(folder) as entries:
             found = [Path(e.path) for e in entries if _STAGING.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
@@ -98,14 +98,14 @@ def stagings(folder: Path, manifest: bytes | None = None) -> list[Path]:
 
 
 def is_decided(folder: Path, staging: Path) -> bool:
-    """Whether the result in `staging` is the one that `folder` holds."""
+    """Check whether the result in `staging` is the current one of `folder`."""
     text = _read(staging / MANIFEST)
     return bool(text) and text == _read(folder / MANIFEST)
 
 
 def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
     for name in sorted(manifest.files, key=lambda name: (name == MODEL, name.endswith(".data"))):
-        with contextlib.suppress(FileNotFoundError):  # it is in its place already
+        with contextlib.suppress(FileNotFoundError):  # moved already
             move_inside(staging, folder, name)
     for name, record in _read_replaced(staging).items():
         _remove(folder, name, record)
@@ -115,7 +115,7 @@ def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
 
 
 def _check_folders(folder: Path, name: str) -> None:
-    """Refuse to write below something that is no folder, or that is a link out of this one."""
+    """Check that the parents of a name are folders, and not links out of this one."""
     for parent in list(Path(name).parents)[:-1]:
         path = folder / parent
         if path.is_symlink() or path.exists() and not path.is_dir():
@@ -123,7 +123,7 @@ def _check_folders(folder: Path, name: str) -> None:
 
 
 def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, object]]:
-    """The files that belong to the result in `folder` and not to the new one."""
+    """Return the files of the result in `folder` that do not belong to the new one."""
     try:
         found = Manifest.read(folder / MANIFEST)
     except DovetailError:
@@ -136,7 +136,7 @@ def _replaced(folder: Path, manifest: Manifest) -> Mapping[str, Mapping[str, obj
 
 
 def _read_replaced(staging: Path) -> Mapping[str, FileRecord]:
-    """What `_replaced` found; nothing where the folder came from somebody else and says what we would not write."""
+    """Read the record of `_replaced`; empty if it is malformed, as the folder may come from another user."""
     try:
         found = parse_json(_read(staging / _REPLACED), finite=True)
         return {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in found.items()}
@@ -145,7 +145,7 @@ def _read_replaced(staging: Path) -> Mapping[str, FileRecord]:
 
 
 def _remove(folder: Path, name: str, record: FileRecord) -> None:
-    """Remove a file of the old result, unless its owner has edited it since, or another model names it."""
+    """Remove a file of the old result, unless it was edited since, or another model refers to it."""
     if _DATA.fullmatch(name):
         remove_data({folder / name})
     elif record.describes(folder, name):
@@ -154,7 +154,7 @@ def _remove(folder: Path, name: str, record: FileRecord) -> None:
 
 
 def _remove_abandoned(folder: Path, mine: Path) -> None:
-    """Remove the staging folders of writers that have gone."""
+    """Remove the staging folders of dead writers."""
     decided = _read(folder / MANIFEST)
     kept = [staging for staging in stagings(folder) if decided and _read(staging / MANIFEST) == decided]
     remove_orphans(folder, _STAGING, keep={mine.name, *(path.name for path in kept)})
@@ -170,10 +170,10 @@ def _read(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
-    """Keep other writers away from `folder`; False if another one is there and nobody wants to wait.
+    """Lock out other writers of `folder`; yield False if another one holds the lock and `wait` is false.
 
-    Where folders cannot be locked (Windows, some network drives) the last of two writers wins, and `load` sees whether
-    the files belong together.
+    If folders cannot be locked (Windows, some network drives), the last of two writers wins, and `load` detects files
+    that do not belong together.
     """
     if os.name == "nt":
         yield True

@@ -1,4 +1,4 @@
-"""The text form of plans: YAML with one entry per line, each entry in JSON.
+"""Text format of plans: YAML with one entry per line, each entry in JSON.
 
 JSON is a subset of YAML's flow style, so any YAML tool reads such a file, while this reader needs one `json.loads` per
 line: 100,000 lines take half a second, and errors have line numbers. Hand-written entries in other YAML are parsed
@@ -24,7 +24,7 @@ _BY_HAND = 20_000  # entries; the YAML parser takes 0.1 ms for each
 _NOT_JSON = object()
 _YAML_UP_TO = 4 << 20  # characters; the YAML parser takes two seconds for a million
 _KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+(.*))?")
-# Characters that JSON allows unescaped, but YAML does not, or takes for a line break.
+# Characters that JSON allows unescaped, but that YAML forbids or treats as line breaks.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 

@@ -1,4 +1,4 @@
-"""Results that are there already, loaded from a folder or from a model file."""
+"""Loading of existing results from a folder or a model file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Annotated(Model):
-    """A model from a file whose annotations are read when its graph is first used."""
+    """A model from a file whose annotations are read on first use of the graph."""
 
     _annotated = False
 
@@ -39,17 +39,17 @@ class _Annotated(Model):
             with self._building:
                 if not self._annotated:
                     super().ir  # noqa: B018  (builds the graph)
-                    self._annotated = True  # first, because reading them asks for the graph
+                    self._annotated = True  # set first, because reading annotations accesses the graph
                     read_annotations(self)
         return super().ir
 
     def rebuild(self, lazy: LazyModel) -> None:
-        """Replace the graph by one with annotations of its own."""
+        """Replace the graph by one with its own annotations."""
         self._annotated = False
         super().rebuild(lazy)
 
     def clone(self) -> Model:
-        """Return a copy, which reads the annotations, too."""
+        """Return a copy, which also reads the annotations lazily."""
         return annotated(super().clone()) if self.untouched else super().clone()
 
 
@@ -68,7 +68,7 @@ def annotated(model: Model) -> Model:
 
 
 def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
-    """The result in a folder, or in a model file; see `dovetail.load`."""
+    """Load the result in a folder or a model file; see `dovetail.load`."""
     from dovetail.compiler import open_file
     from dovetail.passes import Context, Request
 
@@ -89,14 +89,14 @@ def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
 
 
 def compiled_from(model: Model, saved: SavedFolder) -> CompiledModel:
-    """The result that a model is which was opened from a file of one; it has no backends yet."""
+    """Return the result for a model opened from one of its files; backends are not set yet."""
     model, found = annotated(model), saved.found
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, saved.file)
     return CompiledModel(model, plan, saved=cast("SavedResult", saved), artifacts=_artifacts_of(found))
 
 
 def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:
-    """The artifacts of a result; None if it has none."""
+    """Return the artifacts of a result, or None."""
     start = f"{ARTIFACTS}/"
     if found is None or not any(name.startswith(start) for name in found.manifest.files):
         return None
@@ -106,7 +106,7 @@ def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:
 
 
 def _plan_of(model: Model, found: FoundResult) -> Plan:
-    """The plan of a result, read when it is first looked at; where it was altered, what the annotations tell."""
+    """Return the plan of a result, read on first access; if the file was altered, it follows from the annotations."""
     return SavedPlan(lambda: _read_plan(model, found))
 
 
@@ -131,7 +131,7 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
 
 
 def _plan_beside(model: Model, file: Path) -> Plan:
-    """The plan in the folder of a file that belongs to no result, if it may be its plan."""
+    """Return the plan next to a file that belongs to no result, if it matches; else the plan in its annotations."""
     beside = file.parent / PLAN
     if file.name == MODEL and beside.is_file():
         plan = Plan(**read_plan(beside))
@@ -154,10 +154,10 @@ def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ..
 
 
 def recognize(job: CompileJob) -> Recognition:
-    """The result that the model of a job is already, if it was compiled for the same request and is as it was saved.
+    """Return the existing result of a job's model, if it was compiled for the same request and is unmodified.
 
-    The cache key says what it was compiled for, the content digest that neither graph nor weights were edited since.
-    The graph is not looked at.
+    The cache key identifies the request; the content digest shows that neither graph nor weights were edited. The graph
+    itself is not compared.
     """
     cache_key = stamp_for(job.request, job.ctx, job.passes, job.tried)
 
@@ -188,7 +188,7 @@ def _recognized(job: CompileJob, cache_key: str) -> CompiledModel | None:
 
 
 def _result_of(path: Path, content_digest: str) -> FoundResult | None:
-    """The result that a model's file belongs to, if it lies in its folder."""
+    """Return the result that a model file belongs to, if the file is in its folder."""
     try:
         found = find_result(path.parent)
     except DovetailError:

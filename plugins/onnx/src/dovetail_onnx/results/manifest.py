@@ -1,4 +1,4 @@
-"""The manifest of a result: which files belong to it, with the digest of each."""
+"""Manifest of a result: its files with their digests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dovetail_onnx.files.reading import LinkError, open_inside
 
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
 ARTIFACTS = "artifacts"
-"""The folder in a result with what backends make of regions: `artifacts/<backend>/<region>/`."""
+"""Folder in a result for artifacts of backends: `artifacts/<backend>/<region>/`."""
 ATTACHED = ".npz"
-"""How the names of arrays end that belong to the plan; such files may be large, and are not read with the others."""
+"""Suffix of arrays that belong to the plan; such files may be large, and are not read with the others."""
 
 VERSION = 1
 LARGEST = 1 << 24
-"""Bytes of a manifest."""
+"""Maximum bytes of a manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class FileRecord:
     sha256: str
 
     def describes(self, folder: Path, name: str) -> bool:
-        """Whether the file of that name in a folder has this content; never where a link leads to it."""
+        """Check whether the file of that name in a folder has this content; false if a link leads to it."""
         try:
             with open_inside(folder, name) as file:
                 same = os.fstat(file.fileno()).st_size == self.size
@@ -46,12 +46,12 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What belongs to a result. Equal results have equal manifests: it holds no time and no random name.
+    """Content of a result. Equal results have equal manifests: there are no times and no random names.
 
     Attributes:
-        content digest: The content digest of the model (see `dovetail_onnx.saving`).
+        content_digest: The content digest of the model (see `dovetail_onnx.saving`).
         files: Every file by name.
-        placements: How many nodes of each operator are where: rows of operator, backend, precision, nodes.
+        placements: Node counts as rows of operator, backend, precision, nodes.
         summary: The coverage line.
     """
 
@@ -61,17 +61,17 @@ class Manifest:
     summary: str = ""
 
     def text(self) -> str:
-        """The form in the file `result.json`."""
+        """Return the content of the file `result.json`."""
         files = {name: {"size": file.size, "sha256": file.sha256} for name, file in sorted(self.files.items())}
         document = {"version": VERSION, "dovetail": __version__, "seal": self.content_digest, "files": files}
         return json.dumps(document | {"placements": self.placements, "summary": self.summary}, indent=1) + "\n"
 
     @classmethod
     def parse(cls, text: bytes, path: Path) -> Manifest:
-        """The inverse of `text`.
+        """Parse the output of `text`.
 
         Raises:
-            DovetailError: The text is no manifest of this version.
+            DovetailError: The text is not a manifest of this version.
         """
         try:
             data = parse_json(text, finite=True)
@@ -90,10 +90,10 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> tuple[bytes, Manifest] | None:
-        """The manifest at `path` with its bytes; None if there is none, or a link or a pipe in its place.
+        """Read the manifest at `path`, with its bytes; None if it is missing, or a link or a pipe.
 
         Raises:
-            DovetailError: What is there is no manifest of this version.
+            DovetailError: The file is not a manifest of this version.
         """
         try:
             with open_inside(path.parent, path.name) as file:
@@ -114,12 +114,12 @@ def _rows(rows: Any) -> list[dict[str, Any]]:
 
 
 def plain_name(name: str) -> str:
-    """`name`, if it is the name of a file of a result, and no way out of its folder.
+    """Return `name` after checking that it names a file inside a result's folder.
 
-    Files lie in the folder itself, and below `artifacts` in it.
+    Files are in the folder itself, or below `artifacts`.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It does not.
     """
     parts = name.split("/")
     plain = all(part and not part.startswith(".") and Path(part).name == part for part in parts)

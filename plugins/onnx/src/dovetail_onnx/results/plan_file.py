@@ -1,4 +1,4 @@
-"""Plans on disk: YAML with one line per node, join and group of remarks; or JSON."""
+"""File format of plans: YAML with one line per node, join and group of remarks; or JSON."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def remarks_text(remarks: Iterable[Remark]) -> str:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """Read the fields of the plan at `path`, or of that of the result in folder `path`, with its remarks.
+    """Read the fields of the plan at `path`, a file or the folder of a result, with its remarks.
 
     Raises:
         DovetailError: The file is missing, not a plan, or has a malformed entry.
     """
     texts: Mapping[str, bytes] = {}
     if path.is_dir():
-        with contextlib.suppress(DovetailError):  # a folder without its model still has a plan
+        with contextlib.suppress(DovetailError):  # a folder without its model may still have a plan
             found = find_result(path)
             texts = found.texts if found else {}
         path = path / PLAN
@@ -215,9 +215,9 @@ def _backend(entry: Any, name: str) -> dict[str, Any]:
 
 
 class SavedPlan(Plan):
-    """A plan that is parsed on first access: for a large model that takes a second.
+    """A plan that is parsed on first access, which takes a second for a large model.
 
-    Several threads may look at once: one of them reads the plan, and all see the same one.
+    Thread-safe: one thread reads the plan, and all see the same one.
     """
 
     def __init__(self, load: Callable[[], Plan]):

@@ -1,4 +1,4 @@
-"""Finding the result that a folder holds, while others may be writing to it."""
+"""Lookup of the result in a folder, with concurrent writers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class FoundResult:
 
     Attributes:
         folder: The folder.
-        manifest: What belongs to the result.
-        model: The model file; it lies in a staging folder if the writer was killed.
-        texts: The content of the small files that are as they were saved, by name.
-        altered: The names of small files and artifacts that were edited since, or removed.
-        commit: Tells commits apart, those of equal results too.
+        manifest: The result's manifest.
+        model: The model file, in a staging folder if the writer was killed.
+        texts: The content of unmodified small files, by name.
+        altered: The names of modified or missing small files and artifacts.
+        commit: Identifies the commit, even among those of equal results.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class FoundResult:
 
 @dataclass(frozen=True)
 class SavedFolder:
-    """What is known of a result that was read; `dovetail.plugin.SavedResult` for folders and model files.
+    """Origin of a loaded result; `dovetail.plugin.SavedResult` for folders and model files.
 
     Attributes:
         file: The model file.
@@ -71,10 +71,11 @@ class SavedFolder:
 
 
 def find_result(folder: Path) -> FoundResult | None:
-    """The result in `folder`; None if it has no manifest.
+    """Return the result in `folder`; None if it has no manifest.
 
-    The small files are compared with their digests. Model and data files are too, unless they are larger than 64 MiB
-    and older than the manifest, which is written after them: then their size and the model's content digest must do.
+    Small files are compared with their digests, and so are model and data files, unless they are larger than 64 MiB and
+    older than the manifest, which is written after them. In that case only their size and the model's content digest
+    are checked.
 
     Raises:
         DovetailError: The manifest cannot be read, or the model is not the one it names.
@@ -89,7 +90,7 @@ def find_result(folder: Path) -> FoundResult | None:
         found = _look(folder, *read, commit)
         if commit == _commit(folder) and (isinstance(found, FoundResult) or not stagings(folder)):
             break
-        time.sleep(_PAUSE)  # somebody is committing
+        time.sleep(_PAUSE)  # another writer is committing
     if isinstance(found, FoundResult):
         return found
     raise DovetailError(
@@ -98,7 +99,7 @@ def find_result(folder: Path) -> FoundResult | None:
 
 
 def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] | None:
-    """The result in `folder` with its model opened by the front ends of `plugins`; None if it has no manifest.
+    """Return the result in `folder`, with its model opened by the front ends of `plugins`; None without a manifest.
 
     Raises:
         DovetailError: As `find_result`, or the model cannot be opened.
@@ -121,7 +122,7 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
 
 
 def _open(found: FoundResult, plugins: PluginSet) -> Model:
-    """The model; one that still lies in staging may have its data in the folder already."""
+    """Open the model; if it is still staged, its data may already be in the folder."""
     from dovetail.compiler import open_file, open_object
 
     data = [name for name in found.manifest.files if name.endswith(".data")]
@@ -132,17 +133,15 @@ def _open(found: FoundResult, plugins: PluginSet) -> Model:
 
 
 def _map_weights(model: Model) -> None:
-    """Map data files at once: another writer may remove them with the result that they belong to."""
+    """Map data files immediately, because another writer may remove them together with their result."""
     if model.untouched:
         for tensor in skeleton_of(model).weights.values():
-            if hasattr(tensor, "base_dir") and tensor.dtype.bitwidth >= 8:  # narrower ones would be unpacked
+            if hasattr(tensor, "base_dir") and tensor.dtype.bitwidth >= 8:  # narrower types would be unpacked
                 tensor.numpy()
 
 
 def seal_of(model: Model) -> str:
-    """The content digest that an opened model carries in its metadata, or empty; a graph that was edited since has
-    none.
-    """
+    """Return the content digest in an opened model's metadata; empty if there is none, or the graph was edited."""
     if not model.untouched or model.revision:
         return ""
     return next(
@@ -151,7 +150,7 @@ def seal_of(model: Model) -> str:
 
 
 def _commit(folder: Path) -> tuple[int, ...]:
-    """What no two commits have in common: the bytes of a manifest may come back, when an equal result does."""
+    """Return an identity of the last commit; manifests alone are not unique, because equal results have equal ones."""
     try:
         status = (folder / MANIFEST).stat()
     except OSError:
@@ -160,7 +159,7 @@ def _commit(folder: Path) -> tuple[int, ...]:
 
 
 def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]) -> FoundResult | str:
-    """The files of `manifest`, or what is wrong with them."""
+    """Return the files of `manifest`, or a description of the problem."""
     places = [folder, *stagings(folder, text)]
     written = commit[0] if commit else 0
     model, texts, altered = None, {}, set()
@@ -187,7 +186,7 @@ def _look(folder: Path, text: bytes, manifest: Manifest, commit: tuple[int, ...]
 
 
 def _is_there(folder: Path, name: str, record: FileRecord, manifest: Manifest, written: int) -> bool:
-    """Whether a large file is the one that was saved, and not a link to it."""
+    """Check whether a large file is unmodified, and not a link."""
     try:
         if not is_file_inside(folder, name):
             return False
@@ -203,7 +202,7 @@ def _is_there(folder: Path, name: str, record: FileRecord, manifest: Manifest, w
 
 
 def _content(folder: Path, name: str, record: FileRecord) -> bytes | None:
-    """The content, if it is what was saved."""
+    """Return the content of a file if it is unmodified, else None."""
     try:
         with open_inside(folder, name) as file:
             content = file.read(record.size + 1)

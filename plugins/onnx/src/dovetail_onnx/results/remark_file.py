@@ -1,6 +1,6 @@
-"""Remarks on disk: one line per reason, with the nodes that it holds for.
+"""File format of remarks: one line per reason, with its nodes.
 
-Most reasons hold for many nodes. A line has up to `_PER_LINE` of them, so that a text search for a node finds readable
+Most reasons apply to many nodes. A line has up to `_PER_LINE` of them, so that a text search for a node finds readable
 lines:
 
     {"kind": "passed", "pass": "assign-types", "rule": "policy-lower", "why": "computed in bfloat16", "nodes": ["a"]}

@@ -1,4 +1,4 @@
-"""Saving what compiling gave, as one result."""
+"""Saving of a compiled model as one result."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ def save_result(
             for name, path in compiled.artifacts.files():
                 staging.copy(f"{ARTIFACTS}/{name}", path)
             if found is not None:
-                # They stay altered: the new manifest names them with the digest that they do not have any more.
+                # They remain altered: the new manifest lists them with their old digest.
                 staging.files |= {name: found.manifest.files[name] for name in _altered_artifacts(found)}
         staging.commit(Manifest(content_digest, staging.files, compiled.placements(), compiled.coverage()))
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse what no result can be written to, before anything is compiled for it.
+    """Check that a result can be written to a path, before compiling.
 
     Raises:
-        DovetailError: It is a file.
+        DovetailError: The path is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise DovetailError(f"{folder} is a file", "name a folder to write to")
 
 
 def _origin(compiled: CompiledModel) -> SavedFolder | None:
-    """Where a result was read from; None for a new one, and for one that another store has read."""
+    """Return the origin of a result; None for a new one, or one loaded from another store."""
     return compiled.saved if isinstance(compiled.saved, SavedFolder) else None
 
 
@@ -86,7 +86,7 @@ def _keep_source(source: Path | None, folder: Path) -> None:
 
 
 def _is_there(compiled: CompiledModel, folder: Path) -> bool:
-    """Whether `folder` holds this result already, with everything that belongs to it."""
+    """Check whether `folder` already holds this result completely."""
     saved = _origin(compiled)
     if (
         saved is None
@@ -105,7 +105,7 @@ def _is_there(compiled: CompiledModel, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _digest_of(source: Path | None) -> Iterator[Future[str] | None]:
-    """The digest of the source model, taken while the result is written: a gigabyte takes more than half a second."""
+    """Compute the digest of the source model while the result is written: a gigabyte takes over half a second."""
     if source is None:
         yield None
         return
@@ -114,7 +114,7 @@ def _digest_of(source: Path | None) -> Iterator[Future[str] | None]:
 
 
 def _digest(source: Path) -> str:
-    """The digest of the source model; empty if it has gone, which does not matter to the result."""
+    """Return the digest of the source model; empty if it was deleted, which does not affect the result."""
     try:
         return file_sha256(source)
     except OSError:
@@ -123,7 +123,7 @@ def _digest(source: Path) -> str:
 
 def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None, progress) -> None:
     if compiled.edited:
-        # What somebody changed afterwards is not what was compiled for the request.
+        # An edited model is not the result of the request.
         compiled.model.ir.metadata_props.pop(STAMP, None)
     staging.add(
         *save_model(compiled.model, staging.path / MODEL, external=external, progress=progress, content_digest=True)
@@ -132,8 +132,8 @@ def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None
 
 
 def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bool:
-    """Copy the file that the model was opened from; False if it has gone, or is another one by now."""
-    # A graph that was run, and not edited, is still what the file holds.
+    """Copy the file that the model was opened from; return False if it is missing or replaced."""
+    # A graph that was run but not edited is still the content of the file.
     content_digest = saved.found.manifest.content_digest if saved.found is not None else seal_of(compiled.model)
     if not content_digest or not saved.file.is_file() or read_content_digest(saved.file) != content_digest:
         return False
@@ -142,7 +142,7 @@ def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bo
     sources = (*((file, file.name) for file in sorted(data)), (saved.file, MODEL))
     try:
         files = [_copy(file, staging.path / name) for file, name in sources]
-    except FileNotFoundError:  # another writer has replaced the result in this moment
+    except FileNotFoundError:  # another writer has just replaced the result
         return False
     if read_content_digest(staging.path / MODEL) != content_digest:
         return False
@@ -160,7 +160,7 @@ def _copy(source: Path, target: Path) -> SavedFile:
 
 
 def _add_losses(compiled: CompiledModel) -> None:
-    """Remark on what converting the weights could not keep; that is only known once they are written."""
+    """Add remarks about precision lost in converting weights, which is known only once they are written."""
     known = {(remark.rule, remark.why) for remark in compiled.plan.remarks if remark.rule == "losses"}
     for value in compiled.model.graph.initializers.values():
         tensor = value.const_value

@@ -1,4 +1,4 @@
-"""The store of results that is registered: a result is a folder, a plan is a file."""
+"""The registered result store: results as folders, plans as files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class FolderStore(ResultStore):
-    """Keeps a result in a folder, beside files of others; see `dovetail.plugin.ResultStore`."""
+    """Stores a result in a folder, next to unrelated files; see `dovetail.plugin.ResultStore`."""
 
     suffixes = ("",)
 
     def check(self, path: Path) -> None:
-        """Refuse a file as the folder of a result."""
+        """Check that the path is not a file."""
         from dovetail_onnx.results.saving import check_folder
 
         check_folder(path)
@@ -33,7 +33,7 @@ class FolderStore(ResultStore):
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write a result; it takes the place of an earlier one in the same folder as a whole."""
+        """Write a result, atomically replacing an earlier one in the same folder."""
         from dovetail_onnx.results.saving import save_result
 
         save_result(compiled, path, external=external, progress=progress)
@@ -45,7 +45,7 @@ class FolderStore(ResultStore):
         return load_result(path, plugins)
 
     def recognize(self, job: CompileJob) -> Recognition:
-        """Whether the model is what the same request made, told by its cache key and its content digest."""
+        """Check by cache key and content digest whether the model is the result of the same request."""
         from dovetail_onnx.results.loading import recognize
 
         return recognize(job)
@@ -57,7 +57,7 @@ class FolderStore(ResultStore):
         save_plan(plan, path)
 
     def load_plan(self, path: Path) -> Plan:
-        """Read a plan from a file, or that of the result in a folder."""
+        """Read a plan from a file, or from the folder of a result."""
         from dovetail.planning import Plan
 
         from dovetail_onnx.results.plan_file import read_plan
@@ -65,7 +65,7 @@ class FolderStore(ResultStore):
         return Plan(**read_plan(path))
 
     def plan_text(self, plan: Plan) -> str:
-        """The plan as YAML."""
+        """Return the plan as YAML."""
         from dovetail_onnx.results.plan_file import plan_text
 
         return plan_text(plan)

@@ -1,4 +1,4 @@
-"""Writing a result into a staging folder, from which it is committed as a whole."""
+"""Writing of a result to a staging folder, to be committed atomically."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Staging:
     """A result that is being written.
 
     Attributes:
-        folder: Where it will be.
-        path: The folder to write its files to.
+        folder: The final folder.
+        path: The staging folder.
         files: The files written so far.
     """
 
@@ -45,14 +45,14 @@ class Staging:
     _copies: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def add(self, *files: SavedFile) -> None:
-        """Say that `files` were written."""
+        """Record written files."""
         for file in files:
             self.files[file.path.name] = FileRecord(file.size, file.sha256)
 
     def copy(self, name: str, source: Path) -> None:
-        """Copy one file; `name` may have folders in it.
+        """Copy one file; `name` may contain folders.
 
-        What has two names in the source, as engines have that several readers look for, has them here, too.
+        Hard links in the source, such as engine files under several names, are preserved.
         """
         target, status = self.path / name, source.stat()
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,10 +65,10 @@ class Staging:
         self.files[name] = copied(source, target)
 
     def write(self, name: str, text: str) -> None:
-        """Write one text.
+        """Write a text file.
 
         Raises:
-            DovetailError: A pass wants it to be called as nothing in a result can be called.
+            DovetailError: The name, which comes from a pass, is reserved or not a plain name.
         """
         taken = name in self.files or name == MANIFEST or name.endswith(".data")
         if taken or name.startswith(".") or Path(name).name != name:
@@ -78,13 +78,13 @@ class Staging:
         self.files[name] = FileRecord(len(content), hashlib.sha256(content).hexdigest())
 
     def commit(self, manifest: Manifest) -> None:
-        """Put the result in the place of what the folder holds."""
+        """Replace the result in the folder by this one."""
         commit(self.folder, self.path, manifest)
 
 
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Staging]:
-    """A result to write; what the block does not commit leaves no trace.
+    """Stage a result; if the block does not commit it, no trace remains.
 
     Raises:
         DovetailError: The folder cannot be written to, or the disk is full.
@@ -94,7 +94,7 @@ def staged(folder: Path) -> Iterator[Staging]:
         try:
             yield Staging(folder, path)
         except DovetailError as error:
-            # Nobody outside has heard of the staging folder.
+            # Users do not know the staging folder, so name the final one.
             message = error.message.replace(f"{path}{os.sep}", f"{folder}{os.sep}")
             raise DovetailError(message, error.hint) from error
         finally:
@@ -116,10 +116,11 @@ def copied(source: Path, target: Path) -> FileRecord:
 
 
 def _new_staging(folder: Path) -> tuple[Path, int | None]:
-    """A new folder that only this user can look into, held until its descriptor is closed."""
+    """Create a folder that only this user can access, locked until its descriptor is closed."""
     while True:
         path = folder / f".dovetail-{secrets.token_hex(8)}"
-        # Until it is held, another writer may take it for an orphan; and one that failed may remove the folder itself.
+        # Until it is locked, another writer may remove it as an orphan; a failed writer may even remove the parent
+        # folder.
         with contextlib.suppress(FileNotFoundError):
             folder.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
@@ -135,14 +136,14 @@ _KEY = "files"
 
 
 def files_beside(summary: Mapping[str, Any], path: Path) -> dict[str, Path]:
-    """The paths of the files that the summary of a plan names, whether they are there or not.
+    """Return the paths of files that the summary of a plan names, whether they exist or not.
 
     Args:
         summary: The summary.
         path: The file of the plan.
 
     Raises:
-        DovetailError: What it names is no file in the folder of the plan.
+        DovetailError: A name is not that of a file in the plan's folder.
     """
     try:
         return {_attached_name(str(name)): path.parent / str(name) for name in (summary.get(_KEY) or {})}
@@ -151,10 +152,10 @@ def files_beside(summary: Mapping[str, Any], path: Path) -> dict[str, Path]:
 
 
 def _attached_name(name: str) -> str:
-    """`name`, if it is that of arrays beside a plan, and of no other file of a result.
+    """Return `name` after checking that it names arrays next to a plan, and no other file of a result.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It does not.
     """
     if "/" in plain_name(name) or not name.endswith(ATTACHED):
         raise ValueError(f"{name!r} is not the name of arrays ({ATTACHED}) beside the plan")
@@ -162,7 +163,7 @@ def _attached_name(name: str) -> str:
 
 
 def attached_files(compiled: CompiledModel, saved: SavedFolder | None) -> Mapping[str, Path]:
-    """The files that belong to the plan of a result; of one that was read, those that are as they were saved."""
+    """Return the files that belong to the plan of a result; for a loaded result, only unmodified ones."""
     found = saved.found if saved is not None else None
     if found is None:
         return compiled.plan.files
@@ -171,7 +172,7 @@ def attached_files(compiled: CompiledModel, saved: SavedFolder | None) -> Mappin
 
 
 def copy_beside(files: Mapping[str, Path], path: Path) -> None:
-    """Put the files of a plan beside the file that it is saved in, where they are not there yet."""
+    """Copy the files of a plan next to its file, unless they are there already."""
     for name, source in files.items():
         target = path.parent / name
         if source.is_file() and not (target.exists() and target.samefile(source)):

@@ -1,4 +1,4 @@
-"""Check source models: defects of a file are reported with the file, before any pass runs.
+"""Checks of source models: defects of a file are reported with its name, before any pass runs.
 
 The rules check the proto as it was read, in one walk over all nodes. Everything that `normalize` repairs is accepted:
 nodes out of order, names that shadow outer ones, initializers listed as inputs, unnamed nodes, local functions. Type

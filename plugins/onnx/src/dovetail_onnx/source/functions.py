@@ -1,4 +1,4 @@
-"""Check local functions: valid bodies, no recursion, and limits on the size of the inlined model."""
+"""Checks of local functions: valid bodies, no recursion, and limits on the size of the inlined model."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _check_expansion(proto: onnx.ModelProto, functions: Functions, name: str) ->
     extents: dict[Key, _Extent] = {}
     calls = {key: list(_calls(function.node, functions)) for key, function in functions.items()}
     for root in functions:
-        # Depth first without recursion: a chain of calls may be longer than Python's stack.
+        # Iterative depth-first search: a chain of calls may be longer than Python's stack.
         stack, path = [(root, iter(calls[root]))], {root}
         while stack:
             key, left = stack[-1]

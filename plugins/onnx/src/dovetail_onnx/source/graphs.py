@@ -1,4 +1,4 @@
-"""Check graphs: names are defined once and visible where they are read, nodes are valid, types are known."""
+"""Checks of graphs: names are defined once and visible where they are read, nodes are valid, types are known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
 
 
 def body_problem(node: onnx.NodeProto, version: int) -> str:
-    """Return what is wrong with inputs and outputs of the bodies of a standard operator; empty if nothing is.
+    """Return the problem with inputs and outputs of a standard operator's bodies; empty if there is none.
 
     Attributes were checked against the schema before. In a function they may be references, which are not checked.
     """
@@ -101,7 +101,7 @@ _REMEMBERED_UP_TO = 256  # bytes; larger attributes hold tensors or bodies and r
 def check_main_graph(
     proto: onnx.ModelProto, opsets: Mapping[str, int], functions: Functions, loader: TensorLoader, problems: Problems
 ) -> None:
-    """The main graph and all bodies in it. Its own initializers were checked before."""
+    """Check the main graph and all bodies in it. Its own initializers were checked before."""
     graph, rules = proto.graph, GraphRules(opsets, functions, loader, problems)
     rules.devices = frozenset(configuration.name for configuration in proto.configuration)
     for value in graph.input:
@@ -159,12 +159,12 @@ class GraphRules:
         self._verdicts: dict[tuple, tuple[str, bool]] = {}
 
     def graph(self, graph: onnx.GraphProto, depth: int, checked: bool = False) -> None:
-        """One graph and all bodies in it.
+        """Check a graph and all bodies in it.
 
         Args:
             graph: The graph.
             depth: Its nesting depth.
-            checked: Its initializers have been through the loader.
+            checked: Whether its initializers were checked before.
         """
         if depth > GRAPH_DEPTH:
             raise DovetailError(
@@ -185,7 +185,7 @@ class GraphRules:
         ranks = {name: _rank(value) for name, value in inputs.items()}
         for value in graph.output:
             if value.name in inputs and not value.type.WhichOneof("value"):
-                # One value is read once, and the last declaration decides.
+                # Both are one value, and the last declaration wins.
                 value.type.CopyFrom(inputs[value.name].type)
             rank, given_rank = _rank(value), ranks.get(value.name)
             if rank is not None and given_rank is not None and rank != given_rank:
@@ -285,7 +285,7 @@ class GraphRules:
         return holds_bodies
 
     def _verdict(self, form: tuple, attributes: Sequence[onnx.AttributeProto]) -> tuple[str, bool]:
-        """Return what is wrong with nodes of this form (or empty), and whether they have tensors or bodies."""
+        """Return the problem with nodes of this form (or empty), and whether they have tensors or bodies."""
         kinds = tuple([(attribute.name, attribute.type) for attribute in attributes])
         problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
         for attribute in attributes:

@@ -1,4 +1,4 @@
-"""Check nodes and declared types: known operators, numbers of ports, attributes."""
+"""Checks of nodes and declared types: known operators, numbers of ports, attributes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BESIDE = frozenset({"name", "type", "doc_string", "ref_attr_name"})
 
 
 def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
-    """Return what is wrong with one attribute by itself; empty if nothing is."""
+    """Return the problem with a single attribute; empty if there is none."""
     field, message = _FIELDS.get(attribute.type, ("", False))
     if not field:
         return f"attribute '{attribute.name}' states no type that ONNX knows ({attribute.type})"
@@ -51,7 +51,7 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
         return f"attribute 'equation' has {len(attribute.s)} characters; no more than {_LONGEST_EQUATION} are read"
     texts = (attribute.s,) if field == "s" else attribute.strings if field == "strings" else ()
     for text in texts:
-        text.decode()  # the caller reports text that is not UTF-8
+        text.decode()  # raises for text that is not UTF-8, which the caller reports
     return ""
 
 
@@ -83,7 +83,7 @@ class Operators:
         self._functions = functions
 
     def problem(self, form: Form) -> str:
-        """Return what is wrong with nodes of this form; empty if nothing is, or the operator has no schema."""
+        """Return the problem with nodes of this form; empty without one, or if the operator has no schema."""
         op_type, domain, overload, inputs, outputs, blanks, attributes = form
         names = [name for name, _ in attributes]
         if len(set(names)) < len(names):
@@ -162,7 +162,7 @@ _DEEPEST = 8  # sequences of optionals of maps ...; real models have two levels
 
 
 def type_problem(kind: onnx.TypeProto, needed: bool = False) -> str:
-    """Return what is wrong with a declared type; empty if nothing is.
+    """Return the problem with a declared type; empty if there is none.
 
     Negative extents, by which some exporters mean "unknown", are cleared.
 

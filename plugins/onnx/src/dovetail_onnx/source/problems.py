@@ -1,4 +1,4 @@
-"""Collect the problems of a source model; check its text encoding and its versions."""
+"""Collected problems of a source model, and checks of its text encoding and versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT = 50
 
 
 class Problems:
-    """The problems found so far, in the order of the file.
+    """Problems found so far, in file order.
 
     Args:
         name: Name of the model in messages: its path, or `the model`.
@@ -40,7 +40,7 @@ class Problems:
             self._hints.append(hint)
 
     def raise_first(self) -> None:
-        """Raise the first problem, with the number of all, if there is any."""
+        """Raise the first problem, with the total count; do nothing without problems."""
         if self.count:
             more = f" (and {self.count - 1} more problem{'s' * (self.count > 2)})" if self.count > 1 else ""
             hint = self._hints[0] or "export the model again, or mend it in the tool that made it"

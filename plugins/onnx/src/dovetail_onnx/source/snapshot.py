@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail_onnx.skeleton import Skeleton
 
 
-_LARGEST = 1 << 28  # bytes; the session gets zeros of the same size as the weights
+_LARGEST = 1 << 28  # bytes; the session allocates zeros of the same size as the weights
 # Messages about invalid models, as opposed to missing kernels.
 _WRONG = ("Type Error", "ShapeInferenceError", "TypeInferenceError", "INVALID_GRAPH")
 
@@ -75,7 +75,7 @@ class Source:
 
         Args:
             model: The model.
-            checked: `check_source` has checked it when it was opened.
+            checked: Whether `check_source` checked it when it was opened.
 
         Raises:
             DovetailError: The model is invalid.
@@ -86,19 +86,19 @@ class Source:
         name = str(model.path) if model.path is not None else "the model"
         try:
             skeleton = skeleton_of(model)
-        except Exception as error:  # onnx-ir raises whatever it meets in a graph that is half built
+        except Exception as error:  # onnx-ir raises arbitrary exceptions for incomplete graphs
             problem = f"{name}: the graph cannot be written as ONNX: {_plain(error)}"
             raise DovetailError(problem, "every value that a node reads or gives needs a name and a place") from error
         if not checked:
             check_source(skeleton.proto, TensorLoader(name, model.path))
         try:
             content = skeleton.proto.SerializeToString()
-        except Exception as error:  # above 2 GiB, and text that is not UTF-8
+        except Exception as error:  # larger than 2 GiB, or text that is not UTF-8
             raise DovetailError(f"{name}: the graph cannot be written as ONNX: {_plain(error)}") from error
         return cls(name, content, skeleton.weights)
 
     def skeleton(self) -> Skeleton:
-        """Return the model as a skeleton of its own."""
+        """Return the model as a new skeleton."""
         import onnx
 
         from dovetail_onnx.skeleton import Skeleton
@@ -126,9 +126,9 @@ class Source:
         return Model(lazy=skeleton, checked=True)
 
     def fault(self) -> str:
-        """Return type and shape conflicts of the source, which only inference finds; empty if there are none.
+        """Return type and shape conflicts of the source that only inference finds; empty if there are none.
 
-        Slow: called after a pass has failed, to tell an invalid model from a defective pass.
+        Slow: called after a pass has failed, to distinguish an invalid model from a defective pass.
         """
         import onnx
 

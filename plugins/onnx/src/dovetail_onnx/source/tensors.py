@@ -1,4 +1,4 @@
-"""Walk all tensors of a proto, check their data, and drop or zero-fill it."""
+"""Tensors of a proto: iteration, checks of their data, and dropping or zero-filling it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LARGEST = 1 << 62
 
 
 class ElementType(NamedTuple):
-    """How the elements of one type are stored."""
+    """Storage of the elements of one type."""
 
     name: str
     bits: int  # 0 for strings
-    field: str  # of TensorProto, when the data is not raw
+    field: str  # of TensorProto, if the data is not raw
     per_entry: float  # elements per entry of that field
 
 
@@ -48,7 +48,7 @@ def element_type(number: int) -> ElementType | None:
 
 
 def known_type(number: int) -> ElementType:
-    """Return how elements of the ONNX type `number` are stored, which must be a type."""
+    """Return how elements of the valid ONNX type `number` are stored."""
     return cast("ElementType", element_type(number))
 
 
@@ -58,7 +58,7 @@ def size_in_bytes(tensor: onnx.TensorProto) -> int:
 
 
 def is_empty(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor with elements has no data, neither inside nor external."""
+    """Check whether a tensor with elements has no data, neither inline nor external."""
     return not tensor.external_data and bool(math.prod(tensor.dims)) and not data_fields(tensor)
 
 
@@ -68,7 +68,7 @@ def data_fields(tensor: onnx.TensorProto) -> list[str]:
 
 
 def form_problem(tensor: onnx.TensorProto) -> str:
-    """Return what is wrong with type and dims of `tensor`; empty if nothing is."""
+    """Return the problem with type and dims of `tensor`; empty if there is none."""
     kind = element_type(tensor.data_type)
     if kind is None:
         return f"has an element type that ONNX does not know ({tensor.data_type})"
@@ -84,7 +84,7 @@ def form_problem(tensor: onnx.TensorProto) -> str:
 
 
 def data_problem(tensor: onnx.TensorProto, raw_bytes: int | None = None) -> str:
-    """Return what is wrong with a tensor that holds its data itself; empty if nothing is.
+    """Return the problem with a tensor that has inline data; empty if there is none.
 
     Args:
         tensor: The tensor.
@@ -160,7 +160,7 @@ def drop_data(proto: onnx.ModelProto) -> None:
 
 
 def zeros(tensor: onnx.TensorProto) -> ir.TensorProtocol:
-    """Return zeros, which take no memory, for a tensor that is declared without data."""
+    """Return zeros without allocated memory for a tensor that is declared without data."""
     import numpy as np
     import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""Legacy programs as typed data: blocks of variables, which operators name and overwrite."""
+"""Legacy programs as dataclasses: blocks of variables, which operators name and overwrite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class BlockRef:
-    """An attribute that names a block of the program."""
+    """An attribute that refers to a block of the program."""
 
     index: int
 
@@ -19,7 +19,7 @@ class BlockRef:
 
 @dataclass(frozen=True)
 class VariableRef:
-    """An attribute that names a variable: an attribute that became an input."""
+    """An attribute that refers to a variable, and becomes an input."""
 
     name: str
 
@@ -36,9 +36,9 @@ class Variable:
 
     Attributes:
         name: Its name.
-        kind: `tensor`, `array`, or what else it is, such as `feed` and `scopes`.
+        kind: `tensor`, `array`, or another kind, such as `feed` and `scopes`.
         dtype: The name of its element type; empty if it has none.
-        shape: Its extents, -1 where one is open; None if it has none.
+        shape: Its extents, -1 for an open one; None if it has none.
         persistable: Whether its value is in the parameter file.
     """
 
@@ -60,12 +60,12 @@ class LegacyOp:
 
     Attributes:
         type: Its type, as in `conv2d`.
-        inputs: Names of variables by the name of the parameter.
-        outputs: The same of its outputs.
+        inputs: Names of input variables by parameter.
+        outputs: Names of output variables by parameter.
         attributes: Its attributes by name.
         block: The index of its block.
         index: Its position in the block.
-        source: File and line of the program that made it; empty if it was not recorded.
+        source: File and line of its source code; empty if not recorded.
     """
 
     type: str
@@ -78,11 +78,11 @@ class LegacyOp:
 
     @property
     def place(self) -> str:
-        """Where it is in the program, for messages."""
+        """Position in the program, for messages."""
         return f"operator {self.index} of block {self.block}"
 
     def input(self, parameter: str) -> str | None:
-        """The name of the only variable of an input; None if there is none."""
+        """Return the single variable of an input; None if the input is missing."""
         return next(iter(self.inputs.get(parameter, ())), None)
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class LegacyBlock:
 
     Attributes:
         index: Its number in the program.
-        parent: The number of the block around it; -1 for the main block.
+        parent: The number of the enclosing block; -1 for the main block.
         variables: Its variables by name.
         ops: Its operators.
     """
@@ -112,7 +112,7 @@ class LegacyBlock:
 
 @dataclass
 class LegacyProgram:
-    """A program as a `.pdmodel` file holds it.
+    """A program of a `.pdmodel` file.
 
     Attributes:
         blocks: Its blocks; the first is the main block.
@@ -125,7 +125,7 @@ class LegacyProgram:
     op_versions: dict[str, int] = field(default_factory=dict)
 
     def variable(self, block: int, name: str) -> Variable | None:
-        """The variable that `name` means in a block: its own, or one of the blocks around it."""
+        """Resolve a variable name in a block or its enclosing blocks."""
         while block >= 0:
             found = self.blocks[block].variables.get(name)
             if found is not None:
@@ -134,7 +134,7 @@ class LegacyProgram:
         return None
 
     def ops(self) -> Iterator[LegacyOp]:
-        """All operators, block by block."""
+        """Yield all operators, block by block."""
         for block in self.blocks:
             yield from block.ops
 

@@ -1,4 +1,4 @@
-"""Read `.pdmodel` files."""
+"""Reader of `.pdmodel` files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ATTRIBUTE_FIELDS = {
     10: "blocks_idx", 11: "longs", 12: "float64s", 13: "var_name", 14: "vars_name", 15: "float64", 16: "scalar",
     17: "scalars",
 }  # fmt: skip
-"""The field of an attribute that holds its value, by the attribute's type."""
+"""Field of an attribute's value, by attribute type."""
 
 
 @cache
@@ -73,7 +73,7 @@ def _classes() -> dict[str, type[Any]]:
                 added.type = scalars[kind]
             else:
                 added.type, added.type_name = field_type.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()  # of its own: Paddle may be loaded in the same process
+    pool = descriptor_pool.DescriptorPool()  # a separate pool, because Paddle may be loaded in the same process
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
@@ -87,16 +87,16 @@ def program_class() -> type[Any]:
 
 
 def tensor_class() -> type[Any]:
-    """Return the message class of a tensor's type and extents, which stands before its data in a parameter file."""
+    """Return the message class of a tensor's type and extents, which precedes its data in a parameter file."""
     return _classes()["Tensor"]
 
 
 NEWEST = 3_999_999
-"""The newest version of Paddle whose programs are read: major * 1,000,000 + minor * 1,000 + patch."""
+"""Newest supported version of Paddle: major * 1,000,000 + minor * 1,000 + patch."""
 
 _KINDS = {7: "tensor", 8: "rows", 9: "feed", 10: "fetch", 11: "scopes", 13: "array", 17: "raw"}
 _BLOCK, _BLOCKS, _VARIABLE, _VARIABLES, _SCALAR, _SCALARS = 8, 10, 13, 14, 16, 17
-# What training, profiling and kernel selection leave behind.
+# Attributes for training, profiling and kernel selection, which inference ignores.
 _UNUSED = frozenset({
     "op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr", "use_mkldnn",
     "use_cudnn", "mkldnn_data_type", "use_quantizer", "workspace_size_MB", "exhaustive_search", "force_fp32_output",
@@ -153,7 +153,7 @@ def parse_program(content: bytes, name: str) -> LegacyProgram:
 
 
 class _Problem(ValueError):
-    """What is wrong with a program."""
+    """Raised for a malformed program."""
 
 
 def _text(value: bytes) -> str:
@@ -240,7 +240,7 @@ def _scalar(proto: Any, what: str) -> Attribute:
 
 
 def _check_nesting(program: LegacyProgram) -> None:
-    """Refuse blocks that lie in themselves, by their parents or by the operators that run them."""
+    """Check that blocks are not nested in themselves, neither as parents nor through operators."""
     runs: dict[int, list[int]] = {}
     for op in program.ops():
         for value in op.attributes.values():

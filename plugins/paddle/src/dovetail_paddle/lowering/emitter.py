@@ -1,4 +1,4 @@
-"""Emit ONNX nodes, and keep which value each value of the `pd_op` graph has become."""
+"""Emission of ONNX nodes, and the mapping from `pd_op` values to lowered values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 OPSET = 18
-"""The version of the default domain that is emitted: an opset that every engine reads."""
+"""Emitted version of the default domain, which every engine supports."""
 OPSET_BFLOAT16 = 22
-"""The version for programs with bfloat16, which convolutions and pooling take from this one on."""
+"""Version for programs with bfloat16, the first one in which convolutions and pooling accept it."""
 
-_SHARED_UP_TO = 1024  # bytes; equal constants of this size are one initializer
+_SHARED_UP_TO = 1024  # bytes; equal constants up to this size share an initializer
 
 
 class Emitter:
@@ -32,11 +32,11 @@ class Emitter:
         opset: The version of the default domain.
 
     Attributes:
-        opset: The same.
+        opset: The version of the default domain.
         names: Names of values and nodes.
-        nodes: The nodes of the graph that is being emitted.
-        initializers: Constants and parameters; they are those of the main graph, and bodies capture them.
-        source: The node of the `pd_op` graph that is being lowered.
+        nodes: Nodes of the current graph.
+        initializers: Constants and parameters of the main graph; bodies capture them.
+        source: The `pd_op` node that is being lowered.
     """
 
     def __init__(self, opset: int = OPSET) -> None:
@@ -61,9 +61,9 @@ class Emitter:
         outputs: int = 1,
         domain: str = "",
     ) -> Any:
-        """Append a node; return its output, or a tuple if there are several.
+        """Append a node; return its output, or a tuple for several outputs.
 
-        Attributes that are None are left out.
+        Attributes that are None are omitted.
         """
         import onnx_ir as ir
 
@@ -83,7 +83,7 @@ class Emitter:
         return values[0] if outputs == 1 else tuple(values)
 
     def _name(self, label: str, op_type: str) -> str:
-        """The name of a node: that of its operator for the first one, which no node of another operator gets."""
+        """Return a node name: the label for the first node of an operator, a derived fresh name for others."""
         if label in self._labels:
             return self.names.fresh(f"{label}/{op_type}")
         self._labels.add(label)
@@ -93,7 +93,7 @@ class Emitter:
         return self.names.fresh(label)
 
     def constant(self, array: np.ndarray, name: str = "") -> ir.Value:
-        """An initializer; equal small ones are shared."""
+        """Create an initializer; small equal ones are shared."""
         import onnx_ir as ir
 
         key = (array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= _SHARED_UP_TO else None
@@ -109,23 +109,23 @@ class Emitter:
         return value
 
     def ints(self, items: Sequence[int]) -> ir.Value:
-        """A constant list of int64."""
+        """Create an int64 list constant."""
         import numpy as np
 
         return self.constant(np.array(items, np.int64))
 
     def scalar(self, number: float, dtype: ir.DataType) -> ir.Value:
-        """A constant scalar of an element type."""
+        """Create a scalar constant of an element type."""
         import numpy as np
 
         return self.constant(np.array(number).astype(dtype.numpy()))
 
     def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-        """A cast to an element type."""
+        """Emit a cast to an element type."""
         return self("Cast", [value], {"to": int(dtype)})
 
     def narrow(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-        """An int64 value as the integer type that the program declares; `wide` undoes it without a node."""
+        """Cast an int64 value to the declared integer type; `wide` recovers the original without a node."""
         import onnx_ir as ir
 
         if dtype == ir.DataType.INT64:
@@ -135,21 +135,21 @@ class Emitter:
         return narrowed
 
     def wide(self, value: ir.Value) -> ir.Value | None:
-        """The int64 value that `value` was narrowed from; None if it was not."""
+        """Return the int64 value that `value` was narrowed from, or None."""
         return self._wide.get(value)
 
     def as_floats(self, integers: ir.Value, dtype: ir.DataType) -> ir.Value:
-        """Quantized integers as the floats that the program declares; `integers` undoes it without a node."""
+        """Cast quantized integers to the declared float type; `integers` recovers them without a node."""
         floats = self.cast(integers, dtype)
         self._integers[floats] = integers
         return floats
 
     def integers(self, value: ir.Value) -> ir.Value | None:
-        """The quantized integers that `value` holds as floats; None if it holds none."""
+        """Return the quantized integers that `value` holds as floats, or None."""
         return self._integers.get(value)
 
     def lowered(self, value: ir.Value) -> ir.Value:
-        """What a value of the `pd_op` graph has become; constants become initializers when they are first used."""
+        """Return the lowered form of a `pd_op` value; constants become initializers on first use."""
         found = self._values.get(value)
         if found is None:
             array = constant_of(value)
@@ -159,14 +159,14 @@ class Emitter:
         return found
 
     def items(self, value: ir.Value) -> list[ir.Value] | None:
-        """What a list of the `pd_op` graph has become; None if it is no list, such as a tensor array."""
+        """Return the lowered items of a `pd_op` list; None if it is not a list, such as a tensor array."""
         producer = value.producer()
         if producer is not None and (producer.domain, producer.op_type) == (BUILTIN, "combine"):
             return [self.lowered(item) for item in operands(producer)]
         return self._lists.get(value)
 
     def bind(self, value: ir.Value, lowered: ir.Value) -> None:
-        """Record what a value has become, and give it the name and the element type of the original."""
+        """Record the lowered form of a value, and give it the original's name and element type."""
         self._values[value] = lowered
         producer = lowered.producer()
         if producer is not None and lowered.type is None:
@@ -175,12 +175,12 @@ class Emitter:
             lowered.type = value.type
 
     def bind_list(self, value: ir.Value, items: Sequence[ir.Value]) -> None:
-        """Record what a list has become."""
+        """Record the lowered form of a list."""
         self._lists[value] = list(items)
 
     @contextmanager
     def body(self) -> Iterator[list[ir.Node]]:
-        """Collect the nodes that are emitted meanwhile for a body."""
+        """Collect the nodes emitted inside the context as a body."""
         outer, self.nodes = self.nodes, []
         try:
             yield self.nodes

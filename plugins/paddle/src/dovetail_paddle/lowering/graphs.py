@@ -1,4 +1,4 @@
-"""Lower whole graphs: every operator by its rule, bodies with what they capture."""
+"""Lowering of whole graphs: operators by rule, bodies with their captured values."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _IR_VERSION = 8  # of opset 18
 _IR_VERSION_BFLOAT16 = 10  # of opset 22
 NO_RULE = "there is no rule for it"
 MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
-"""What a rule raises over arguments that its operator cannot have."""
+"""Exceptions of a rule for arguments that its operator cannot have."""
 _WITHOUT_RULE = CONSTANTS | {"fetch", "while", "if"}
 
 
 def lower_model(model: ir.Model, keep_unknown: bool) -> tuple[ir.Model, list[tuple[ir.Node, str]], list[ir.Node]]:
-    """Return the ONNX model of a `pd_op` model, the operators that cannot be lowered and why, and those that are kept.
+    """Lower a `pd_op` model to ONNX; return it with the unsupported operators and reasons, and the kept operators.
 
     Args:
-        model: The model, which stays as it is and shares its weights.
+        model: The model; it is not changed, and shares its weights.
         keep_unknown: Keep operators without a rule.
     """
     import onnx_ir as ir
@@ -56,8 +56,8 @@ class Lowering:
 
     Attributes:
         emit: Emits the nodes.
-        problems: The operators that cannot be lowered, and why.
-        kept: The unknown operators that were kept.
+        problems: Operators that cannot be lowered, with the reason.
+        kept: Unknown operators that were kept.
     """
 
     def __init__(self, keep_unknown: bool, opset: int = OPSET):
@@ -107,7 +107,7 @@ class Lowering:
         return made
 
     def results(self, values: Sequence[ir.Value], nodes: Sequence[ir.Node]) -> list[ir.Value]:
-        """What the results of a graph have become, each the output of a node of this graph and of no other result."""
+        """Return the lowered graph results, each a distinct output of a node in this graph."""
         own = {id(output) for node in nodes for output in node.outputs}
         found: list[ir.Value] = []
         self.emit.source = None
@@ -139,7 +139,7 @@ class Lowering:
                 blocked.update(node.outputs)
 
     def _check_only(self, node: ir.Node) -> None:
-        """Report an operator without a rule although its operands could not be lowered."""
+        """Report an operator without a rule even if its operands could not be lowered."""
         if node.domain != BUILTIN and self._rule(node) is None and plain_name(node.op_type) not in _WITHOUT_RULE:
             self.problems.append((node, NO_RULE))
 
@@ -154,7 +154,7 @@ class Lowering:
             return
         name = plain_name(node.op_type)
         if name in CONSTANTS or name == "fetch":
-            return  # constants are emitted where they are read, and results by the graph
+            return  # constants are emitted by their readers, results by the graph
         if name in ("while", "if"):
             from dovetail_paddle.lowering.rules.control_flow import lower_if, lower_while
 
@@ -182,7 +182,7 @@ class Lowering:
     def _builtin(self, node: ir.Node) -> None:
         emit = self.emit
         if node.op_type == "combine":
-            return  # the items are looked up where the list is read
+            return  # items are looked up by the list's readers
         if node.op_type in ("split", "slice"):
             items = emit.items(operands(node)[0])
             if items is None:
@@ -195,7 +195,7 @@ class Lowering:
             raise NotLowered(NO_RULE)
 
     def _keep(self, node: ir.Node) -> None:
-        """Keep an unknown operator, with the operands that it has become."""
+        """Keep an unknown operator, with lowered operands."""
         emit = self.emit
         operands: list[ir.Value | None] = []
         for value in node.inputs:
@@ -219,7 +219,7 @@ def _has_bfloat16(graph: ir.Graph) -> bool:
 
 
 def _fetched(value: ir.Value) -> tuple[str, ir.Value]:
-    """The name of a result, and the value that it is."""
+    """Return the name and value of a graph result."""
     node = value.producer()
     if node is None or node.op_type != "fetch":
         return name_of(value), value

@@ -1,4 +1,4 @@
-"""The `lower-paddle` pass: turn `pd_op` operators into ONNX."""
+"""The `lower-paddle` pass: lower `pd_op` operators to ONNX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 OPTION = "keep-unknown"
-"""The name of the option, under which a request records that unknown operators are kept."""
+"""Name of the option in a request for keeping unknown operators."""
 
 _SHOWN = 20
 _ADD = (
@@ -33,7 +33,7 @@ _ADD = (
 
 @dataclass(frozen=True)
 class LowerPaddle(Pass):
-    """Lower a program of Paddle to ONNX.
+    """Lower a Paddle program to ONNX.
 
     Given:  %y = pd_op.add(pd_op.matmul(%x, %w), %b)
     Result: %y = Add(MatMul(%x, %w), %b)
@@ -50,7 +50,7 @@ class LowerPaddle(Pass):
     keep_unknown: bool = False
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Lower every operator; models of other front ends are left alone."""
+        """Lower every operator; models of other front ends are not changed."""
         if not _is_program(model):
             return False
         before = model.node_count()
@@ -66,7 +66,7 @@ class LowerPaddle(Pass):
 
 
 def lowered_copy(model: Model) -> Model:
-    """Return the lowered form of a program, in which unknown operators are kept; a lowered model is returned as it is.
+    """Return a lowered copy of a program, keeping unknown operators; a lowered model is returned unchanged.
 
     Raises:
         DovetailError: Some operators cannot be lowered.
@@ -75,7 +75,7 @@ def lowered_copy(model: Model) -> Model:
 
 
 def _is_program(model: Model) -> bool:
-    """Whether a model has operators of Paddle; one that was read as ONNX, too, as from a printed program."""
+    """Check whether a model has Paddle operators, even if it was read as ONNX, for example from a printed program."""
     lazy = model.lazy if model.untouched else None
     return any(node.domain == PD_OP for node in (model.graph if lazy is None else lazy.nodes()))
 
@@ -89,7 +89,7 @@ def _lowered(model: Model, keep_unknown: bool) -> tuple[Model, list[ir.Node]]:
 
 
 def _refused(model: Model, problems: Sequence[tuple[ir.Node, str]]) -> DovetailError:
-    """One error about all operators that cannot be lowered."""
+    """Create a single error about all operators that cannot be lowered."""
     kinds: dict[tuple[str, str], list[ir.Node]] = {}
     for node, why in problems:
         kinds.setdefault((node.op_type, why), []).append(node)

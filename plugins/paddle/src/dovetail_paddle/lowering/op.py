@@ -1,4 +1,4 @@
-"""One `pd_op` operator as rules see it: arguments by name, with what is known of them."""
+"""View of a `pd_op` operator for lowering rules: arguments by name, with known values and shapes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _MOST = 1 << 28  # elements
 
 CONSTANTS = frozenset(("full", "full_int_array", "assign_value"))
-"""Operators without inputs whose result is known."""
+"""Operators without inputs whose result is constant."""
 
 
 def constant_of(value: ir.Value) -> np.ndarray | None:
-    """Return the elements of a value that is a parameter or the result of a constant operator; None otherwise.
+    """Return the elements of a parameter or of a constant operator's result, else None.
 
-    A list of constants with one element each counts as the list of their elements.
+    A list of single-element constants counts as the list of their elements.
     """
     import numpy as np
 
@@ -52,10 +52,10 @@ def constant_of(value: ir.Value) -> np.ndarray | None:
 
 
 def check_size(*extents: float) -> None:
-    """Refuse constants that no honest program has.
+    """Check the size of a constant.
 
     Raises:
-        ValueError: It has too many elements, or a negative extent.
+        ValueError: The constant has too many elements, or a negative extent.
     """
     if any(not 0 <= extent <= _MOST for extent in extents) or math.prod(extents) > _MOST:
         raise ValueError(f"a constant with the extents {list(extents)} is not made")
@@ -77,7 +77,7 @@ def _made(node: ir.Node, op_type: str) -> np.ndarray:
 
 
 class NotLowered(Exception):
-    """An operator has no form in ONNX as it is used; the message says why."""
+    """Raised if an operator cannot be lowered to ONNX as used; the message gives the reason."""
 
 
 class PdOp:
@@ -86,7 +86,7 @@ class PdOp:
     Args:
         node: The node.
         operator: Its signature.
-        emit: Knows what its operands have become.
+        emit: The emitter with its lowered operands.
     """
 
     def __init__(self, node: ir.Node, operator: Operator, emit: Emitter):
@@ -96,21 +96,21 @@ class PdOp:
 
     @cached_property
     def name(self) -> str:
-        """The name of the operator, without the `_` of its in-place form."""
+        """Name of the operator, without the `_` of its in-place form."""
         return self.operator.name
 
     def original(self, argument: str) -> ir.Value | None:
-        """The operand in the `pd_op` graph; None if it is missing."""
+        """Return an operand in the `pd_op` graph; None if missing."""
         index = self.operator.operand_index[argument]
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def get(self, argument: str) -> ir.Value | None:
-        """What an operand has become; None if it is missing."""
+        """Return a lowered operand; None if missing."""
         value = self.original(argument)
         return None if value is None else self.emit.lowered(value)
 
     def operand(self, argument: str) -> ir.Value:
-        """The operand in the `pd_op` graph, which must be there."""
+        """Return an operand in the `pd_op` graph, which must exist."""
         value = self.original(argument)
         if value is None:
             raise NotLowered(f"it has no operand '{argument}'")
@@ -120,7 +120,7 @@ class PdOp:
         return self.emit.lowered(self.operand(argument))
 
     def items(self, argument: str) -> list[ir.Value]:
-        """What the items of a list have become; empty if it is missing."""
+        """Return the lowered items of a list; empty if missing."""
         value = self.original(argument)
         if value is None:
             return []
@@ -130,7 +130,7 @@ class PdOp:
         return found
 
     def originals(self, argument: str) -> list[ir.Value]:
-        """The items of a list in the `pd_op` graph."""
+        """Return the items of a list in the `pd_op` graph."""
         value = self.original(argument)
         producer = None if value is None else value.producer()
         if producer is None or producer.op_type != "combine":
@@ -138,12 +138,12 @@ class PdOp:
         return list(operands(producer))
 
     def constant(self, argument: str) -> np.ndarray | None:
-        """The elements of an operand that is known; None if it is computed or missing."""
+        """Return the elements of a constant operand; None if computed or missing."""
         value = self.original(argument)
         return None if value is None else constant_of(value)
 
     def known_ints(self, argument: str) -> list[int] | None:
-        """The elements of an operand or an attribute that is known; None if it is computed."""
+        """Return the integers of a constant operand or an attribute; None if computed."""
         if argument in self.operator.operand_index:
             found = self.constant(argument)
             if found is None and self.original(argument) is None:
@@ -153,21 +153,21 @@ class PdOp:
         return list(self.attr(argument))
 
     def ints(self, argument: str) -> list[int]:
-        """The elements of an operand or an attribute, which must be known."""
+        """Return the integers of an operand or an attribute, which must be constant."""
         found = self.known_ints(argument)
         if found is None:
             raise NotLowered(f"its '{argument}' is computed, and ONNX needs it known")
         return found
 
     def number(self, argument: str) -> float:
-        """A number that must be known."""
+        """Return a number, which must be constant."""
         found = self.constant(argument)
         if found is None:
             raise NotLowered(f"its '{argument}' is computed, and ONNX needs it known")
         return found.reshape(-1)[0].item()
 
     def attr(self, name: str) -> Any:
-        """An attribute, or its default."""
+        """Return an attribute, or its default."""
         argument = self.operator.argument[name]
         found = self.node.attributes.get(name)
         if found is None:
@@ -184,61 +184,61 @@ class PdOp:
         return bool(value) if argument.element == "bool" else value
 
     def shape(self, argument: str) -> tuple[int | None, ...] | None:
-        """The extents of an operand, None where one is open; None if its rank is open."""
+        """Return the extents of an operand, None for an open one; None if the rank is unknown."""
         return extents(self.original(argument))
 
     def known_shape(self, argument: str, start: int = 0, end: int | None = None) -> tuple[int, ...] | None:
-        """The extents of an operand from one axis to another; None unless all of them are known."""
+        """Return a range of an operand's extents; None unless all of them are known."""
         shape = self.shape(argument)
         return None if shape is None or None in shape[start:end] else cast("tuple[int, ...]", shape[start:end])
 
     def ranked_shape(self, argument: str) -> tuple[int | None, ...]:
-        """The extents of an operand, None where one is open; its rank must be known."""
+        """Return the extents of an operand of known rank, None for an open one."""
         shape = self.shape(argument)
         if shape is None:
             raise NotLowered(f"the rank of its operand '{argument}' is not known")
         return shape
 
     def rank(self, argument: str) -> int:
-        """The rank of an operand."""
+        """Return the rank of an operand."""
         return len(self.ranked_shape(argument))
 
     def dtype(self, argument: str) -> ir.DataType:
-        """The element type of an operand."""
+        """Return the element type of an operand."""
         value = self.original(argument)
         if value is None or value.dtype is None:
             raise NotLowered(f"the element type of its operand '{argument}' is not known")
         return value.dtype
 
     def result_shape(self, index: int = 0) -> tuple[int | None, ...] | None:
-        """The extents that the program declares of a result."""
+        """Return the declared extents of a result."""
         return extents(self.node.outputs[index])
 
     def result_dtype(self, index: int = 0) -> ir.DataType | None:
-        """The element type that the program declares of a result."""
+        """Return the declared element type of a result."""
         return self.node.outputs[index].dtype
 
     def narrow(self, value: ir.Value, index: int = 0) -> ir.Value:
-        """An int64 value as the integer type that the program declares of a result."""
+        """Cast an int64 value to the declared integer type of a result."""
         dtype = self.result_dtype(index)
         if dtype is None:
             raise NotLowered("the element type of its result is not known")
         return self.emit.narrow(value, dtype)
 
     def axis(self, number: int, argument: str) -> int:
-        """An axis of an operand, counted from the front."""
+        """Normalize an axis of an operand to a nonnegative index."""
         return number + self.rank(argument) if number < 0 else number
 
 
 def extents(value: ir.Value | None) -> tuple[int | None, ...] | None:
-    """The extents of a value, None where one is open; None if its rank is open."""
+    """Return the extents of a value, None for an open one; None if the rank is unknown."""
     if value is None or value.shape is None:
         return None
     return tuple(extent if isinstance(extent, int) else None for extent in value.shape)
 
 
 def place_of(node: ir.Node) -> str:
-    """Where a node is in its program, for messages."""
+    """Return the position of a node in its program, for messages."""
     parts = [f"'{node.name}'"]
     result = next((value.name for value in node.outputs if value.name), "")
     if result:

@@ -1,4 +1,4 @@
-"""Extents, as constants where they are known and as values where they are computed."""
+"""Extents: constants if known, values if computed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGE = (1 << 31) - 1
 
 
 def as_int64(value: ir.Value, emit: Emitter) -> ir.Value:
-    """The lowered value of an integer of the `pd_op` graph as int64."""
+    """Return the lowered value of an integer as int64."""
     import onnx_ir as ir
 
     known = constant_of(value)
@@ -33,7 +33,7 @@ def as_int64(value: ir.Value, emit: Emitter) -> ir.Value:
 
 
 def as_list(value: ir.Value, emit: Emitter) -> ir.Value:
-    """An integer as a list of int64 with one element, or a list as it is."""
+    """Convert an integer to a single-element int64 list; lists are unchanged."""
     known = constant_of(value)
     if known is not None:
         return emit.ints([int(item) for item in known.reshape(-1)])
@@ -46,7 +46,7 @@ def as_list(value: ir.Value, emit: Emitter) -> ir.Value:
 
 
 def int_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
-    """An operand that is a list of integers, or a list of tensors with one each, as one list of int64."""
+    """Return an integer list operand, or a list of single-element tensors, as one int64 list."""
     value = op.operand(argument)
     producer = value.producer()
     if constant_of(value) is None and producer is not None and producer.op_type == "combine":
@@ -55,7 +55,7 @@ def int_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
 
 
 def joined(parts: Sequence[ir.Value], emit: Emitter) -> ir.Value:
-    """One list of several; neighbors that are known are one constant."""
+    """Concatenate lists; adjacent constants are merged."""
     merged: list[ir.Value] = []
     known: list[int] = []
     for part in parts:
@@ -72,7 +72,7 @@ def joined(parts: Sequence[ir.Value], emit: Emitter) -> ir.Value:
 
 
 def shape_of(op: PdOp, argument: str, emit: Emitter, start: int = 0, end: int | None = None) -> ir.Value:
-    """The extents of an operand from one axis to another as a list of int64."""
+    """Return a range of an operand's extents as an int64 list."""
     known = op.known_shape(argument, start, end)
     if known is not None:
         return emit.ints(known)
@@ -80,16 +80,16 @@ def shape_of(op: PdOp, argument: str, emit: Emitter, start: int = 0, end: int | 
 
 
 def extent(op: PdOp, argument: str, axis: int, emit: Emitter) -> ir.Value:
-    """One extent of an operand as a list of one int64."""
+    """Return one extent of an operand as a single-element int64 list."""
     axis = op.axis(axis, argument)
     return shape_of(op, argument, emit, axis, axis + 1)
 
 
 def stepped_bounds(op: PdOp, steps: Sequence[int] | None, emit: Emitter) -> list[ir.Value]:
-    """The starts and the ends of a slice with steps.
+    """Return the starts and ends of a slice with steps.
 
-    Numbers beyond 32 bits are beyond the axis. Going backward, an end of -1 is before the first element, and not the
-    last one.
+    Numbers beyond 32 bits are beyond the axis. With a negative step, an end of -1 is before the first element, not the
+    last element.
     """
     bounds = []
     for name in ("starts", "ends"):
@@ -105,7 +105,7 @@ def stepped_bounds(op: PdOp, steps: Sequence[int] | None, emit: Emitter) -> list
 
 
 def as_rank(value: ir.Value, have: int, wanted: Sequence[int | None] | None, emit: Emitter) -> ir.Value:
-    """A scalar as the list of one element that older programs declare for it, and the other way round."""
+    """Convert between a scalar and the single-element list that older programs declare for it."""
     if wanted is None or len(wanted) == have:
         return value
     if have == 0 and len(wanted) == 1:

@@ -1,4 +1,4 @@
-"""Non-maximum suppression over several classes and images, in Paddle's order of results."""
+"""Non-maximum suppression over several classes and images, with results in Paddle's order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def suppressed(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The chosen boxes with class and score, their indices, and their number in each image."""
+    """Return the selected boxes with class and score, their indices, and their count per image."""
     import numpy as np
     import onnx_ir as ir
 
@@ -30,7 +30,7 @@ def suppressed(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
         scores = emit("Slice", [scores, emit.ints([1]), emit.ints([(1 << 63) - 1]), emit.ints([1])])
     best = _candidates(op, scores, emit)
     compared = boxes
-    if not op.attr("normalized"):  # corners are pixels, which belong to their boxes
+    if not op.attr("normalized"):  # corner pixels belong to the box
         compared = emit("Add", [boxes, emit.constant(np.array([0, 0, 1, 1], dtype.numpy()))])
     limit = op.attr("nms_top_k")
     most = emit.constant(np.array(limit if limit > 0 else (1 << 31) - 1, np.int64))
@@ -52,7 +52,7 @@ def suppressed(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def _candidates(op: PdOp, scores: ir.Value, emit: Emitter) -> ir.Value:
-    """The scores, lowered below the threshold where they are not among the best of their class."""
+    """Return the scores; those not among the best of their class are lowered below the threshold."""
     limit, shape, dtype = op.attr("nms_top_k"), op.shape("scores"), op.dtype("scores")
     if limit <= 0 or (shape is not None and shape[2] is not None and shape[2] <= limit):
         return scores
@@ -64,7 +64,7 @@ def _candidates(op: PdOp, scores: ir.Value, emit: Emitter) -> ir.Value:
 
 
 def _images(op: PdOp, emit: Emitter) -> ir.Value:
-    """The numbers of all images in a row."""
+    """Return all image indices as a list."""
     import numpy as np
 
     shape = op.shape("bboxes")
@@ -76,7 +76,7 @@ def _images(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _kept(op: PdOp, found: ir.Value, values: ir.Value, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """The best of each image, in falling order of their scores."""
+    """Keep the best boxes of each image, by descending score."""
     import numpy as np
     import onnx_ir as ir
 
@@ -94,7 +94,7 @@ def _kept(op: PdOp, found: ir.Value, values: ir.Value, emit: Emitter) -> tuple[i
 
 
 def _ordered(op: PdOp, found: ir.Value, values: ir.Value, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """By image and class; those of one class stay in order, because equal keys do."""
+    """Sort by image and class; equal keys keep their order within a class."""
     import numpy as np
 
     shape = op.shape("scores")

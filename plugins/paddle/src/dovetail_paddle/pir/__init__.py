@@ -1,1 +1,1 @@
-"""Programs of Paddle 3 (`.json`), which hold `pd_op` operators already."""
+"""Programs of Paddle 3 (`.json`), which consist of `pd_op` operators."""

@@ -9,7 +9,7 @@ from dovetail_paddle.element_types import BY_TAG
 from dovetail_paddle.pd_graph import TensorInfo
 
 MISSING = object()
-"""What an attribute is that says nothing of the computation, such as a place."""
+"""Marks an attribute that does not affect the computation, such as a place."""
 
 _WORDS = {word: float(word) for word in ("inf", "-inf", "nan", "-nan")}
 _PLAIN = {"a_bool": bool, "a_i32": int, "a_i64": int, "a_index": int, "a_f32": float, "a_f64": float, "a_str": str}
@@ -17,11 +17,11 @@ _UNUSED = frozenset(("a_place", "a_layout", "a_type", "a_pointer", "a_tensorname
 
 
 class PirProblem(ValueError):
-    """What is wrong with a program."""
+    """Raised for a malformed program."""
 
 
 def type_of(value: Any) -> TensorInfo:
-    """Return the type of a value out of its description."""
+    """Parse the type of a value."""
     if value in (None, "NULL") or not isinstance(value, Mapping):
         return TensorInfo()
     tag, content = _tag(value), value.get("D")
@@ -35,12 +35,12 @@ def type_of(value: Any) -> TensorInfo:
     dtype, shape = BY_TAG.get(_tag(content[0]), ""), content[1]
     if not all(isinstance(extent, int) and abs(extent) < 1 << 62 for extent in shape):
         raise PirProblem(f"a value has impossible extents ({str(shape)[:60]})")
-    # Paddle multiplies open extents, which are -1, with others: -20 is as open as -1.
+    # Paddle multiplies open extents, which are -1, with others: -20 is open, too.
     return TensorInfo(dtype, tuple(max(extent, -1) for extent in shape), tag == "t_dense_tensor_array")
 
 
 def attribute_value(description: Any) -> Any:
-    """Return the value of an attribute out of its description; `MISSING` if it says nothing of the computation."""
+    """Parse the value of an attribute; `MISSING` if it does not affect the computation."""
     if not isinstance(description, Mapping):
         raise PirProblem(f"an attribute cannot be read ({str(description)[:60]})")
     tag = _tag(description)
@@ -74,6 +74,6 @@ def attribute_value(description: Any) -> Any:
 
 
 def _tag(description: Any) -> str:
-    """The name of a type or attribute, without the number of its dialect."""
+    """Return the name of a type or attribute, without the number of its dialect."""
     tag = description.get("#") if isinstance(description, Mapping) else None
     return tag.partition(".")[2] if isinstance(tag, str) else ""

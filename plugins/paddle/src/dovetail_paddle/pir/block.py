@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _DIALECTS = {"0": BUILTIN, "1": PD_OP}
 _PARAMETERS = ("p", "0.parameter")
-# In training alone; inference leaves what they write to as it is.
+# In place in training only; inference does not change their operand.
 _NOT_IN_PLACE = frozenset(("batch_norm_", "sync_batch_norm_", "share_data_", "assign_value_"))
 _UNUSED = frozenset(("stop_gradient", "persistable", "op_callstack", "op_namescope", "op_role", "place", "force_cpu"))
 
 
 class PirProgram:
-    """What the blocks of one program share.
+    """State shared by the blocks of one program.
 
     Attributes:
-        graphs: Makes nodes and values.
+        graphs: Builder of nodes and values.
         inputs: The inputs of the program.
         outputs: Its results by column.
     """
@@ -39,12 +39,12 @@ class PirProgram:
 
 
 class PirBlock:
-    """The translation of one block.
+    """Translation of one block.
 
     Args:
-        program: What the blocks share.
+        program: State shared by all blocks.
         block: Its description.
-        outer: The block around it; None for the main block.
+        outer: The enclosing block; None for the main block.
     """
 
     def __init__(self, program: PirProgram, block: Any, outer: PirBlock | None):
@@ -61,11 +61,11 @@ class PirBlock:
         self.yielded: list[ir.Value] = []
 
     def set(self, number: int, value: ir.Value) -> None:
-        """Let a number mean a value from now on, in this block and those inside."""
+        """Bind a number to a value, in this block and nested ones."""
         self._values[number] = value
 
     def find(self, number: int) -> ir.Value | None:
-        """The value that a number means now; None if it means none."""
+        """Return the current value of a number, or None."""
         block: PirBlock | None = self
         while block is not None:
             if number in block._values:
@@ -74,14 +74,14 @@ class PirBlock:
         return None
 
     def get(self, number: int) -> ir.Value:
-        """The value that a number means now."""
+        """Return the current value of a number, which must exist."""
         found = self.find(number)
         if found is None:
             raise PirProblem(f"value {number} is read, and nothing gives it")
         return found
 
     def graph(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
-        """The graph of what has been translated."""
+        """Create the graph of the translated nodes."""
         import onnx_ir as ir
 
         imports = {"": 18, PD_OP: 1, BUILTIN: 1, UNKNOWN: 1}
@@ -138,7 +138,7 @@ class PirBlock:
     def _attributes(
         self, name: str, values: dict[str, Any], results: Sequence[tuple[int, TensorInfo]]
     ) -> dict[str, ir.Attr]:
-        """The attributes of a node; elements of constants are kept as tensors, which are exact."""
+        """Convert the attributes of a node; elements of constants are stored as tensors, which are exact."""
         import numpy as np
 
         signature = operators().get(name)
@@ -171,7 +171,7 @@ class PirBlock:
         return [PirBlock(self.program, block, self) for region in op["regions"] for block in region["blocks"]]
 
     def _overwritten(self, op: dict[str, Any]) -> list[int]:
-        """The values of this block and of those around it that the bodies of an operator overwrite."""
+        """Return the values of this and enclosing blocks that the bodies of an operator overwrite."""
         found = dict.fromkeys(_written_inside(op))
         return [number for number in found if self.find(number) is not None]
 
@@ -233,21 +233,21 @@ class PirBlock:
 
 
 def written(op: dict[str, Any], kind: str) -> list[int]:
-    """The operand that an operator overwrites, if its name says that it does."""
+    """Return the operand that an operator overwrites according to its name, as a list."""
     name = kind.partition(".")[2]
     if not name.endswith("_") or name in _NOT_IN_PLACE or not op.get("O"):
         return []
-    place = 1 if name == "assign_out_" else 0  # the others overwrite what they compute with
+    place = 1 if name == "assign_out_" else 0  # the others overwrite an operand of the computation
     operands = op.get("I", [])
     return [operands[place]["%"]] if len(operands) > place and operands[place]["%"] else []
 
 
 def _written_inside(op: dict[str, Any]) -> Iterator[int]:
-    """The values from outside that the operators in the bodies of an operator overwrite."""
+    """Yield the outer values that operators in the bodies of an operator overwrite."""
     for region in op.get("regions", []):
         for block in region["blocks"]:
             if not isinstance(block, dict) or not all(isinstance(inner, dict) for inner in block.get("ops", ())):
-                continue  # refused where it is translated
+                continue  # translation reports the error
             own = {argument["#"] for argument in block.get("args", [])}
             for inner in block["ops"]:
                 results = inner.get("O", [])
@@ -258,7 +258,7 @@ def _written_inside(op: dict[str, Any]) -> Iterator[int]:
 
 
 def _info(value: ir.Value) -> TensorInfo:
-    """The type of a value, without its extents: a body may give others."""
+    """Return the type of a value without extents, because a body may change them."""
     import onnx_ir as ir
 
     from dovetail_paddle.element_types import NAMES

@@ -1,4 +1,4 @@
-"""Read programs of Paddle 3 (`.json`) into `pd_op` graphs."""
+"""Reader of Paddle 3 programs (`.json`) to `pd_op` graphs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 NEWEST = 4
-"""The newest version of the format that is read."""
+"""Newest supported version of the format."""
 
-_LARGEST = 512 << 20  # bytes; the program of the largest nets is a few megabytes
+_LARGEST = 512 << 20  # bytes; the programs of the largest nets have a few megabytes
 _AGAIN = "export or copy the program again"
 
 
@@ -31,7 +31,8 @@ def read_pir(path: Path, parameters: Path) -> ir.Model:
     """Read a program with its parameters.
 
     Raises:
-        DovetailError: The file is no such program, is of a newer version, or is malformed; or its parameters are.
+        DovetailError: The file is not such a program, is of a newer version, or is malformed; or its parameters are
+            malformed.
     """
     check_regular(path)
     try:
@@ -92,7 +93,7 @@ def _only_block(program: Any) -> dict[str, Any]:
 
 
 class _Parameter(NamedTuple):
-    """A parameter of a program; what is not saved is scratch memory of training, which inference does not read."""
+    """A parameter of a program; an unsaved one is scratch memory of training, which inference does not read."""
 
     number: int
     name: str
@@ -100,7 +101,7 @@ class _Parameter(NamedTuple):
     saved: bool
 
     def scratch(self) -> ir.TensorProtocol:
-        """Zeros in place of what is not saved."""
+        """Return zeros for an unsaved parameter."""
         import numpy as np
         import onnx_ir as ir
 
@@ -109,7 +110,7 @@ class _Parameter(NamedTuple):
 
 
 def _parameters(ops: list[Any]) -> list[_Parameter]:
-    """The parameters that a program declares."""
+    """Return the parameters that a program declares."""
     found, names = [], set()
     for index, op in enumerate(ops):
         if not isinstance(op, dict) or op.get("#") not in ("p", "0.parameter"):
@@ -129,7 +130,7 @@ def _parameters(ops: list[Any]) -> list[_Parameter]:
 
 
 def _result_names(ops: list[Any], given: set[str]) -> list[str]:
-    """The names of the program's results that no input and no parameter has."""
+    """Return the names of the program's results that no input or parameter uses."""
     found: list[str] = []
     taken = set(given)
     for op in ops:

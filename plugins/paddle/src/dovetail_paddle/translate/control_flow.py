@@ -1,4 +1,4 @@
-"""Translate `while` and `conditional_block`, whose blocks overwrite outer variables, into nodes with bodies."""
+"""Translation of `while` and `conditional_block`, whose blocks overwrite outer variables, to nodes with bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Writes:
-    """The outer variables that each block of a program writes, in its own operators and in the blocks that they run.
+    """Outer variables that each block of a program writes, directly or in nested blocks.
 
     Args:
         program: The program.
@@ -25,7 +25,7 @@ class Writes:
         self._known: dict[int, list[str]] = {}
 
     def outer(self, index: int) -> list[str]:
-        """The variables of blocks around block `index` that it writes, in order."""
+        """Return the variables of enclosing blocks that block `index` writes, in order."""
         if index not in self._known:
             block = self._program.blocks[index]
             found: dict[str, None] = {}
@@ -40,12 +40,12 @@ class Writes:
 
 
 def blocks_of(op: LegacyOp) -> list[int]:
-    """The blocks that an operator runs."""
+    """Return the blocks that an operator runs."""
     return [value.index for value in op.attributes.values() if isinstance(value, BlockRef)]
 
 
 def while_loop(op: LegacyOp, scope: BlockTranslation) -> None:
-    """Translate `while`: the outer variables that its block writes are carried from one iteration to the next."""
+    """Translate `while`: the outer variables that its block writes are loop-carried."""
     index = _block(op, scope)
     condition = op.input("Condition")
     if condition is None:
@@ -70,7 +70,7 @@ def while_loop(op: LegacyOp, scope: BlockTranslation) -> None:
 
 
 def conditional_block(op: LegacyOp, scope: BlockTranslation) -> None:
-    """Translate `conditional_block`: what it does not run leaves its variables as they are."""
+    """Translate `conditional_block`: if it does not run, its variables keep their values."""
     index = _block(op, scope)
     condition = op.input("Cond")
     if condition is None:
@@ -92,7 +92,7 @@ def conditional_block(op: LegacyOp, scope: BlockTranslation) -> None:
 
 
 def undefined(name: str, scope: BlockTranslation) -> ir.Value:
-    """The value of a variable that nothing has written yet: zeros, or an empty array."""
+    """Return the value of an unwritten variable: zeros, or an empty array."""
     import numpy as np
 
     info = scope.info(name)
@@ -114,7 +114,7 @@ def _defined(name: str, scope: BlockTranslation) -> ir.Value:
 
 
 def _info_of(value: ir.Value | None, declared: TensorInfo) -> TensorInfo:
-    """What is declared of a variable, without extents that its first value has otherwise."""
+    """Return the declared type of a variable, without extents that differ from its first value's."""
     if value is None or value.shape is None or declared.shape is None or len(value.shape) != len(declared.shape):
         return declared if value is None or declared.is_list or value.shape is not None else TensorInfo(declared.dtype)
     pairs = zip(value.shape, declared.shape, strict=True)

@@ -1,4 +1,4 @@
-"""Translate a legacy program into a `pd_op` model, block by block, with the values that its variables have."""
+"""Translation of legacy programs to `pd_op` models, block by block, tracking the current values of variables."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _CONTROL_FLOW: dict[str, Callable[[LegacyOp, BlockTranslation], None]] = {
 
 
 class Translation:
-    """What the blocks of one program share.
+    """State shared by the blocks of one program.
 
     Attributes:
         name: The name of the program in messages.
         program: The program.
-        graphs: Makes nodes and values.
-        writes: The outer variables that blocks write.
+        graphs: Builder of nodes and values.
+        writes: Outer variables written by blocks.
         inputs: The inputs of the main graph, by column.
         outputs: The results of the program, by column.
     """
@@ -55,7 +55,7 @@ class Translation:
         self.graphs.reserve(name for name in fetched if name not in given)
 
     def transcriber(self, op_type: str) -> OpTranscriber | None:
-        """The transcriber of a legacy operator; None if it is not known."""
+        """Return the transcriber of a legacy operator; None if it is unknown."""
         if op_type not in self._transcribers:
             entry = compat().get(op_type)
             made = None if entry is None else SPECIAL.get(op_type, OpTranscriber)(entry)
@@ -63,19 +63,19 @@ class Translation:
         return self._transcribers[op_type]
 
     def refuse(self, op: LegacyOp, problem: str) -> DovetailError:
-        """The error for a malformed operator."""
+        """Create the error for a malformed operator."""
         source = f", made at {op.source}," if op.source else ""
         text = f"{self.name}: {op.place}, '{op.type}'{source} {problem}"
         return DovetailError(printable(text), "export the program again")
 
 
 class BlockTranslation:
-    """The translation of one block: a `Scope` of its operators.
+    """Translation of one block, the `Scope` of its operators.
 
     Args:
-        shared: What the blocks of the program share.
+        shared: State shared by all blocks.
         block: The block.
-        outer: The translation of the block around it; None for the main block.
+        outer: The translation of the enclosing block; None for the main block.
     """
 
     def __init__(self, shared: Translation, block: LegacyBlock, outer: BlockTranslation | None = None):
@@ -88,7 +88,7 @@ class BlockTranslation:
         self._nodes: list[ir.Node] = []
 
     def find(self, name: str) -> ir.Value | None:
-        """The value that a variable has now; None if it has none."""
+        """Return the current value of a variable, or None."""
         scope: BlockTranslation | None = self
         while scope is not None:
             if name in scope._values:
@@ -97,10 +97,10 @@ class BlockTranslation:
         return None
 
     def get(self, name: str, op: LegacyOp) -> ir.Value:
-        """The value that a variable has now.
+        """Return the current value of a variable.
 
         Raises:
-            DovetailError: Nothing has written it.
+            DovetailError: The variable has not been written.
         """
         found = self.find(name)
         if found is None:
@@ -108,16 +108,16 @@ class BlockTranslation:
         return found
 
     def set(self, name: str, value: ir.Value) -> None:
-        """Let a variable have a value, in this block and those inside."""
+        """Bind a variable to a value, in this block and nested ones."""
         self._values[name] = value
 
     def info(self, name: str) -> TensorInfo:
-        """What the program declares of a variable."""
+        """Return the declared type of a variable."""
         found = self.shared.program.variable(self._block.index, name)
         return TensorInfo() if found is None else TensorInfo(found.dtype, found.shape, found.kind == "array")
 
     def numpy_type(self, name: str):
-        """The NumPy type of a variable."""
+        """Return the NumPy type of a variable."""
         return element_type(self.info(name).dtype or "float32").numpy()
 
     def append(self, node: ir.Node) -> ir.Node:
@@ -126,11 +126,11 @@ class BlockTranslation:
         return node
 
     def refuse(self, op: LegacyOp, problem: str) -> DovetailError:
-        """The error for a malformed operator."""
+        """Create the error for a malformed operator."""
         return self.shared.refuse(op, problem)
 
     def inner(self, index: int) -> BlockTranslation:
-        """The translation of a block that an operator of this one runs."""
+        """Create the translation of a block that an operator of this one runs."""
         return BlockTranslation(self.shared, self.shared.program.blocks[index], self)
 
     def translate(self) -> None:
@@ -149,7 +149,7 @@ class BlockTranslation:
                 self._unknown(op)
 
     def graph(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
-        """The graph of what has been translated."""
+        """Create the graph of the translated nodes."""
         import onnx_ir as ir
 
         from dovetail_paddle.pd_graph import BUILTIN, PD_OP
@@ -189,7 +189,7 @@ class BlockTranslation:
         self.shared.outputs[column] = self.append(node).outputs[0]
 
     def _unknown(self, op: LegacyOp) -> None:
-        """Keep an operator that is not known, with its inputs and outputs in order of their names."""
+        """Keep an unknown operator, with inputs and outputs sorted by parameter name."""
         operands = [self.get(name, op) for _, names in sorted(op.inputs.items()) for name in names]
         outputs = [name for _, names in sorted(op.outputs.items()) for name in names]
         attributes = {}
@@ -246,7 +246,7 @@ def translate(program: LegacyProgram, name: str, parameters: Path) -> ir.Model:
 
 
 def initializer(name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    """Return the value of a parameter."""
+    """Create the value of a parameter."""
     import onnx_ir as ir
 
     tensor.name = name

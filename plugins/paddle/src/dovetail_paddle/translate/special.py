@@ -1,4 +1,4 @@
-"""Transcribers of operators that differ from the entry in `op_compat.yaml` in one step or another."""
+"""Transcribers of operators that deviate from their entry in `op_compat.yaml`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Elementwise(OpTranscriber):
-    """Arithmetic on two tensors: `axis` says where the extents of Y lie in those of X, as they do with extents of 1."""
+    """Binary arithmetic; `axis` aligns the extents of Y with those of X."""
 
     def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
-        """Reshape Y if its extents are not the last ones of X."""
+        """Reshape Y if its extents are not aligned with the last ones of X."""
         value = super().operand(argument, op, scope)
         axis = op.attributes.get("axis", -1)
         if argument.name != "y" or value is None or not isinstance(axis, int) or axis < 0:
@@ -36,17 +36,17 @@ class Elementwise(OpTranscriber):
 
     @staticmethod
     def constant_list(op: LegacyOp, items: list[int], scope: Scope) -> ir.Value:
-        """A constant list of numbers."""
+        """Create a constant integer list."""
         attributes = {"value": attribute("value", items, "int", True), "dtype": attribute("dtype", "int64")}
         results = [(f"{op.type}.shape", TensorInfo("int64", (len(items),)))]
         return scope.append(scope.graphs.node("full_int_array", [], attributes, results)).outputs[0]
 
 
 class Reduction(OpTranscriber):
-    """Reductions over all axes, by an attribute that `pd_op` says with no axis."""
+    """Reductions over all axes: an attribute in legacy programs, an empty axis list in `pd_op`."""
 
     def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
-        """No axis if all are reduced; a type only where another one is wanted."""
+        """Return no axes if all are reduced, and a type only if it differs."""
         if argument.name == "axis" and op.attributes.get("reduce_all"):
             return []
         value = super().attribute(argument, op, scope)
@@ -58,24 +58,24 @@ class Reduction(OpTranscriber):
 
 
 class Split(OpTranscriber):
-    """`split` by a number of equal parts is another operator than `split` by extents."""
+    """`split`, which is another operator for equal parts than for given extents."""
 
     def operator(self, op: LegacyOp, scope: Scope) -> Operator:
-        """Choose by what is given."""
+        """Select the operator by its arguments."""
         number = op.attributes.get("num", 0)
         by_number = number and not op.attributes.get("sections") and not op.inputs.get("SectionsTensorList")
         return operators()["split_with_num" if by_number else "split"]
 
     def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
-        """Parts along the first axis, unless another one is named."""
+        """Default to the first axis."""
         return 0 if argument.name == "axis" else super().missing_attribute(argument, op, scope)
 
 
 class FillConstant(OpTranscriber):
-    """Constants, whose value is text where a float does not hold it."""
+    """Constants; the value is text if a float cannot represent it."""
 
     def transcribe(self, op: LegacyOp, scope: Scope) -> None:
-        """Make `full`, or `full_with_tensor` if extents or value are computed."""
+        """Create `full`, or `full_with_tensor` if shape or value is computed."""
         import numpy as np
 
         from dovetail_paddle.element_types import element_type
@@ -124,12 +124,12 @@ def _is_integer(value: object) -> bool:
 
 
 class AssignValue(OpTranscriber):
-    """Constants with several elements, in an attribute of their own for each type in older programs."""
+    """Constants with several elements; older programs have one attribute per element type."""
 
     _FIELDS = ("values", "fp32_values", "fp64_values", "int32_values", "int64_values", "bool_values", "int8_values")
 
     def made_attribute(self, argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
-        """Keep the elements as a tensor, which is exact."""
+        """Store the elements as a tensor, which is exact."""
         import numpy as np
 
         from dovetail_paddle.element_types import element_type
@@ -140,41 +140,41 @@ class AssignValue(OpTranscriber):
         return attribute("values", np.array(value, dtype.numpy()))
 
     def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
-        """The elements, from where there are some."""
+        """Return the elements from the attribute that has some."""
         if argument.name != "values":
             return super().missing_attribute(argument, op, scope)
         return next((found for name in self._FIELDS if (found := op.attributes.get(name))), [])
 
 
 class SetValue(OpTranscriber):
-    """A slice that is written: with a tensor, it is another operator."""
+    """Writes to a slice; with a tensor, this is another operator."""
 
     also_reads = ("ValueTensor",)
 
     def operator(self, op: LegacyOp, scope: Scope) -> Operator:
-        """Choose by what is given."""
+        """Select the operator by its arguments."""
         return operators()["set_value_with_tensor" if op.inputs.get("ValueTensor") else "set_value"]
 
     def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
-        """The tensor that is written."""
+        """Return the tensor to write."""
         if argument.name == "values":
             return scope.get(op.inputs["ValueTensor"][0], op)
         return super().operand(argument, op, scope)
 
 
 class TrilTriu(OpTranscriber):
-    """One operator for both triangles."""
+    """`tril_triu`, which covers both triangles."""
 
     def operator(self, op: LegacyOp, scope: Scope) -> Operator:
-        """Choose by the attribute."""
+        """Select the operator by the attribute."""
         return operators()["tril" if op.attributes.get("lower", True) else "triu"]
 
 
 class ArrayWrite(OpTranscriber):
-    """Writing to an array: the array is read before it is written, or made if nothing has written to it yet."""
+    """Writes to an array: the array is an operand, created if it has not been written yet."""
 
     def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
-        """The array is an operand, which is an output alone in legacy programs."""
+        """Return the array as an operand; legacy programs only list it as an output."""
         if argument.name != "array":
             return super().operand(argument, op, scope)
         name = op.outputs["Out"][0]
@@ -182,21 +182,21 @@ class ArrayWrite(OpTranscriber):
         return found if found is not None else new_array(name, scope)
 
     def create(self, operator, operands, attributes, op, scope):
-        """The result is a whole array."""
+        """Create a node whose result is a whole array."""
         name = op.outputs["Out"][0]
         info = TensorInfo(scope.info(name).dtype, None, True)
         return scope.append(scope.graphs.node(operator.name, operands, {}, [(name, info)], source=op.source))
 
     def record(self, operator, node, op, scope):
-        """The variable is the array."""
+        """Bind the variable to the array."""
         scope.set(op.outputs["Out"][0], node.outputs[0])
 
 
 class OfArray(OpTranscriber):
-    """Operators on whole arrays, which are lists without being combined."""
+    """Operators on whole arrays, which are lists already."""
 
     def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
-        """Take the array as it is."""
+        """Return the array unchanged."""
         if argument.is_list:
             name = op.input(self.entry.inputs.get(argument.name, argument.name))
             found = scope.find(name) if name else None
@@ -205,7 +205,7 @@ class OfArray(OpTranscriber):
 
 
 def new_array(name: str, scope: Scope) -> ir.Value:
-    """An empty array for a variable."""
+    """Create an empty array for a variable."""
     info = TensorInfo(scope.info(name).dtype, None, True)
     attributes = {"dtype": attribute("dtype", info.dtype or "float32")}
     value = scope.append(scope.graphs.node("create_array", [], attributes, [(name, info)])).outputs[0]
@@ -214,10 +214,10 @@ def new_array(name: str, scope: Scope) -> ir.Value:
 
 
 class Assign(OpTranscriber):
-    """An assignment gives a variable the value of another: nothing is computed."""
+    """Assignments, which bind a variable to another one's value without a computation."""
 
     def transcribe(self, op: LegacyOp, scope: Scope) -> None:
-        """Record the value, with no operator: in SSA form the copy is of no use."""
+        """Record the value without an operator, because SSA form needs no copy."""
         name = op.input("X")
         if name is None or not op.outputs.get("Out"):
             raise scope.refuse(op, "has no input or no output")
@@ -225,10 +225,10 @@ class Assign(OpTranscriber):
 
 
 class Arange(OpTranscriber):
-    """Ranges: of the type that the program declares for the result."""
+    """Ranges of the result's declared type."""
 
     def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
-        """The type of the result."""
+        """Return the type of the result."""
         if argument.name == "dtype":
             return scope.info(op.outputs["Out"][0]).dtype
         return super().missing_attribute(argument, op, scope)
@@ -254,4 +254,4 @@ SPECIAL: dict[str, type[OpTranscriber]] = {
     "assign": Assign,
     "range": Arange,
 }
-"""Transcribers by legacy operator; all others are an `OpTranscriber`."""
+"""Transcribers by legacy operator; others use `OpTranscriber`."""

@@ -1,7 +1,7 @@
-"""Transcribe one legacy operator into an operator of `pd_op`.
+"""Transcription of a legacy operator to a `pd_op` operator.
 
-`OpTranscriber` follows names alone: `op_compat.yaml` says what arguments were called, `pd_ops.yaml` in which order they
-are. An operator that needs more overrides one of its steps (see `special`).
+`OpTranscriber` only follows names: `op_compat.yaml` maps legacy names of arguments, and `pd_ops.yaml` defines their
+order. Operators that need more override single steps (see `special`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _FORM_KEYS = frozenset(("data_type", "tensor_name", "tensors_name", "support_ten
 
 @dataclass(frozen=True)
 class TensorForm:
-    """The inputs of a legacy operator that give an attribute as tensors.
+    """Inputs of a legacy operator that supply an attribute as tensors.
 
     Attributes:
-        tensor: The input that gives it as one tensor; empty if there is none.
-        tensors: The input that gives it as a list of tensors with one element each; empty if there is none.
+        tensor: The input with a single tensor; empty without one.
+        tensors: The input with a list of single-element tensors; empty without one.
     """
 
     tensor: str = ""
@@ -45,7 +45,7 @@ class TensorForm:
 
 @dataclass(frozen=True)
 class Compat:
-    """What a legacy operator is called, and its arguments.
+    """Mapping of a legacy operator and its arguments to `pd_op`.
 
     Attributes:
         op: The operator of `pd_op`.
@@ -53,7 +53,7 @@ class Compat:
         inputs: Legacy names of inputs by new name.
         outputs: Legacy names of outputs by new name.
         attrs: Legacy names of attributes by new name.
-        tensor_forms: The tensors that give attributes, by new name.
+        tensor_forms: Tensors that supply attributes, by new name.
     """
 
     op: str
@@ -71,7 +71,7 @@ def compat() -> Mapping[str, Compat]:
 
 
 def read_compat(path: Path) -> dict[str, Compat]:
-    """Read a file of names.
+    """Read a compatibility file.
 
     Raises:
         ValueError: An entry is malformed; names it.
@@ -104,7 +104,7 @@ def _entry(entry: Mapping[str, Any]) -> Compat:
 
 
 def compat_problems(entries: Mapping[str, Compat], operators: Mapping[str, Operator]) -> list[str]:
-    """Return what entries say of operators and arguments that there are none of, one line each."""
+    """Return problems of entries that refer to unknown operators or arguments, one line each."""
     problems = []
     for entry in entries.values():
         operator = operators.get(entry.op)
@@ -130,39 +130,39 @@ class Scope(Protocol):
     graphs: PdGraphs
 
     def get(self, name: str, op: LegacyOp) -> ir.Value:
-        """The value that a variable has now."""
+        """Return the current value of a variable, which must exist."""
 
     def find(self, name: str) -> ir.Value | None:
-        """The same, or None if it has none."""
+        """Return the current value of a variable, or None."""
 
     def set(self, name: str, value: ir.Value) -> None:
-        """Let a variable have another value from now on."""
+        """Bind a variable to another value."""
 
     def info(self, name: str) -> TensorInfo:
-        """What the program declares of a variable."""
+        """Return the declared type of a variable."""
 
     def append(self, node: ir.Node) -> ir.Node:
         """Append a node to the block's graph."""
 
     def refuse(self, op: LegacyOp, problem: str) -> DovetailError:
-        """The error for a malformed operator."""
+        """Create the error for a malformed operator."""
 
 
 class OpTranscriber:
-    """The steps of transcribing one operator; a subclass overrides those in which its operator differs.
+    """Transcription of one operator; subclasses override the steps in which their operator differs.
 
     Args:
         entry: The names of the operator.
     """
 
     also_reads: tuple[str, ...] = ()
-    """Inputs that a step reads and the entry does not name."""
+    """Inputs that a step reads and the entry does not list."""
 
     def __init__(self, entry: Compat):
         self.entry = entry
 
     def transcribe(self, op: LegacyOp, scope: Scope) -> None:
-        """Append what `op` is, and record the values of its outputs."""
+        """Append the transcription of `op`, and record its results."""
         self.check_inputs(op, scope)
         operator = self.operator(op, scope)
         operands = [self.operand(argument, op, scope) for argument in operator.operands]
@@ -175,7 +175,7 @@ class OpTranscriber:
         self.record(operator, node, op, scope)
 
     def check_inputs(self, op: LegacyOp, scope: Scope) -> None:
-        """Refuse inputs and fusions that nothing reads: the result would silently be another one."""
+        """Check that no input or fusion is ignored, which would silently change the result."""
         arguments = operators()[self.entry.op].argument
         forms = [form for name, form in self.entry.tensor_forms.items() if arguments[name].is_operand]
         known = {
@@ -198,7 +198,7 @@ class OpTranscriber:
         return operators()[self.entry.op]
 
     def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
-        """The operand for an argument: an input, or an attribute that became one."""
+        """Return the operand for an argument: an input, or an attribute that became one."""
         if not argument.is_tensor:
             return self.attribute_as_input(argument, op, scope)
         names = op.inputs.get(self.entry.inputs.get(argument.name, argument.name), [])
@@ -211,7 +211,7 @@ class OpTranscriber:
         return scope.get(names[0], op) if names else None
 
     def attribute_as_input(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
-        """The operand for an attribute that may be a tensor: the tensors that give it, else a constant."""
+        """Return the operand for an attribute that may be a tensor: the given tensors, else a constant."""
         form = self.entry.tensor_forms.get(argument.name)
         if form is not None:
             names = op.inputs.get(form.tensor, []) if form.tensor else []
@@ -228,18 +228,18 @@ class OpTranscriber:
         return None if value is None else constant(argument, value, op, scope)
 
     def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         name = self.entry.attrs.get(argument.name, argument.name)
         if name in op.attributes:
             return op.attributes[name]
         return self.missing_attribute(argument, op, scope)
 
     def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
-        """The value of an attribute that the operator has not, as in programs of an older version."""
+        """Return the value of a missing attribute, as in programs of an older version."""
         return argument.default_value()
 
     def made_attribute(self, argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
-        """The attribute of the node; element types are names there, and numbers in legacy programs."""
+        """Create the attribute of the node; element types are names there, and numbers in legacy programs."""
         if argument.element == "dtype" and isinstance(value, int):
             value = of_number(value) or "undefined"
         if isinstance(value, list) != argument.is_array or isinstance(value, str) != (
@@ -271,11 +271,11 @@ class OpTranscriber:
         return scope.append(scope.graphs.node(operator.name, operands, attributes, results, source=op.source))
 
     def result_names(self, output: str, op: LegacyOp) -> list[str]:
-        """The variables that a result is written to."""
+        """Return the variables that a result is written to."""
         return op.outputs.get(self.entry.outputs.get(output, output), [])
 
     def record(self, operator: Operator, node: ir.Node, op: LegacyOp, scope: Scope) -> None:
-        """Let the variables of the outputs have the results."""
+        """Bind the output variables to the results."""
         for output, value in zip(operator.outputs, node.outputs, strict=True):
             names = self.result_names(output.name, op)
             if output.is_list:
@@ -302,7 +302,7 @@ def split(value: ir.Value, names: Sequence[str], op: LegacyOp, scope: Scope) -> 
 
 
 def constant(argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Value:
-    """A constant for an attribute that became an input."""
+    """Create a constant for an attribute that became an input."""
     import numpy as np
 
     if argument.is_array:

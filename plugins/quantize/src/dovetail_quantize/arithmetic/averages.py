@@ -1,4 +1,4 @@
-"""Averages and sums over axes or windows: exact sums, and one multiplier."""
+"""Lowering of averages and sums over axes or windows: exact sums and one multiplier."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Windows(NamedTuple):
-    """The windows of a node.
+    """Pooling windows of a node.
 
     Attributes:
         strides: Along each axis.
-        pads: Begins and ends; the ends reach as far as the last window does.
+        pads: Begins, then ends; the ends are extended to the last window's end.
         dilations: Along each axis.
-        counts: How many elements each window averages, in the shape of the result without batch and channels.
+        counts: Number of elements that each window averages, in the spatial shape of the result.
     """
 
     strides: list[int]
@@ -37,12 +37,12 @@ class Windows(NamedTuple):
 
 
 def windows_of(node: ir.Node, extents: list[int], results: list[int]) -> Windows:
-    """The windows of an AveragePool.
+    """Compute the windows of an AveragePool.
 
     Args:
         node: The node.
         extents: The spatial extents of its input.
-        results: Those of its result.
+        results: The spatial extents of its result.
     """
     rank, attributes = len(extents), node.attributes
     kernel = attributes.get_ints("kernel_shape", (1,) * rank)
@@ -76,12 +76,12 @@ _INT32 = 1 << 31
 
 
 def lower_global_average(at: Lowering) -> list[ir.Value]:
-    """GlobalAveragePool: a ReduceSum over all axes behind the channels."""
+    """Lower GlobalAveragePool to a ReduceSum over the spatial axes."""
     return [_reduced(at, at.operand(0), list(range(2, at.rank)), True, True)]
 
 
 def lower_reduced_sum(at: Lowering) -> list[ir.Value]:
-    """ReduceMean and ReduceSum."""
+    """Lower ReduceMean and ReduceSum."""
     held, attributes = at.operand(0), at.node.attributes
     given = at.constant(1) if len(at.node.inputs) > 1 and at.node.inputs[1] is not None else None
     if given is None and len(at.node.inputs) > 1 and at.node.inputs[1] is not None:
@@ -98,7 +98,7 @@ def lower_reduced_sum(at: Lowering) -> list[ir.Value]:
 
 
 def lower_average_pool(at: Lowering) -> list[ir.Value]:
-    """AveragePool: a ConvInteger with ones, over every channel by itself."""
+    """Lower AveragePool to a depthwise ConvInteger with a kernel of ones."""
     nodes, held, result = at.nodes, at.operand(0), at.result(0)
     (channels, *shape), (_, *wanted) = (known_extents(value) for value in (held.value, at.results[0].value))
     windows = windows_of(at.node, shape, wanted)

@@ -1,4 +1,4 @@
-"""The `integer-arithmetic` pass: write quantized nodes in integer operators, for backends that compute in integers."""
+"""The `integer-arithmetic` pass: lower quantized nodes to integer operators, for backends that compute in integers."""
 
 from __future__ import annotations
 
@@ -62,24 +62,25 @@ LOWERINGS: dict[str, Callable[[Lowering], list[ir.Value]]] = {
     "Pad": lower_pad,
     "Resize": lower_resize,
 }
-"""Operators of the default domain."""
+"""Lowerings by operator type of the default domain."""
 
 
 _SCALES = "dovetail.scales"
-_LOWEST = 13  # opset; ReduceSum and Split have their inputs, QuantizeLinear its axis
+_LOWEST = 13  # opset; ReduceSum and Split take axes and splits as inputs, QuantizeLinear has `axis`
 
 
 @dataclass(frozen=True)
 class IntegerArithmetic(Pass):
-    """Compute quantized nodes in integers, where their backend asks for it (`emit: {arithmetic: integers}`).
+    """Lower quantized nodes to integer operators where their backend asks for it (`emit: {arithmetic: integers}`).
 
     Given:  %q = QuantizeLinear(Conv(DequantizeLinear(%x), DequantizeLinear(%w), DequantizeLinear(%b)))
     Result: %q = Cast(Clip(Round(Mul(Cast(Add(ConvInteger(%x, %w), %b)), %multiplier))))
 
-    `dovetail_quantize.arithmetic` says what every operator computes, bit for bit. Operators without a definition stay
-    as they are, and a remark says so. Values that leave for other backends keep their conversions.
+    `dovetail_quantize.arithmetic` defines bit for bit what every operator computes. Operators without a definition are
+    left unchanged, with a remark. Values that other backends read keep their conversions.
 
-    The last node that stands for a node has its name, and computes the integers under the name that the float had.
+    The last node of a lowering takes the name of the node that it replaces, and its integer result takes the name of
+    the float result.
     """
 
     name = "integer-arithmetic"
@@ -87,7 +88,7 @@ class IntegerArithmetic(Pass):
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Rewrite the main graph; nothing else is quantized."""
+        """Rewrite the main graph, the only one with quantized nodes."""
         wanted = {one.name for one in ctx.backends if one.arithmetic == "integers"}
         if not wanted:
             return False
@@ -108,7 +109,7 @@ class IntegerArithmetic(Pass):
 
 
 class _Rewriting:
-    """Rewrites the nodes of one graph."""
+    """Rewriter of the nodes of one graph."""
 
     def __init__(self, model: Model, ctx: Context):
         self._graph, self._ctx, self._version = model.graph, ctx, model.opset
@@ -121,7 +122,7 @@ class _Rewriting:
         self.count = 0
 
     def rewrite(self, node: ir.Node) -> None:
-        """Rewrite a node, if it computes in integers and has a definition there."""
+        """Lower a node if it is planned in integers and its operator has a definition."""
         if node in self._gone or node.op_type == "DequantizeLinear":
             return
         if node.op_type == "QuantizeLinear":
@@ -145,7 +146,7 @@ class _Rewriting:
         self.count += 1
 
     def _requantize(self, node: ir.Node) -> None:
-        """Integers of one scale that become integers of another."""
+        """Lower a QuantizeLinear of dequantized integers to a requantization."""
         held, result = integers_of(node.inputs[0]), Lowering(node)
         wanted = _target(node)
         if held is None or wanted is None or held.scale.size > 1 or wanted.scale.size > 1:
@@ -161,7 +162,7 @@ class _Rewriting:
         self.count += 1
 
     def _splice(self, at: Lowering, made: Sequence[ir.Value]) -> None:
-        """Put the new nodes in place of a node, its activation, and the QuantizeLinear of its results."""
+        """Replace a node, its fused activation and the QuantizeLinear of its results by the new nodes."""
         node = at.node
         self._enter(node, at.nodes.made)
         activation = next((one.activation for one in at.results if one.activation is not None), None)
@@ -190,7 +191,7 @@ class _Rewriting:
 
     @staticmethod
     def _note_scales(at: Lowering, made: Sequence[ir.Value]) -> None:
-        """Note beside results what their integers stand for, for those who compare them with floats."""
+        """Record the scales of integer results in the node's metadata, so that `verify` can compare with floats."""
         scales: dict[ir.Node, dict[str, list[float]]] = {}
         for value, result in zip(made, at.results, strict=True):
             if result.held is not None:
@@ -199,7 +200,7 @@ class _Rewriting:
             node.metadata_props[_SCALES] = json.dumps(noted)
 
     def _stand_for(self, new: ir.Node, node: ir.Node) -> None:
-        """Let a new node have name, origin and placement of the one that it stands for in the plan."""
+        """Copy name, origin and placement of a replaced node to the new node."""
         new.name = node.name
         new.metadata_props.pop(PART, None)
         set_origin(new, origin_of(node))
@@ -220,7 +221,7 @@ class _Rewriting:
         for new in made:
             new.meta.update(node.meta)
             new.metadata_props[PART] = about
-            # Floats in between are float64, which no format of the plan says.
+            # Intermediate floats are float64, a format that no plan contains.
             values = (value for value in (*new.outputs, *new.inputs) if value is not None)
             kinds = [found for value in values if (found := float_format(value))]
             ports = {"input": kinds[1]} if new.op_type == "Cast" and len(kinds) > 1 and kinds[1] is not kinds[0] else {}
@@ -242,7 +243,7 @@ class _Rewriting:
         new.name = name
 
     def _leave(self, node: ir.Node) -> None:
-        """Remove a node, and remember the conversions and constants that only it may have read."""
+        """Remove a node, and remember its conversions and constants, which may now be unused."""
         for value in node.inputs:
             producer = value.producer() if value is not None else None
             if producer is not None and producer.op_type == "DequantizeLinear":
@@ -253,7 +254,7 @@ class _Rewriting:
         self._graph.remove(node, safe=True)
 
     def remove_unread(self) -> None:
-        """Remove the conversions and constants that nothing reads any more."""
+        """Remove the conversions and constants that have no uses left."""
         for node in self._left:
             if not node.outputs[0].uses() and not node.outputs[0].is_graph_output() and node not in self._gone:
                 self._read.update(dict.fromkeys(value for value in node.inputs if value is not None))
@@ -264,7 +265,7 @@ class _Rewriting:
 
 
 def _is_planned_in_integers(node: ir.Node) -> bool:
-    """Whether a port of a node has a quantized format; others compute floats because the plan says so."""
+    """Check whether any port of a node has a quantized format; the plan computes the other nodes in floats."""
     placement = placement_of(node)
     formats = (placement.precision, *placement.ports.values())
     return any(format_ is not None and format_.quantized for format_ in formats)

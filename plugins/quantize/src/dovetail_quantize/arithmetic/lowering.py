@@ -1,4 +1,4 @@
-"""One quantized node while it is written in integers: its ports, and the nodes that replace it."""
+"""Lowering of one quantized node to integer operators: its ports, and the nodes that replace it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class Lowering:
-    """A node, what it reads in integers, and what its results shall be.
+    """A node that is being lowered, with its integer operands and the required results.
 
     Args:
         node: The node.
 
     Attributes:
         node: The node.
-        operands: Its inputs in integers; None for those that are not.
+        operands: Its integer inputs; None for inputs that are not integers.
         results: Its results.
-        nodes: Makes the nodes that replace it; set before it is written.
-        parts: The operands of integer products of the graph; set before it is written.
+        nodes: Builder of the nodes that replace it; set before the lowering function runs.
+        parts: Operands of the graph's integer products; set before the lowering function runs.
     """
 
     nodes: Nodes
@@ -43,20 +43,20 @@ class Lowering:
 
     @property
     def quantized(self) -> bool:
-        """Whether it reads or computes integers at all."""
+        """Whether the node reads or computes any integers."""
         return any(self.operands) or any(result.held is not None for result in self.results)
 
     @property
     def shape(self) -> ir.Shape | None:
-        """The shape of its first result."""
+        """Shape of the first result."""
         return self.node.outputs[0].shape
 
     @property
     def rank(self) -> int:
-        """The rank of its first input.
+        """Rank of the first input.
 
         Raises:
-            NotIntegerError: It is not known.
+            NotIntegerError: The rank is unknown.
         """
         shape = input_of(self.node, 0).shape
         if shape is None:
@@ -64,10 +64,10 @@ class Lowering:
         return len(shape)
 
     def operand(self, index: int) -> Integers:
-        """An input in integers.
+        """Return an input in integers.
 
         Raises:
-            NotIntegerError: It is not in integers.
+            NotIntegerError: The input holds floats.
         """
         held = self.operands[index]
         if held is None:
@@ -76,10 +76,10 @@ class Lowering:
         return held
 
     def result(self, index: int) -> IntegerResult:
-        """A result in integers.
+        """Return the integer form of a result.
 
         Raises:
-            NotIntegerError: It is read as it is, or its scales differ.
+            NotIntegerError: The result is read as floats, or has one scale per channel.
         """
         result = self.results[index]
         if result.held is None:
@@ -88,7 +88,7 @@ class Lowering:
         return IntegerResult(result.held, result.activation)
 
     def constant(self, index: int) -> np.ndarray | None:
-        """The numbers of a constant input; None if it is computed."""
+        """Return the real numbers of a constant input; None if the input is computed."""
         value = self.node.inputs[index]
         held = self.operands[index]
         if held is not None and held.tensor is not None:
@@ -100,32 +100,32 @@ class Lowering:
 
 
 def as_dtype(kind: type | ir.DataType) -> ir.DataType:
-    """The element type of NumPy's `kind`."""
+    """Return the ONNX element type of `kind`, a NumPy type or already an element type."""
     return kind if isinstance(kind, ir.DataType) else ir.DataType.from_numpy(np.dtype(kind))
 
 
 class Constants:
-    """Constants that the nodes of one graph share: multipliers, bounds, shapes and tables with the same content."""
+    """Deduplicated constants of one graph: multipliers, bounds, shapes and tables."""
 
     def __init__(self, graph: ir.Graph, names: FreshNames):
         self._graph, self._names = graph, names
         self._known: dict[tuple, ir.Value] = {}
 
     def get(self, array: np.ndarray, what: str) -> ir.Value:
-        """An initializer with these numbers; `what` is its name if it is a new one."""
+        """Return an initializer with the content of `array`; a new one is named after `what`."""
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
             self._known[key] = self.add(ir.Tensor(array), what)
         return self._known[key]
 
     def stored(self, key: tuple, tensor: ir.TensorProtocol, what: str) -> ir.Value:
-        """An initializer with a tensor that is computed when it is read, and known by `key`."""
+        """Return the initializer known by `key`; a new one holds the lazy `tensor` and is named after `what`."""
         if key not in self._known:
             self._known[key] = self.add(tensor, what)
         return self._known[key]
 
     def add(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
-        """A new initializer."""
+        """Register a new initializer."""
         tensor.name = self._names.fresh(what)
         shape = ir.Shape(tensor.shape.numpy())
         value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
@@ -134,13 +134,13 @@ class Constants:
 
 
 class Nodes:
-    """Makes typed nodes for one node.
+    """Builder of the typed nodes that replace one node.
 
     Attributes:
-        node: The node that is replaced.
+        node: The node to replace.
         constants: The constants of its graph.
-        version: The version of the default domain.
-        made: The nodes so far, in order.
+        version: Opset version of the default domain.
+        made: The nodes made so far, in order.
     """
 
     def __init__(self, node: ir.Node, names: FreshNames, version: int, constants: Constants):
@@ -149,12 +149,12 @@ class Nodes:
 
     @property
     def made(self) -> list[ir.Node]:
-        """The nodes so far, in order."""
+        """The nodes made so far, in order."""
         return self._op.nodes
 
     @property
     def region(self) -> int | None:
-        """The region that they will be in."""
+        """Region of the replaced node, which the new nodes inherit."""
         placement = get_placement(self.node)
         return placement.region if placement is not None else None
 
@@ -165,10 +165,10 @@ class Nodes:
 
         Args:
             op_type: The operator.
-            inputs: What it reads.
+            inputs: Its operands.
             dtype: The element type of its result.
-            like: The shape of its result, or a value that has it; None where it is not known.
-            **attributes: Attributes; those that are None are left out.
+            like: The shape of its result, or a value of that shape; None if unknown.
+            **attributes: Attributes; None omits one.
         """
         result = self._op.make(op_type, inputs, **attributes)
         return self.typed(result, dtype, like)
@@ -176,7 +176,7 @@ class Nodes:
     def copy(
         self, inputs: Sequence[ir.Value | None], dtypes: Sequence[type | ir.DataType], **attributes
     ) -> list[ir.Value]:
-        """Make a node like the replaced one with other inputs, and results of other types."""
+        """Clone the replaced node with other inputs and other result types."""
         kept = {name: value for name, value in self.node.attributes.items() if name not in attributes}
         outputs = len(self.node.outputs)
         made = self._op.make(self.node.op_type, inputs, outputs, self.node.domain, **kept, **attributes)
@@ -186,29 +186,29 @@ class Nodes:
         return results
 
     def cast(self, value: ir.Value, dtype: type | ir.DataType) -> ir.Value:
-        """The value in another element type; itself if it has that."""
+        """Cast a value to an element type; return it unchanged if it has that type."""
         wanted = as_dtype(dtype)
         if value.dtype == wanted:
             return value
         return self.make("Cast", [value], wanted, value, to=wanted.value)
 
     def constant(self, array: Any, dtype: type | np.dtype, what: str) -> ir.Value:
-        """A shared constant."""
+        """Return a deduplicated constant."""
         return self.constants.get(np.asarray(array, dtype), what)
 
     def named(self, what: str) -> str:
-        """The name of a constant of this node."""
+        """Return the name for a constant of this node."""
         return f"{self.node.name or self.node.op_type}_{what}"
 
     def abandon(self) -> None:
-        """Let nothing of what was made read anything."""
+        """Detach the inputs of every node made so far, so that they leave no uses."""
         for made in self.made:
             for index in range(len(made.inputs)):
                 made.replace_input_with(index, None)
 
     @staticmethod
     def typed(value: ir.Value, dtype: type | ir.DataType, like: Any = None) -> ir.Value:
-        """Give a value its type and shape."""
+        """Set the type and shape of a value, and return it."""
         shape = like.shape if isinstance(like, ir.Value) else like
         value.type = ir.TensorType(as_dtype(dtype))
         value.shape = shape if shape is None or isinstance(shape, ir.Shape) else ir.Shape(shape)

@@ -1,4 +1,4 @@
-"""Nodes that choose or move integers: the node itself, on integers of one scale."""
+"""Lowering of nodes that select or move integers: the node itself, on integers of one scale."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.ports import Integers
 
 
-# Without a kernel in ONNX Runtime (1.32), by operator; these compute float32, which holds all integers of 16 bits.
+# Operators whose integer kernel ONNX Runtime (1.32) lacks; they compute in float32, which represents all 16-bit
+# integers.
 _EIGHT_BITS = frozenset(
     ("ArgMax", "ArgMin", "DepthToSpace", "Max", "MaxPool", "Min", "Pad", "ReduceMax", "ReduceMin", "Resize",
      "SpaceToDepth")
@@ -27,11 +28,11 @@ _ALL_OPERANDS = frozenset(("Concat", "Max", "Min"))
 
 
 def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> list[ir.Value]:
-    """Movement, and the choice of the largest or the smallest: the node itself.
+    """Lower data movement and the selection of a maximum or minimum to the node itself, on integers.
 
     Args:
         at: The node.
-        side: Inputs that are replaced besides those in integers, by index; they have the type of the result.
+        side: Replacements for other inputs, by index; they have the type of the result.
     """
     count = len(at.node.inputs) if at.node.op_type in _ALL_OPERANDS else 1
     operands = [at.operand(index) for index in range(count)]
@@ -40,7 +41,7 @@ def lower_movement(at: Lowering, side: dict[int, ir.Value] | None = None) -> lis
         raise NotIntegerError("an activation is computed together with it")
     if not held:
         raise NotIntegerError("nothing reads its result in integers")
-    # Behind a single operand each result has a scale of its own, and TopK chooses from all integers.
+    # With a single operand each result has its own scale, and TopK selects before requantization.
     behind = count == 1 and not side
     moved = operands[0] if behind else held[0]
     given = [operand.value if behind else requantized(at.nodes, operand, moved) for operand in operands]
@@ -64,7 +65,7 @@ def _behind(at: Lowering, value: ir.Value, moved: Integers, wanted: Integers) ->
 
 
 def lower_pad(at: Lowering) -> list[ir.Value]:
-    """Pad: what is added is the constant in integers."""
+    """Lower Pad; the constant to pad with becomes an integer."""
     if at.node.attributes.get_string("mode", "constant") != "constant":
         return lower_movement(at)
     held = at.result(0).held
@@ -80,7 +81,7 @@ def lower_pad(at: Lowering) -> list[ir.Value]:
 
 
 def lower_resize(at: Lowering) -> list[ir.Value]:
-    """Resize to the nearest pixel; other modes compute new numbers."""
+    """Lower Resize with nearest-neighbor interpolation; other modes compute new numbers."""
     attributes = at.node.attributes
     mode = attributes.get_string("mode", "nearest")
     if mode != "nearest":
@@ -91,7 +92,7 @@ def lower_resize(at: Lowering) -> list[ir.Value]:
 
 
 def lower_arg(at: Lowering) -> list[ir.Value]:
-    """ArgMax and ArgMin: of the integers."""
+    """Lower ArgMax and ArgMin to the same node on integers."""
     held = at.operand(0)
     held.one_scale()
     kind = _computed_in(at.node.op_type, held)
@@ -99,7 +100,7 @@ def lower_arg(at: Lowering) -> list[ir.Value]:
 
 
 def lower_comparison(at: Lowering) -> list[ir.Value]:
-    """Comparisons: of the integers, or of the numbers that they stand for where scales differ."""
+    """Lower comparisons to integers, or to the real numbers where scales differ."""
     held = [at.operand(index) for index in (0, 1)]
     nodes = at.nodes
     if held[0].same_numbers(held[1]):

@@ -1,6 +1,7 @@
 """Operands of integer products: uint8 with zero points, which every engine multiplies without saturating.
 
-Kernels for one signed operand add two products in 16 bits on processors without instructions for them, and saturate.
+Kernels with one signed operand add two products in 16 bits on processors without the dot-product instructions, and that
+sum saturates.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class UnsignedTensor(ir.LazyTensor):
-    """The integers of a weight in uint8, a signed type moved by 128, in another layout.
+    """A weight's integers in uint8 and another layout; signed integers are shifted by 128.
 
     Attributes:
         source: The weight in integers.
@@ -53,10 +54,10 @@ class Part(NamedTuple):
     """One operand of an integer product.
 
     Attributes:
-        value: Integers in uint8.
+        value: The uint8 integers.
         zero: Their zero point.
-        factor: What they count for.
-        largest: No integer is further than this from the zero point.
+        factor: The factor by which their products count.
+        largest: Largest distance of an integer from the zero point.
     """
 
     value: ir.Value
@@ -66,16 +67,16 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """The operands of the products of one graph. Several products of a region read the same."""
+    """Operands of the products of one graph, shared between the products of a region that read the same value."""
 
     def __init__(self):
         self._known: dict[tuple[int, int | None], list[Part]] = {}
 
     def of(self, nodes: Nodes, held: Integers) -> list[Part]:
-        """A value that is computed or given: one part, or two for 16 bits.
+        """Return the parts of an activation: one for 8 bits, two for 16 bits.
 
         Raises:
-            NotIntegerError: Its integers do not fit.
+            NotIntegerError: Its element type is not supported.
         """
         key = (id(held.value), nodes.region)
         if key not in self._known:
@@ -83,7 +84,7 @@ class Parts:
         return self._known[key]
 
     def forget(self, made: Sequence[ir.Node]) -> None:
-        """Forget the parts that these nodes compute, as they do not enter the graph."""
+        """Forget the parts that abandoned nodes compute, because those nodes do not enter the graph."""
         values = {id(value) for node in made for value in node.outputs}
         self._known = {key: parts for key, parts in self._known.items() if id(parts[0].value) not in values}
 
@@ -95,17 +96,17 @@ def stored_part(
     layout: Callable[[np.ndarray], np.ndarray] | None = None,
     what: str = "",
 ) -> Part:
-    """A weight, in a layout of that shape.
+    """Return a weight as a part in a given layout.
 
     Args:
         nodes: The nodes of the product.
         held: The weight.
-        shape: The shape of the layout.
-        layout: Makes the layout of the integers; None for the one that they have.
-        what: The name of the layout.
+        shape: The shape in that layout.
+        layout: Converts the integers to that layout; None keeps theirs.
+        what: The name of the layout, part of the constant's name.
 
     Raises:
-        NotIntegerError: Its integers do not fit.
+        NotIntegerError: Its element type or its zero points are not supported.
     """
     zero = np.unique(held.zero)
     if held.dtype.bitwidth > 8:
@@ -127,7 +128,7 @@ def _parts(nodes: Nodes, held: Integers) -> list[Part]:
     if kind == "int8":
         return [Part(_moved(nodes, value), zero + 128, 1, held.largest)]
     if kind == "int16" and zero == 0:
-        low = nodes.cast(value, np.uint8)  # keeps the lower eight bits
+        low = nodes.cast(value, np.uint8)  # keeps the low byte
         wide = nodes.cast(value, np.int32)
         rest = nodes.make("Sub", [wide, nodes.cast(low, np.int32)], np.int32, value)
         high = nodes.make("Div", [rest, nodes.constant(256, np.int32, "high_byte")], np.int32, value)
@@ -137,7 +138,7 @@ def _parts(nodes: Nodes, held: Integers) -> list[Part]:
 
 
 def _moved(nodes: Nodes, value: ir.Value) -> ir.Value:
-    """int8 as uint8 with 128 for zero."""
+    """Shift int8 by 128 to uint8."""
     kind = np.uint8 if nodes.version >= _ADDS_BYTES else np.int32
     moved = nodes.make("Add", [nodes.cast(value, kind), nodes.constant(128, kind, "middle")], kind, value)
     return nodes.cast(moved, np.uint8)

@@ -1,4 +1,4 @@
-"""What a quantized node reads and computes: integers with their scale, as the conversions around it say."""
+"""Ports of a quantized node: integers with the scales of the surrounding conversions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NotIntegerError(Exception):
-    """A node computes floats; the message says why, as the end of a sentence about it."""
+    """Raised where a node must compute in floats; the message gives the reason, as the end of a sentence."""
 
 
 _BOUNDING = ("Relu", "Clip")
@@ -24,13 +24,13 @@ _BOUNDING = ("Relu", "Clip")
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """Integers, and the real numbers that they stand for: (integer - zero) * scale.
+    """Quantized integers; each represents the real number (integer - zero) * scale.
 
     Attributes:
-        value: The integers.
+        value: The value that holds the integers.
         dtype: Their element type.
         scale: One scale, or one per index along `axis`; float32 numbers, held in float64.
-        zero: As many zero points.
+        zero: One zero point per scale.
         axis: The axis along which scales differ, counted from 0; None for a single scale.
     """
 
@@ -42,7 +42,7 @@ class Integers:
 
     @classmethod
     def of(cls, qdq: QdqNode) -> Integers | None:
-        """The integers at a conversion; None if scales differ by group."""
+        """Return the integers of a conversion; None if it has one scale per group."""
         if qdq.group is not None:
             return None
         axis = qdq.axis
@@ -54,7 +54,7 @@ class Integers:
 
     @property
     def tensor(self) -> ir.TensorProtocol | None:
-        """The numbers of a weight; None for values that are computed or given."""
+        """The constant tensor of a weight; None for values that are not constants."""
         value = self.value
         return value.const_value if value.is_initializer() and not value.is_graph_input() else None
 
@@ -70,33 +70,33 @@ class Integers:
 
     @property
     def largest(self) -> int:
-        """No integer is further than this from its zero point."""
+        """Largest distance of an integer of the type from its zero point."""
         return max(self.high - int(self.zero.min()), int(self.zero.max()) - self.low)
 
     def one_scale(self) -> tuple[float, int]:
-        """Its only scale and zero point.
+        """Return the scale and zero point of a per-tensor format.
 
         Raises:
-            NotIntegerError: There are several.
+            NotIntegerError: There are several scales.
         """
         if self.scale.size > 1:
             raise NotIntegerError(f"'{self.value.name}' has a scale per channel")
         return float(self.scale[0]), int(self.zero[0])
 
     def same_numbers(self, other: Integers) -> bool:
-        """Whether equal integers of both stand for equal numbers."""
+        """Check whether equal integers of both represent equal numbers."""
         return self.dtype == other.dtype and self.one_scale() == other.one_scale()
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result of a node.
+    """A result of a quantized node.
 
     Attributes:
-        value: The value that the node computes in the graph; behind a fused activation, that one's result.
-        quantize: The QuantizeLinear that alone reads it; None if it is read as it is.
-        held: What the integers stand for; None without a QuantizeLinear.
-        activation: The Relu or Clip that is computed together with the node, or None.
+        value: The result in the graph; that of the fused activation if there is one.
+        quantize: The QuantizeLinear that is its only reader; None if it is read as floats.
+        held: The integers after the QuantizeLinear; None without one.
+        activation: The Relu or Clip that is fused with the node, or None.
     """
 
     value: ir.Value
@@ -106,17 +106,17 @@ class Result:
 
 
 class IntegerResult(NamedTuple):
-    """What the integers of a result stand for, and the activation that is computed together with the node, or None."""
+    """Integers of a result, and the Relu or Clip fused with the node, or None."""
 
     held: Integers
     activation: ir.Node | None
 
 
 def known_extents(value: ir.Value) -> list[int]:
-    """The extents of a value behind its batch.
+    """Return the extents of a value without its batch axis.
 
     Raises:
-        NotIntegerError: One is not known.
+        NotIntegerError: An extent is unknown.
     """
     extents = [] if value.shape is None else [extent for extent in value.shape[1:] if isinstance(extent, int)]
     if value.shape is None or len(extents) < len(value.shape) - 1:
@@ -125,13 +125,13 @@ def known_extents(value: ir.Value) -> list[int]:
 
 
 def integers_of(value: ir.Value | None) -> Integers | None:
-    """The integers that a value stands for; None if it is not dequantized with constant parameters."""
+    """Return the integers that a value dequantizes; None unless its parameters are constant."""
     qdq = dequantizing(value) if value is not None else None
     return Integers.of(qdq) if qdq is not None else None
 
 
 def results_of(node: ir.Node) -> list[Result]:
-    """The results of a node, with what quantizes each."""
+    """Return the results of a node, each with its QuantizeLinear."""
     return [_result(value, node) for value in node.outputs]
 
 

@@ -1,4 +1,4 @@
-"""Conv, ConvTranspose, Gemm and MatMul by ConvInteger and MatMulInteger."""
+"""Lowering of Conv, ConvTranspose, Gemm and MatMul to ConvInteger and MatMulInteger."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 _INT32 = 1 << 31
-_CLOSE = 1e-5  # relative difference of two scales that were multiplied in another order
+_CLOSE = 1e-5  # relative difference allowed between two scales multiplied in different orders
 
 
 class Sum(NamedTuple):
-    """The sum of products, without a bias.
+    """A sum of products, without bias.
 
     Attributes:
-        terms: Values in int32 with their factors.
-        largest: No sum is larger than this.
+        terms: Factors and the int32 values that they multiply.
+        largest: Upper bound of the sum's magnitude.
     """
 
     terms: list[tuple[int, ir.Value]]
@@ -37,7 +37,7 @@ class Sum(NamedTuple):
 
 
 def lower_conv(at: Lowering) -> list[ir.Value]:
-    """Conv: a ConvInteger."""
+    """Lower Conv to ConvInteger."""
     data, weight = at.operand(0), at.operand(1)
     if weight.tensor is None:
         raise NotIntegerError("its weight is computed")
@@ -58,7 +58,7 @@ def lower_conv(at: Lowering) -> list[ir.Value]:
 
 
 def lower_gemm(at: Lowering) -> list[ir.Value]:
-    """Gemm: a MatMulInteger; a stored operand is transposed where it is stored."""
+    """Lower Gemm to MatMulInteger; constant operands are stored transposed."""
     for name in ("alpha", "beta"):
         if at.node.attributes.get_float(name, 1.0) != 1.0:
             raise NotIntegerError(f"{name} is not 1")
@@ -71,7 +71,7 @@ def lower_gemm(at: Lowering) -> list[ir.Value]:
 
 
 def lower_matmul(at: Lowering) -> list[ir.Value]:
-    """MatMul: a MatMulInteger."""
+    """Lower MatMul to MatMulInteger."""
     ranks = [len(at.operand(index).value.shape or ()) for index in (0, 1)]
     if min(ranks) < 2:
         raise NotIntegerError("an operand has less than two axes, or how many is not known")
@@ -106,16 +106,16 @@ def _matmul(at: Lowering, left: list[Part], right: list[Part], extent: object) -
 
 
 def multiplied(left: Sequence[Part], right: Sequence[Part], extent: object, product) -> Sum:
-    """The products of all parts.
+    """Multiply all pairs of parts.
 
     Args:
         left: The parts of the first operand.
         right: The parts of the second operand.
-        extent: How many products one sum has.
-        product: Makes the product of two parts, in int32.
+        extent: Number of products per sum.
+        product: Builds the int32 product of two parts.
 
     Raises:
-        NotIntegerError: A sum may leave the range of int32.
+        NotIntegerError: A sum may overflow int32.
     """
     if not isinstance(extent, int):
         raise NotIntegerError("how many products are summed is not known before it runs")
@@ -131,10 +131,10 @@ def multiplied(left: Sequence[Part], right: Sequence[Part], extent: object, prod
 
 
 def weight_axis(weight: Integers, channels: int) -> np.ndarray:
-    """The scales of a weight: one, or one per output channel.
+    """Return the scales of a weight: one, or one per output channel.
 
     Raises:
-        NotIntegerError: Scales differ along another axis.
+        NotIntegerError: The scales vary along another axis.
     """
     if weight.axis is not None and weight.axis != channels:
         raise NotIntegerError(f"the scales of its weight '{weight.value.name}' differ within a sum")
@@ -142,13 +142,13 @@ def weight_axis(weight: Integers, channels: int) -> np.ndarray:
 
 
 def finished(at: Lowering, found: Sum, scales: np.ndarray, behind: int) -> ir.Value:
-    """Add the bias, and give the result the form that its readers want.
+    """Add the bias, then quantize or dequantize the sum, as the readers require.
 
     Args:
         at: The product.
         found: The sum.
         scales: The scales of the weight.
-        behind: How many axes come behind the channels.
+        behind: Number of axes after the channels.
     """
     nodes, scale = at.nodes, at.operand(0).one_scale()[0]
     products = np.maximum(np.float32(scale) * scales.astype(np.float32), np.finfo(np.float32).tiny)
@@ -164,7 +164,7 @@ def finished(at: Lowering, found: Sum, scales: np.ndarray, behind: int) -> ir.Va
 
 
 def _with_bias(at: Lowering, found: Sum, products: np.ndarray, behind: int) -> ir.Value:
-    """The sum with the bias: in int32 where it always fits, else in float64, which holds it exactly."""
+    """Add the bias to a sum: in int32 if it always fits, else in float64, which is exact."""
     nodes = at.nodes
     bias = at.operands[2] if len(at.operands) > 2 else None
     array = None
@@ -187,10 +187,10 @@ def _with_bias(at: Lowering, found: Sum, products: np.ndarray, behind: int) -> i
 
 
 def _bias(bias: Integers, products: np.ndarray) -> np.ndarray:
-    """The integers of a bias.
+    """Return the integers of a bias.
 
     Raises:
-        NotIntegerError: It is computed, or its scale is not that of the products.
+        NotIntegerError: The bias is computed, or its scale is not that of the products.
     """
     name = bias.value.name
     if bias.tensor is None:
@@ -201,7 +201,7 @@ def _bias(bias: Integers, products: np.ndarray) -> np.ndarray:
 
 
 class _Axis(NamedTuple):
-    """One spatial axis: extents, stride, and what is added, or cut off if negative, around the widened input."""
+    """One spatial axis: its extent, stride, and padding of the zero-stuffed input (negative padding crops)."""
 
     extent: int
     stride: int
@@ -210,7 +210,7 @@ class _Axis(NamedTuple):
 
 
 def lower_conv_transpose(at: Lowering) -> list[ir.Value]:
-    """ConvTranspose: every pixel is followed by zeros up to the stride, and a ConvInteger runs over that."""
+    """Lower ConvTranspose to zero stuffing by the stride and a ConvInteger."""
     data, weight = at.operand(0), at.operand(1)
     if weight.tensor is None:
         raise NotIntegerError("its weight is computed")
@@ -268,7 +268,7 @@ def _axes(at: Lowering, extents: list[int], kernel: tuple[int, ...], dilations: 
 
 
 def _widened(at: Lowering, part: Part, channels: int, axes: list[_Axis]) -> ir.Value:
-    """The input with zeros behind every pixel, and around it what the kernel reaches."""
+    """Return the zero-stuffed input, padded for the kernel."""
     nodes, value = at.nodes, part.value
     zero = nodes.constant(part.zero, np.uint8, "zero_point")
     if any(axis.stride > 1 for axis in axes):

@@ -1,4 +1,4 @@
-"""Add, Sub, Sum, Mul and multipliers per channel, and how exact sums become integers."""
+"""Lowering of Add, Sub, Sum, Mul and per-channel multipliers, and rounding of exact sums to integers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class Bounds(NamedTuple):
-    """The smallest and the largest integer of a result."""
+    """Smallest and largest integer of a result."""
 
     low: int
     high: int
 
 
 def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
-    """The integers that a result may have: those of its type, within the bounds of an activation.
+    """Return the bounds of a result: those of its type, narrowed by a fused activation.
 
     Raises:
-        NotIntegerError: The activation has bounds that are computed.
+        NotIntegerError: The activation has computed bounds.
     """
     scale, zero = held.one_scale()
     low, high = held.low, held.high
@@ -40,7 +40,7 @@ def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
         low = found[0]
     if found[1] is not None:
         high = found[1]
-    return Bounds(min(low, high), high)  # where both cross, the upper one wins
+    return Bounds(min(low, high), high)  # if the bounds cross, the upper one wins
 
 
 def _bound(activation: ir.Node, index: int) -> float | None:
@@ -53,14 +53,14 @@ def _bound(activation: ir.Node, index: int) -> float | None:
 
 
 def round_to(number: float | np.ndarray, held: Integers, zero: int) -> int | np.ndarray:
-    """Real numbers in units of the scale, as integers: rounded, and clipped to the type; NaN is zero."""
+    """Round real numbers in units of the scale to integers, saturate, and map NaN to the zero point."""
     rounded_ = np.clip(np.rint(number) + zero, held.low, held.high)
     found = np.where(np.isnan(rounded_), zero, rounded_).astype(np.int64)
     return int(found) if np.ndim(number) == 0 else found
 
 
 def centered(nodes: Nodes, held: Integers, dtype: type) -> ir.Value:
-    """The integers of a value without their zero point, in a type that holds them."""
+    """Subtract the zero point of a value, in a type wide enough for the difference."""
     zero = held.one_scale()[1]
     value = nodes.cast(held.value, dtype)
     if zero:
@@ -69,7 +69,7 @@ def centered(nodes: Nodes, held: Integers, dtype: type) -> ir.Value:
 
 
 def scaled(nodes: Nodes, value: ir.Value, multiplier: float | np.ndarray, what: str = "multiplier") -> ir.Value:
-    """Exact integers times a multiplier, in float64."""
+    """Multiply exact integers by a multiplier in float64."""
     exact = nodes.cast(value, np.float64)
     if np.ndim(multiplier) == 0 and multiplier == 1.0:
         return exact
@@ -78,7 +78,7 @@ def scaled(nodes: Nodes, value: ir.Value, multiplier: float | np.ndarray, what: 
 
 
 def rounded(nodes: Nodes, real: ir.Value, held: Integers, bounds: Bounds | None = None) -> ir.Value:
-    """Numbers in units of the scale of a result, in float64, as its integers."""
+    """Round float64 numbers in units of the result's scale to its integers."""
     low, high = bounds or bounds_of(held)
     zero = held.one_scale()[1]
     value = nodes.make("Round", [real], np.float64, real)
@@ -90,7 +90,7 @@ def rounded(nodes: Nodes, real: ir.Value, held: Integers, bounds: Bounds | None 
 
 
 def requantized(nodes: Nodes, held: Integers, wanted: Integers) -> ir.Value:
-    """The integers of a value with the scale, zero point and type of another; themselves where these are the same."""
+    """Requantize a value to the scale, zero point and type of `wanted`; return it unchanged if these are equal."""
     if held.same_numbers(wanted):
         return held.value
     multiplier = held.one_scale()[0] / wanted.one_scale()[0]
@@ -101,7 +101,7 @@ _INT32 = 1 << 31
 
 
 def lower_sum(at: Lowering) -> list[ir.Value]:
-    """Add, Sub and Sum: every operand times its multiplier, summed in float64 in order."""
+    """Lower Add, Sub and Sum: each operand times its multiplier, summed in float64 in order."""
     nodes, result = at.nodes, at.result(0)
     scale = result.held.one_scale()[0]
     operator = "Sub" if at.node.op_type == "Sub" else "Add"
@@ -117,7 +117,7 @@ def lower_sum(at: Lowering) -> list[ir.Value]:
 
 
 def lower_mul(at: Lowering) -> list[ir.Value]:
-    """Mul: the product of the integers times one multiplier."""
+    """Lower Mul to the integer product times one multiplier."""
     nodes, result = at.nodes, at.result(0)
     one, other = at.operand(0), at.operand(1)
     if one.largest * other.largest >= _INT32:
@@ -129,7 +129,7 @@ def lower_mul(at: Lowering) -> list[ir.Value]:
 
 
 def lower_prelu(at: Lowering) -> list[ir.Value]:
-    """PRelu with a slope per channel: the positive and the negative part, each times its multiplier."""
+    """Lower PRelu with per-channel slopes: positive and negative part, each times its multiplier."""
     nodes, result, held = at.nodes, at.result(0), at.operand(0)
     slope = at.constant(1)
     if slope is None:
@@ -147,7 +147,7 @@ def lower_prelu(at: Lowering) -> list[ir.Value]:
 
 
 def lower_batch_norm(at: Lowering) -> list[ir.Value]:
-    """BatchNormalization: one multiplier and one summand per channel."""
+    """Lower BatchNormalization to one multiplier and one addend per channel."""
     nodes, result, held = at.nodes, at.result(0), at.operand(0)
     if at.node.attributes.get_int("training_mode", 0) or len(at.node.outputs) > 1:
         raise NotIntegerError("it computes means while it runs")

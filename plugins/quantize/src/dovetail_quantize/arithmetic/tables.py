@@ -1,4 +1,4 @@
-"""Functions of one number as tables: an entry for every integer, computed in float64 when compiling."""
+"""Lowering of elementwise unary functions to lookup tables, computed in float64 at compile time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 Function = Callable[["Lowering", np.ndarray], np.ndarray]
-"""Takes the node and real numbers; gives as many."""
+"""Evaluates the function of a node on an array of real numbers."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    grown = np.exp(-np.abs(x))  # never overflows
+    grown = np.exp(-np.abs(x))  # never overflows, because the exponent is not positive
     return np.where(x >= 0, 1.0, grown) / (1.0 + grown)
 
 
@@ -34,7 +34,7 @@ def _softplus(x: np.ndarray) -> np.ndarray:
 
 
 def _number(at: Lowering, name: str, default: float) -> float:
-    # Attributes are float32; the default of the operator is one, too.
+    # Attributes are float32, and so is the operator's default.
     return float(np.float32(at.node.attributes.get_float(name, default)))
 
 
@@ -127,14 +127,14 @@ FUNCTIONS: dict[str, Function] = {
     "Swish": lambda at, x: x * _sigmoid(_number(at, "alpha", 1.0) * x),
     "ThresholdedRelu": lambda at, x: np.where(x > _number(at, "alpha", 1.0), x, 0.0),
 }  # fmt: skip
-"""By operator."""
+"""Functions by operator type."""
 
 
 def lower_function(at: Lowering) -> list[ir.Value]:
-    """A function of one number: its entry in a table.
+    """Lower a unary function to a table lookup.
 
-    A table of a signed type begins with the entry of 0, and those of negative integers stand at its end, because ONNX
-    counts negative indices from there. GatherElements reads ten times as fast as Gather in ONNX Runtime.
+    Entries for negative integers come last, because ONNX counts negative indices from the end. GatherElements is ten
+    times as fast as Gather in ONNX Runtime.
     """
     if at.node.op_type == "PRelu" and (slope := at.constant(1)) is not None and slope.size > 1:
         return lower_prelu(at)

@@ -1,1 +1,1 @@
-"""Observers: what collects numbers of values and turns them into parameters."""
+"""Observers: statistics of a value's numbers, turned into quantization parameters."""

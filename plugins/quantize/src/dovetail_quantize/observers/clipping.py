@@ -1,4 +1,4 @@
-"""Observers that clip: `percentile`, `mse` and `kl` look at how often numbers occur."""
+"""Clipping observers based on histograms: `percentile`, `mse` and `kl`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class CountingObserver(Observer):
-    """Counts all numbers of every slice in a histogram; what follows from it, each observer says in `parameters`.
+    """Base class of observers that derive parameters from a histogram of every slice.
 
     Args:
-        format_: The format that parameters are wanted for.
+        format_: The format to find parameters for.
     """
 
     def __init__(self, format_: Format):
@@ -27,34 +27,34 @@ class CountingObserver(Observer):
         self._seen = Histogram()
 
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight.
+        """Count the numbers of one batch, or of a weight.
 
         Raises:
-            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
+            ValueError: A number is infinite or NaN, or the number of slices changed.
         """
         if array.size:
             self._seen.update(slices(array, self._format))
 
     def share(self, other: CountingObserver) -> None:
-        """Look at what another observer of the same format counts, instead of counting by itself."""
+        """Use the histogram of another observer of the same format instead of an own one."""
         self._seen = other._seen
 
 
 class Percentile(CountingObserver):
     """Covers a percentage of the numbers of each slice.
 
-    Definition: without a zero point, the range reaches to the smallest magnitude that this percentage of the magnitudes
-    does not exceed; with one, each end leaves out half of the rest. In a histogram an end is the outer edge of its bin.
-    With fewer numbers than it takes to leave one out (10,000 at 99.99 percent), it is `minmax`; so it is where what is
-    covered has nothing but zeros, because the rest is then all that the value says.
+    Definition: without a zero point, the clipping range extends to the smallest magnitude that this percentage of the
+    magnitudes does not exceed; with one, each end clips half of the remainder. In a histogram an end is the outer edge
+    of its bin. With too few numbers to clip one (10,000 at 99.99 percent), the result is that of `minmax`. The same
+    holds if the covered numbers are all zero, because the remainder is then the only information.
 
     Source: McKinstry et al., "Discovering Low-Precision Networks Close to Full-Precision Networks for Efficient
     Embedded Inference", 2018; Wu et al., "Integer Quantization for Deep Learning Inference: Principles and Empirical
     Evaluation", 2020, section 4.
 
     Args:
-        format_: The format that parameters are wanted for.
-        percentile: How much is covered, above 0 and up to 100 percent.
+        format_: The format to find parameters for.
+        percentile: Percentage of the numbers to cover, above 0 and up to 100.
     """
 
     def __init__(self, format_: Format, percentile: float = 99.99):
@@ -64,10 +64,10 @@ class Percentile(CountingObserver):
         self._share = percentile / 100
 
     def parameters(self) -> Parameters:
-        """The parameters for what was seen.
+        """Return the parameters for the numbers seen so far.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         low, high = self._seen.range()
         positions, counts, exact = self._seen.points()
@@ -90,46 +90,46 @@ class Percentile(CountingObserver):
 
 
 def _outer(middles: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """The upper edges of bins; the bin around zero stays zero."""
+    """Return the upper edges of bins; the bin around zero stays zero."""
     return np.where(middles == 0, 0, middles + margin)
 
 
 def _reached(positions: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
-    """The smallest position of each row that `share` of its numbers do not exceed."""
+    """Return the smallest position of each row that `share` of its numbers do not exceed."""
     sums = np.cumsum(counts, axis=1)
-    # The share of a count is no whole number, and its rounding error is not one number more.
+    # The product may exceed a whole count by a rounding error, which must not require one more number.
     wanted = np.ceil(sums[:, -1:] * share - 1e-9 * sums[:, -1:])
     return np.take_along_axis(positions, np.argmax(sums >= wanted, axis=1)[:, None], axis=1)[:, 0]
 
 
 _PER_OCTAVE, _OCTAVES = 8, 8  # candidates
 _FINER = 2.0 ** (np.arange(-3, 4) / (4 * _PER_OCTAVE))
-_AT_ONCE = 1 << 16  # numbers that are rounded at the same time
-_GAIN = 0.01  # share of the error; the middle of a bin stands for its numbers only to within less
+_AT_ONCE = 1 << 16  # numbers rounded at a time
+_GAIN = 0.01  # relative error reduction; a bin center represents its numbers only to within less
 
 
 class MeanSquaredError(CountingObserver):
-    """Covers the range in which rounding and saturation together cost least.
+    """Covers the range with the smallest combined error of rounding and saturation.
 
-    Definition: of ranges that are `minmax`'s shrunk toward zero, the one whose integers have the smallest mean squared
-    difference from the numbers. Candidates are eight per octave over eight octaves, and then finer ones around the
-    best; with a zero point, both ends together at first, and then each by itself. A candidate replaces `minmax` if it
-    is better, in a histogram by a percent at least. Where only maxima of a value are read, these are the numbers.
+    Definition: the `minmax` range is shrunk toward zero to the one with the smallest mean squared quantization error.
+    Candidates are eight per octave over eight octaves, then finer ones around the best; with a zero point, both ends
+    shrink together first, then each alone. A candidate replaces `minmax` if its error is smaller, with a histogram by
+    at least one percent. If only the maxima of a value are read, the observer sees these.
 
     Source: Sung et al., "Resiliency of Deep Neural Networks under Quantization", 2015; Choukroun et al., "Low-bit
     Quantization of Neural Networks for Efficient Inference", 2019.
 
     Args:
-        format_: The format that parameters are wanted for.
+        format_: The format to find parameters for.
     """
 
     follows_maxima = True
 
     def parameters(self) -> Parameters:
-        """The parameters for what was seen.
+        """Return the parameters for the numbers seen so far.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         points = self._seen.points()
         low, high = (np.minimum(self._seen.range()[0], 0), np.maximum(self._seen.range()[1], 0))
@@ -148,7 +148,7 @@ class MeanSquaredError(CountingObserver):
 
 
 class _Search:
-    """The best range so far of each slice."""
+    """Search for the best clipping range of each slice."""
 
     def __init__(self, format_: Format, points: Points, low: np.ndarray, high: np.ndarray):
         self._format, self._points, self._whole = format_, points, (low, high)
@@ -156,14 +156,14 @@ class _Search:
         self._error = self._all = self._errors(low, high)
 
     def shrink(self, low: np.ndarray | None, high: np.ndarray | None) -> None:
-        """Try shares of the whole range; None leaves an end where it is."""
+        """Try fractions of the whole range; None keeps an end."""
         self._try(
             self._low[None] if low is None else self._whole[0] * low[:, None],
             self._high[None] if high is None else self._whole[1] * high[:, None],
         )
 
     def refine(self, low: int, high: int) -> None:
-        """Try ranges around the best; an end with 0 stays."""
+        """Try ranges near the best one; an exponent of 0 keeps an end."""
         factors = _FINER[:, None]
         self._try(
             np.maximum(self._low * factors**low, self._whole[0]),
@@ -171,13 +171,13 @@ class _Search:
         )
 
     def best(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of each slice."""
+        """Return both ends of the best range of each slice."""
         gain = 0.0 if self._points.exact else _GAIN
         better = self._error < self._all * (1 - gain)
         return np.where(better, self._low, self._whole[0]), np.where(better, self._high, self._whole[1])
 
     def _try(self, lows: np.ndarray, highs: np.ndarray) -> None:
-        """Try ranges: one row per candidate with one number per slice, as many at once as memory is set aside for."""
+        """Try candidate ranges, one row per candidate and one column per slice, in chunks that bound memory."""
         lows, highs = np.broadcast_arrays(lows, highs)
         at_once = max(1, _AT_ONCE // max(1, self._points.positions.size))
         for start in range(0, len(lows), at_once):
@@ -190,7 +190,7 @@ class _Search:
             self._low, self._high = np.where(better, low, self._low), np.where(better, high, self._high)
 
     def _errors(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The sum of the squared errors of every slice; the ends may have an axis of candidates in front."""
+        """Return the sum of squared errors of every slice; the ends may have a leading axis of candidates."""
         smallest, largest = bounds(self._format)
         scale, zero = (part[..., None] for part in scales_of_range(self._format, low, high))
         numbers, counts, _ = self._points
@@ -199,34 +199,34 @@ class _Search:
 
 
 _CANDIDATES = 128
-_KEPT = 0.9  # least share of the numbers within a threshold
-_FEW = 1024  # numbers per slice; their histogram says little about a distribution
+_KEPT = 0.9  # least fraction of the numbers within a threshold
+_FEW = 1024  # numbers per slice; a histogram of fewer does not represent a distribution
 
 
 class Entropy(CountingObserver):
     """Covers the range with the smallest Kullback-Leibler divergence between the numbers and their integers.
 
-    Definition: the numbers lie in bins (4096 on each side of zero, 1024 if a format has several scales). For each of
-    128 thresholds from the smallest with as many bins as there are integers up to the largest magnitude, P is the
-    distribution with everything beyond the threshold in the outermost bins. Q spreads what lies within the threshold
-    over as many levels as there are integers in this range, and the sum of a level evenly over those of its bins that
-    are not empty. The threshold with the smallest divergence of Q from P wins, the largest of equals. The bin around
-    zero does not count, because every format holds zero exactly, and the many zeros behind a Relu would hide the rest.
-    With a zero point, both ends are cut at the same magnitude. Thresholds with less than nine tenths of the numbers
-    within are left out: where P and Q have one bin, they do not diverge, whatever is lost. Fewer than 1024 numbers say
-    nothing about a distribution: they get `minmax`.
+    Definition: the numbers lie in bins (4096 on each side of zero, 1024 if a format has several scales). The 128
+    thresholds run from the smallest with as many bins as there are integers up to the largest magnitude. For each, P is
+    the distribution with everything beyond the threshold added to the outermost bins. Q maps the counts within the
+    threshold to as many levels as there are integers in this range, and spreads the sum of a level evenly over its
+    nonempty bins. The threshold with the smallest divergence of Q from P wins; of equal ones, the largest. The bin
+    around zero does not count, because every format represents zero exactly, and the many zeros after a Relu would
+    dominate. With a zero point, both ends are clipped at the same magnitude. Thresholds that cover less than nine
+    tenths of the numbers are skipped: with a single bin, P and Q do not diverge, however much is clipped. With fewer
+    than 1024 numbers, which do not represent a distribution, the result is that of `minmax`.
 
     Source: Migacz, "8-bit Inference with TensorRT", GPU Technology Conference 2017.
 
     Args:
-        format_: The format that parameters are wanted for.
+        format_: The format to find parameters for.
     """
 
     def parameters(self) -> Parameters:
-        """The parameters for what was seen.
+        """Return the parameters for the numbers seen so far.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         low, high = self._seen.range()
         if self._seen.number >= _FEW:
@@ -239,13 +239,13 @@ class Entropy(CountingObserver):
 
 
 def _threshold(counts: np.ndarray, levels: int, format_: Format) -> float:
-    """The best threshold in widths of a bin; infinite if nothing but zeros was counted."""
+    """Return the best threshold in bin widths; infinite if only zeros were counted."""
     used = np.flatnonzero(counts)
     if not used.size:
         return np.inf
     middle = counts.size // 2
     if format_.scheme == "asymmetric":
-        # The integers cover only the sides that have numbers.
+        # The integers cover only the sides of zero that have numbers.
         sides = bool(used[0] < middle), bool(used[-1] > middle)
     else:
         counts, levels = _folded(counts, middle), levels // 2
@@ -259,20 +259,20 @@ def _threshold(counts: np.ndarray, levels: int, format_: Format) -> float:
         first = max(middle - (threshold - 1) * sides[0], 0)
         end = min(middle + (threshold - 1) * sides[1], counts.size - 1) + 1
         if counts[first:end].sum() < _KEPT * counts.sum():
-            break  # the following ones are smaller
+            break  # all later thresholds are smaller
         divergences.append(_divergence(counts, first, end, levels))
     return float(thresholds[int(np.argmin(divergences))])
 
 
 def _folded(counts: np.ndarray, middle: int) -> np.ndarray:
-    """Counts of magnitudes."""
+    """Fold the counts of both signs into counts of magnitudes."""
     folded = counts[middle:].copy()
     folded[1:] += counts[:middle][::-1]
     return folded
 
 
 def _divergence(counts: np.ndarray, first: int, end: int, levels: int) -> float:
-    """The divergence of the bins from `first` up to `end` on so many levels from all bins, cut there."""
+    """Return the divergence of bins `first` to `end`, quantized to `levels`, from all bins clipped to them."""
     within = counts[first:end].astype(np.float64)
     cut = within.copy()
     cut[0] += counts[:first].sum()
@@ -285,6 +285,6 @@ def _divergence(counts: np.ndarray, first: int, end: int, levels: int) -> float:
         return np.inf
     expected, found = cut / cut.sum(), spread / total
     inside = cut > 0
-    # An empty outermost bin that takes what lies beyond has no counterpart; as much as one number stands for it.
+    # An empty outermost bin that receives the clipped numbers has no counterpart in Q; give it the mass of one number.
     found = np.where(inside & (found == 0), 1 / cut.sum(), found)
     return float(np.sum(expected[inside] * np.log(expected[inside] / found[inside])))

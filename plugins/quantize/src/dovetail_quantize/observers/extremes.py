@@ -1,4 +1,4 @@
-"""Observers that keep what is largest: `minmax`, and `isotone` for the largest number of each row."""
+"""Observers based on extremes: `minmax`, and `isotone` for the largest number of each row."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class MinMax(Observer):
-    """Covers every number that was seen, and zero, so nothing saturates.
+    """Covers every number seen, and zero, so that nothing saturates.
 
     Definition: the range from the smallest to the largest number of each slice (Jacob et al., "Quantization and
     Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018, section 3).
 
     Args:
-        format_: The format that parameters are wanted for.
+        format_: The format to find parameters for.
     """
 
     def __init__(self, format_: Format):
@@ -30,46 +30,46 @@ class MinMax(Observer):
         self._seen = Extrema()
 
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight.
+        """Widen the range by the numbers of one batch, or of a weight.
 
         Raises:
-            ValueError: A number is infinite or NaN, or the array has another number of slices than those before.
+            ValueError: A number is infinite or NaN, or the number of slices changed.
         """
         if array.size:
             rows = slices(array, self._format)
             self.extrema(rows.min(axis=1), rows.max(axis=1))
 
     def extrema(self, low: np.ndarray, high: np.ndarray) -> None:
-        """See the smallest and the largest number of every slice of one batch."""
+        """Widen the range by the extrema of every slice of one batch."""
         self._seen.widen(low, high)
 
     def parameters(self) -> Parameters:
-        """The parameters for what was seen.
+        """Return the parameters for the numbers seen so far.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         return parameters_of_range(self._format, *self._seen.range())
 
 
 _PER_OCTAVE = 8
-_LOWEST, _HIGHEST = -140, 130  # exponents of the scales that are tried
+_LOWEST, _HIGHEST = -140, 130  # exponents of the candidate scales
 _SCALES = 2.0 ** (np.arange(_LOWEST * _PER_OCTAVE, _HIGHEST * _PER_OCTAVE + 1) / _PER_OCTAVE)
 
 
 class Isotone(Observer):
-    """Keeps the arg-max of as many rows as possible: for the results of Softmax and other probabilities.
+    """Preserves the arg-max of as many rows as possible, for results of Softmax and other probabilities.
 
-    Definition: a row runs along the last axis. Its largest number a and the next one b stay apart for certain if the
-    scale is smaller than a - b, so that they are rounded to two integers, and larger than b / (n - 1/2), so that b does
-    not saturate at the largest of n positive integers. Of scales with eight per octave, it is one for which most rows
-    hold, and of these the scale of `minmax` or that nearest to it.
+    Definition: a row runs along the last axis. Its largest number a and the next largest b certainly stay distinct if
+    the scale is smaller than a - b, so that they round to different integers, and larger than b / (n - 1/2), so that b
+    does not saturate at the largest of n positive integers. Of eight candidate scales per octave, one that preserves
+    the most rows is taken, and among these the scale of `minmax` or the one nearest to it.
 
-    Source: the observer of this name in OpenPPL's PPQ. It takes 2 (a - b) for the upper bound, which is not enough to
-    keep them apart for certain.
+    Source: the observer of this name in OpenPPL's PPQ. PPQ's upper bound is 2 (a - b), which does not guarantee that
+    the two stay distinct.
 
     Args:
-        format_: The format that parameters are wanted for. It has one scale, or an axis that is not the last.
+        format_: The format to find parameters for. It has one scale, or an axis that is not the last.
     """
 
     def __init__(self, format_: Format):
@@ -81,10 +81,10 @@ class Isotone(Observer):
         self._changes: np.ndarray | None = None
 
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight.
+        """Record the two largest numbers of every row of one batch, or of a weight.
 
         Raises:
-            ValueError: A number is negative, infinite or NaN, or the axis of the format is that of the rows.
+            ValueError: A number is negative, infinite or NaN, or the format's axis is the last one.
         """
         if not array.size:
             return
@@ -105,10 +105,10 @@ class Isotone(Observer):
                 self._vote(changes, one[:, 1], one[:, 0])
 
     def parameters(self) -> Parameters:
-        """The parameters for what was seen.
+        """Return the parameters for the numbers seen so far.
 
         Raises:
-            ValueError: Nothing was seen.
+            ValueError: No number was seen.
         """
         _, high = self._extrema.range()
         assert self._changes is not None
@@ -122,14 +122,14 @@ class Isotone(Observer):
 
     @property
     def _positive(self) -> int:
-        """How many integers stand for positive numbers."""
+        """Number of integers that represent positive numbers."""
         smallest, largest = bounds(self._format)
         if self._format.scheme == "asymmetric":
             return largest - smallest
         return largest if smallest else largest // 2
 
     def _vote(self, changes: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
-        """Count rows at the first scale that keeps them, and take them off behind the last."""
+        """Add each row to the votes of all scales that preserve it, as differences between neighboring scales."""
         begins = np.searchsorted(_SCALES, second / (self._positive - 0.5), side="right")
         ends = np.searchsorted(_SCALES, first - second, side="left")
         kept = begins < ends
@@ -137,7 +137,7 @@ class Isotone(Observer):
         np.add.at(changes, ends[kept], -1)
 
     def _chosen(self, votes: np.ndarray, whole: float) -> float:
-        """The scale: that of `minmax` if both scales around it keep most rows, else the nearest one that does."""
+        """Return the `minmax` scale if both neighboring candidates preserve most rows, else the nearest that does."""
         allowed = np.ones(_SCALES.size, bool)
         if self._format.scheme == "power-of-two":
             allowed[np.arange(_SCALES.size) % _PER_OCTAVE != 0] = False

@@ -1,6 +1,7 @@
-"""Refining quantized weights: changes of weights and biases that make a quantized model lose less.
+"""Refinement of quantized weights: changes of weights and biases that reduce the quantization error.
 
-`steps` says which refinements a request asks for, and `option` is how it does. `equalize` and `smooth` scale channels
-before calibration; `rounding` and `bias` change weights and biases after it, block by block (`walk`, `blocks`). What
-follows from data is kept in a file beside the plan (`saved`), so that a replay needs no data.
+`steps` defines the refinements and which of them a request selects. `equalize` and `smooth` scale channels before
+calibration; `rounding` and `biases` change weights and biases after it, block by block (`layerwise`,
+`quantized_model`). Results that depend on data are saved in a file next to the plan (`record`), so that a replay needs
+no data.
 """

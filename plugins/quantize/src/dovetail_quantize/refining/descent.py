@@ -1,9 +1,9 @@
-"""Choosing between rounding down and up by coordinate descent.
+"""Choice between rounding down and up by coordinate descent.
 
-With rows X of inputs and what their results lack, t, a weight that is off by d has the error |t - X d|^2, where every
-element of d is one of two numbers. A step takes the better one for one input, for all output channels at once, while
-all others stay, so the error never rises. X'X is the same for all channels, and the gradient of a step is known from it
-without another look at X. Working in blocks turns most of the updates into products of matrices.
+With input rows X and the output error t, a weight perturbation d leaves the error |t - X d|^2, where every element of d
+is one of two numbers. A step takes the better one for one input, for all output channels at once, while all others stay
+fixed, so the error never rises. X'X is the same for all channels, and the gradient of a step follows from it without
+another pass over X. Working in blocks turns most of the updates into matrix products.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BLOCK = 64  # inputs whose gradients are updated one by one
 
 
-_MOST_INPUTS = 2048  # whose products are in memory
+_MOST_INPUTS = 2048  # inputs whose products are in memory together
 
 
 _MOST_SWEEPS = 10
@@ -28,26 +28,26 @@ _MOST_SWEEPS = 10
 _CERTAIN = 2  # standard deviations
 
 
-_FEW = 1e-3  # share of the elements that changed in the last sweep
+_FEW = 1e-3  # fraction of the elements that changed in the last sweep
 
 
 def choose(rows: np.ndarray, missing: np.ndarray, down: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """For every element of a weight, whether to round it up.
+    """Decide for every element of a weight whether to round it up.
 
-    The sample is small for large layers, and what results lack is mostly the noise of quantized inputs, which no weight
-    removes; so only what the sample supports counts. Products of different inputs count by N / (N + K), where N is the
-    number of rows and K that of inputs. The correlation r between an input and what a result lacks counts by
-    1 - 4 v / r^2, where v is the variance of r, and not at all below two standard deviations. With few rows, this is
-    rounding to nearest.
+    The sample is small for large layers, and most of the output error is noise of quantized inputs, which no weight
+    removes. Hence correlations are shrunk by how well the sample supports them. Products of different inputs are
+    weighted by N / (N + K), where N is the number of rows and K that of inputs. The correlation r between an input and
+    the output error is weighted by 1 - 4 v / r^2, where v is the variance of r, and by zero below two standard
+    deviations. With few rows, the result is rounding to nearest.
 
     Args:
-        rows: Inputs: groups, inputs, positions.
-        missing: What their results lack with exact weights: groups, positions, outputs.
-        down: What rounding down adds to the weight, zero or less: groups, inputs, outputs.
-        up: What rounding up adds.
+        rows: Input rows of shape (groups, inputs, positions).
+        missing: Output error with exact weights, of shape (groups, positions, outputs).
+        down: Error of rounding down, zero or less, of shape (groups, inputs, outputs).
+        up: Error of rounding up, in the same shape.
 
     Returns:
-        Truth values in the shape of `down`.
+        Booleans in the shape of `down`.
     """
     chosen = np.abs(up) < np.abs(down)
     off = np.where(chosen, up, down)
@@ -75,7 +75,7 @@ def choose(rows: np.ndarray, missing: np.ndarray, down: np.ndarray, up: np.ndarr
 def _descend(
     products: np.ndarray, gradient: np.ndarray, off: np.ndarray, chosen: np.ndarray, down: np.ndarray, up: np.ndarray
 ) -> None:
-    """Change `off` and `chosen` until hardly any step gains anything; `gradient` is half of it."""
+    """Update `off` and `chosen` until hardly any step reduces the error; `gradient` is half the gradient."""
     inputs = products.shape[1]
     for _ in range(_MOST_SWEEPS):
         changed = 0

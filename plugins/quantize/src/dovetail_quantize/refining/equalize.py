@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Equalize(Pass):
-    """Give the channels between two quantized layers equal ranges in the weights of both.
+    """Scale the channels between two quantized layers to equal ranges in both weights.
 
     Given:  %1 = Conv(%x, %w1, %b1)   %2 = Relu(%1)   %3 = Conv(%2, %w2)
     Result: %1 = Conv(%x, %w1 / s, %b1 / s)   %2 = Relu(%1)   %3 = Conv(%2, %w2 * s)
 
-    There is one s per channel, the one with which the largest weights that write and that read the channel are equal;
-    chains of layers are swept until their factors change by less than one percent. The model computes the same
-    function, as long as everything between the layers keeps channels apart and scales with them: Relu, LeakyRelu,
-    PRelu, pooling, and movement of data.
+    The factor s of a channel makes the largest weight that writes it equal to the largest that reads it. Chains of
+    layers are swept until the factors change by less than one percent. The model computes the same function, provided
+    that every node between the layers is per-channel and commutes with positive scaling: Relu, LeakyRelu, PRelu,
+    pooling, and data movement.
 
     Options:
-        everywhere: Equalize layers that the plan does not quantize, too, whatever the request says.
+        everywhere: Also equalize layers that the plan does not quantize, regardless of the request.
     """
 
     name = "equalize"
@@ -45,7 +45,7 @@ class Equalize(Pass):
     everywhere: bool = False
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Scale weights and biases; they are computed when they are read.
+        """Scale weights and biases, as lazily computed constants.
 
         Raises:
             DovetailError: The request contradicts a replayed plan.
@@ -73,20 +73,20 @@ _RESIZED = ("Pad", "Resize")
 
 
 class Channels(NamedTuple):
-    """Where channels are in a value.
+    """Layout of channels along one axis of a value.
 
     Attributes:
         axis: The axis, counted from the first.
-        repeat: How many elements along it belong to one channel, one after the other.
+        repeat: Number of consecutive elements along it that belong to one channel.
     """
 
     axis: int
     repeat: int = 1
 
     def behind(self, node: ir.Node) -> Channels | None:
-        """Where they are in what a node computes of its first input.
+        """Return the channels in the first result of a node that reads them.
 
-        None if scaling a channel of the input with a positive factor does not scale it in the result.
+        None if scaling an input channel by a positive factor does not scale that channel of the result.
         """
         before, after = input_of(node, 0).shape, node.outputs[0].shape
         if node.domain not in ("", "ai.onnx") or before is None or after is None:
@@ -115,12 +115,12 @@ class Channels(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two layers of which the second alone reads what the first computes, channel by channel.
+    """Two layers connected channel by channel, where the second is the only reader of the first.
 
     Attributes:
-        first: The first.
-        second: The second.
-        repeat: How many input channels of the second belong to each output channel of the first.
+        first: The producer.
+        second: The consumer.
+        repeat: Number of input channels of the second per output channel of the first.
     """
 
     first: Layer
@@ -129,11 +129,11 @@ class Pair(NamedTuple):
 
 
 def pair_from(layer: Layer, layers: dict[int, Layer]) -> Pair | None:
-    """The pair that a layer begins, if there is one.
+    """Return the pair that starts at a layer, or None.
 
     Args:
         layer: The first layer.
-        layers: All layers that may end a pair, by the `id` of their node.
+        layers: Candidates for the second layer, by `id` of their node.
     """
     value, rank = layer.output, layer.output.shape
     if layer.added_to is not None:
@@ -160,7 +160,7 @@ def pair_from(layer: Layer, layers: dict[int, Layer]) -> Pair | None:
 
 
 def only_reader(value: ir.Value) -> ir.Node | None:
-    """The one node that reads a value, once; None if there are others, or if the model gives the value away."""
+    """Return the only reader of a value; None if there are more uses, or if the value is a graph output."""
     uses = value.uses()
     producer = value.producer()
     if producer is None or len(uses) != 1 or value.is_graph_output():
@@ -175,14 +175,14 @@ def _adds(value: ir.Value) -> bool:
 
 
 def _is_relu(node: ir.Node) -> bool:
-    """Whether a node is a Clip from zero to infinity."""
+    """Check whether a node is a Clip from zero to infinity."""
     if node.op_type != "Clip" or len(node.inputs) < 2 or any(value is not None for value in node.inputs[2:]):
         return False
     return _is_zero(node.inputs[1])
 
 
 def _pads_zeros(node: ir.Node) -> bool:
-    """Whether what a node pads with, if it pads, may be scaled."""
+    """Check whether scaling commutes with the node's padding: it pads with zeros or not at all."""
     if node.op_type != "Pad" or node.attributes.get_string("mode", "constant") != "constant":
         return node.op_type != "Resize" or node.attributes.get_float("extrapolation_value", 0.0) == 0.0
     value = node.inputs[2] if len(node.inputs) > 2 else None
@@ -195,20 +195,20 @@ def _is_zero(value: ir.Value | None) -> bool:
 
 
 _MOST_SWEEPS = 30
-_SETTLED = 0.01  # of the logarithm of a factor
+_SETTLED = 0.01  # change of the logarithm of a factor
 _LARGEST_FACTOR = 2.0**8
-_KEPT_BYTES = 64 << 20  # of magnitudes that are not read again in every sweep
+_KEPT_BYTES = 64 << 20  # bytes of magnitudes that are kept instead of read again in every sweep
 
 
 def equalize_layers(found: Sequence[Layer], constants: Constants, ctx: Context) -> int:
-    """Equalize all chains among layers; return how many pairs changed by more than a percent."""
+    """Equalize all chains of layers; return how many pairs changed by more than a percent."""
     layers = {id(layer.node): layer for layer in found}
     pairs = [pair for layer in found if (pair := pair_from(layer, layers)) is not None]
     return sum(_equalized(chain, constants, ctx) for chain in _chains(pairs))
 
 
 def _chains(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """Pairs in runs in which each begins where the one before ends: no layer begins or ends two."""
+    """Yield maximal chains of pairs, each beginning at the layer where the previous one ends."""
     following = {id(pair.first.node): pair for pair in pairs}
     ends = {id(pair.second.node) for pair in pairs}
     for pair in pairs:
@@ -231,7 +231,7 @@ def _equalized(chain: list[Pair], constants: Constants, ctx: Context) -> int:
             read = weights.of_inputs(index + 1).reshape(-1, pair.repeat).max(axis=1)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = np.sqrt(written / read)
-            # A channel that nothing writes or reads, or one whose numbers are not finite, stays as it is.
+            # Keep channels without weights on one side, and channels with nonfinite ones.
             step = np.where(np.isfinite(step) & (step > 0), step, 1.0)
             step = np.clip(factors[index] * step, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR) / factors[index]
             factors[index] *= step
@@ -256,10 +256,10 @@ def _equalized(chain: list[Pair], constants: Constants, ctx: Context) -> int:
 
 
 class _Magnitudes:
-    """The largest magnitudes in the weights of a chain, by channel, while factors change.
+    """Per-channel largest magnitudes of the weights of a chain, while factors change.
 
-    Of each weight, the largest magnitude per output and input channel is kept, as long as there is room; what does not
-    fit is read again. No two weights are in memory at the same time.
+    For each weight, the largest magnitude per output and input channel is kept while memory allows; other weights are
+    read again. No two weights are in memory at the same time.
     """
 
     def __init__(self, layers: Sequence[Layer]):
@@ -277,13 +277,13 @@ class _Magnitudes:
             self._inputs[index] = self._inputs[index] * inputs
 
     def of_outputs(self, index: int) -> np.ndarray:
-        """The largest magnitude of every output channel."""
+        """Return the largest magnitude of every output channel."""
         groups, _, columns = self._layers[index].layout.extents
         scaled = self._magnitudes(index) * self._inputs[index].reshape(groups, 1, columns)
         return scaled.max(axis=2).reshape(-1) * self._outputs[index]
 
     def of_inputs(self, index: int) -> np.ndarray:
-        """The largest magnitude of every input channel, those of all groups in turn."""
+        """Return the largest magnitude of every input channel, group by group."""
         groups, rows, _ = self._layers[index].layout.extents
         scaled = self._magnitudes(index) * self._outputs[index].reshape(groups, rows, 1)
         return scaled.max(axis=1).reshape(-1) * self._inputs[index]

@@ -1,4 +1,4 @@
-"""Layers: products with a constant weight, seen as matrices from input channels to output channels."""
+"""Layers: products with a constant weight, viewed as matrices from input to output channels."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _WEIGHT_PORTS = {"Conv": "W", "ConvTranspose": "W", "Gemm": "B", "MatMul": "B"}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a weight has its groups, output channels, input channels and kernel elements.
+    """Layout of a weight's groups, output channels, input channels and kernel elements.
 
     Attributes:
         shape: The shape of the weight.
         groups: Number of groups.
-        inputs_first: Input channels come before output channels.
+        inputs_first: Whether input channels come before output channels.
     """
 
     shape: tuple[int, ...]
@@ -38,29 +38,29 @@ class Layout:
     inputs_first: bool = False
 
     def matrices(self, array: np.ndarray) -> np.ndarray:
-        """A weight as an array of groups, output channels, input channels and kernel elements; a view if possible."""
+        """Reshape a weight to groups, output channels, input channels and kernel elements; a view if possible."""
         split = array.reshape(self.groups, self.shape[0] // self.groups, self.shape[1], -1)
         return split.swapaxes(1, 2) if self.inputs_first else split
 
     def weight(self, matrices: np.ndarray) -> np.ndarray:
-        """The inverse of `matrices`."""
+        """Reshape matrices back to the weight's shape: the inverse of `matrices`."""
         return (matrices.swapaxes(1, 2) if self.inputs_first else matrices).reshape(self.shape)
 
     @property
     def extents(self) -> tuple[int, int, int]:
-        """Groups, and output and input channels of each."""
+        """Number of groups, and of output and input channels per group."""
         rows, columns = self.shape[0] // self.groups, self.shape[1]
         return (self.groups, columns, rows) if self.inputs_first else (self.groups, rows, columns)
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A product with a constant weight that only this node reads.
+    """A product with a constant weight that has no other reader.
 
     Attributes:
-        node: The node.
+        node: The product.
         layout: The layout of its weight.
-        added_to: The node that adds the bias, where the operator has no port for one; None if nothing does.
+        added_to: The Add of the bias, for operators without a bias port; None without a bias.
     """
 
     node: ir.Node
@@ -69,17 +69,17 @@ class Layer:
 
     @property
     def weight(self) -> ir.Value:
-        """The weight."""
+        """The constant weight."""
         return input_of(self.node, _WEIGHT)
 
     @property
     def weight_at(self) -> tuple[ir.Node, int]:
-        """The node and the index of the input that reads the weight."""
+        """The reader of the weight and its input index."""
         return self.node, _WEIGHT
 
     @property
     def bias_at(self) -> tuple[ir.Node, int] | None:
-        """The node and the index of the input that reads the bias; None if there is none."""
+        """The reader of the bias and its input index; None without a bias."""
         if self.added_to is not None:
             return self.added_to, 1 - self.added_to.inputs.index(self.node.outputs[0])
         with_port = self.node.op_type != "MatMul" and len(self.node.inputs) > _BIAS
@@ -87,17 +87,17 @@ class Layer:
 
     @property
     def bias(self) -> ir.Value | None:
-        """The bias."""
+        """The constant bias; None without one."""
         return None if self.bias_at is None else self.bias_at[0].inputs[self.bias_at[1]]
 
     @property
     def output(self) -> ir.Value:
-        """What it computes, before a bias that another node adds."""
+        """Result of the product, before a separate Add of the bias."""
         return self.node.outputs[0]
 
     @property
     def is_convolution(self) -> bool:
-        """Whether its channels are axis 1 of what it reads and computes; otherwise they are the last axis."""
+        """Whether channels are on axis 1 of input and output; otherwise they are on the last axis."""
         return "Conv" in self.node.op_type
 
     @property
@@ -107,14 +107,14 @@ class Layer:
         return groups * outputs
 
     def quantized(self) -> bool:
-        """Whether the plan holds its weight in integers."""
+        """Check whether the plan holds the weight in integers."""
         placement = get_placement(self.node)
         format_ = placement.port_format(_WEIGHT_PORTS[self.node.op_type]) if placement is not None else None
         return format_ is not None and format_.quantized
 
 
 def layer_of(node: ir.Node | None) -> Layer | None:
-    """A node as a layer; None if it is none, or if others read its weight or bias, too."""
+    """Return a node as a layer; None if it is not one, or if its weight or bias has other readers."""
     if node is None or node.domain not in ("", "ai.onnx") or node.op_type not in _WEIGHT_PORTS:
         return None
     if len(node.inputs) <= _WEIGHT or not is_own(node.inputs[_WEIGHT]):
@@ -131,12 +131,12 @@ def layer_of(node: ir.Node | None) -> Layer | None:
 
 
 def layers_of(nodes: Iterable[ir.Node]) -> list[Layer]:
-    """The layers among nodes, in their order."""
+    """Return the layers among nodes, in order."""
     return [layer for node in nodes if (layer := layer_of(node)) is not None]
 
 
 def refined_layers(nodes: Iterable[ir.Node], step: str, steps: Mapping[str, tuple[str, ...]]) -> list[Layer]:
-    """The quantized layers among nodes on backends that have a refinement."""
+    """Return the quantized layers among nodes whose backend uses a refinement."""
     return [
         layer for layer in layers_of(nodes)
         if layer.quantized() and step in steps.get(placement_of(layer.node).backend, ())
@@ -159,7 +159,7 @@ def _layout(node: ir.Node, shape: tuple[int, ...]) -> Layout | None:
 
 
 def _adding(node: ir.Node, layout: Layout) -> ir.Node | None:
-    """The node that adds a constant per channel to a product, if it is the only one that reads it."""
+    """Return the Add of a per-channel constant to a product, if it is the product's only reader."""
     value, channels = node.outputs[0], layout.shape[1]
     uses = value.uses()
     if len(uses) != 1 or value.is_graph_output():
@@ -172,7 +172,7 @@ def _adding(node: ir.Node, layout: Layout) -> ir.Node | None:
 
 
 def is_own(value: ir.Value | None) -> TypeGuard[ir.Value]:
-    """Whether a value is a float32 constant that a single node reads once."""
+    """Check whether a value is a float32 constant with a single use."""
     return (
         value is not None
         and value.is_initializer()
@@ -185,13 +185,13 @@ def is_own(value: ir.Value | None) -> TypeGuard[ir.Value]:
 
 
 class ScaledTensor(ir.LazyTensor):
-    """A weight whose channels are scaled, computed when it is read.
+    """A weight with scaled channels, computed lazily.
 
     Args:
         source: The weight.
         layout: Its layout.
         outputs: A factor for each output channel, or None.
-        inputs: A factor for each input channel, those of all groups in turn, or None.
+        inputs: A factor for each input channel, group by group, or None.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class ScaledTensor(ir.LazyTensor):
 
 
 class RefinedTensor(ir.LazyTensor):
-    """A weight that integers hold exactly, computed from these when it is read.
+    """A weight that the integers represent exactly, computed from them lazily.
 
     Args:
         levels: The integers.
-        make: Makes the weight of them.
-        source: The weight that it replaces.
+        make: Converts the integers to the weight.
+        source: The original weight.
     """
 
     def __init__(self, levels: np.ndarray, make: Callable[[np.ndarray], np.ndarray], source: ir.TensorProtocol):
@@ -233,8 +233,8 @@ class Constants:
     """Replaces constants of one model.
 
     Args:
-        model: The model that is carried out.
-        ctx: Its run; what it keeps for emitters changes, too, so that both compute the same.
+        model: The model that is being compiled.
+        ctx: Its context; the copy that it keeps for emitters changes alike, so that both compute the same.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -247,30 +247,30 @@ class Constants:
         return {node.name: node for node in self._also} if self._also is not None else {}
 
     def put(self, value: ir.Value, tensor: ir.TensorProtocol) -> None:
-        """Give an initializer another tensor of its shape."""
+        """Replace the tensor of an initializer by one of the same shape."""
         value.const_value = tensor
         also = self._also.initializers.get(name_of(value)) if self._also is not None else None
         if also is not None:
             also.const_value = tensor
 
     def scale(self, layer: Layer, outputs: np.ndarray | None, inputs: np.ndarray | None) -> None:
-        """Scale the channels of a layer's weight, and with the outputs its bias."""
+        """Scale the channels of a layer's weight; output factors also scale its bias."""
         self.put(layer.weight, ScaledTensor(constant_of(layer.weight), layer.layout, outputs, inputs))
         if outputs is not None and layer.bias is not None:
             self.scale_vector(layer.bias, outputs)
 
     def scale_vector(self, value: ir.Value, factors: np.ndarray) -> None:
-        """Scale a constant with one number per channel."""
+        """Scale a per-channel constant."""
         array = constant_of(value).numpy()
         self.put(value, float_tensor(array.astype(np.float64) * factors.reshape(array.shape), value.name))
 
     def add(self, value: ir.Value, numbers: np.ndarray) -> None:
-        """Add to a constant with one number per channel."""
+        """Add to a per-channel constant."""
         array = constant_of(value).numpy()
         self.put(value, float_tensor(array.astype(np.float64) + numbers.reshape(array.shape), value.name))
 
     def drop_input(self, node: ir.Node, index: int) -> None:
-        """Take away the last input of a node, a constant that nothing else reads."""
+        """Drop the last input of a node, a constant without other readers."""
         graphs = [(self._model.graph, node)]
         if self._also is not None and node.name in self._also_named:
             graphs.append((self._also, self._also_named[node.name]))
@@ -281,5 +281,5 @@ class Constants:
 
 
 def float_tensor(array: np.ndarray, name: str | None) -> ir.Tensor:
-    """An array as a float32 tensor."""
+    """Convert an array to a float32 tensor."""
     return ir.Tensor(np.ascontiguousarray(array, dtype=np.float32), name=name)

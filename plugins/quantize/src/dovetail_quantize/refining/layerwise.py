@@ -1,6 +1,6 @@
-"""Run a float model and its quantized model side by side, block by block, and refine the layers of each block.
+"""Layerwise refinement: run a float model and its quantized model together, and refine the layers of each block.
 
-The values between blocks lie in temporary files, so that every node runs once per batch in the float model, and twice
+Values between blocks are kept in temporary files, so that every node runs once per batch in the float model, and twice
 in the quantized model: before and after its block is refined. Memory holds one block and one batch.
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 _MOST = 256
-"""Blocks of one model: engines load each of them three times, so that their number must not grow with the model."""
+"""Most blocks of one model: engines load each block three times, so their number must not grow with the model."""
 
 
 def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[list[ir.Node]]:
-    """Cut nodes in graph order into blocks.
+    """Partition nodes in graph order into blocks.
 
-    A block ends before a layer that depends on one of the same block, so that each layer is refined for what the
-    refined ones before it compute. In models with more than 256 such steps, blocks are longer.
+    A block ends before a layer that depends on another layer of the same block, so that each layer is refined for the
+    output of the refined layers before it. If a model has more than 256 such steps, blocks are longer.
 
     Args:
         nodes: The nodes of a main graph.
-        refined: The layers among them.
+        refined: The layers to refine among them.
     """
     refined = set(refined)
     shortest = -(-len(nodes) // _MOST)
@@ -57,12 +57,12 @@ def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[li
 
 
 def same_blocks(graph: ir.Graph, block_of: Mapping[ir.Node, int], number: int) -> list[list[ir.Node]]:
-    """The blocks of a graph that has more nodes: each further node is in the block that reads it first.
+    """Return the blocks of a graph with additional nodes: each of these joins the block that reads it first.
 
     Args:
         graph: The graph.
-        block_of: The block of every node that has one.
-        number: How many blocks there are.
+        block_of: The block number of every original node.
+        number: Number of blocks.
     """
     found: dict[ir.Node, int] = {}
     for node in graph:
@@ -83,33 +83,33 @@ class Refiner(Protocol):
     """Refines one layer."""
 
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
-        """See one batch.
+        """Process one batch.
 
         Args:
-            inputs: What the layer reads in the quantized model.
-            computed: What it computes there.
-            wanted: What it computes in the float model.
+            inputs: The layer's input in the quantized model.
+            computed: Its output there.
+            wanted: Its output in the float model.
 
         Raises:
             DovetailError: A number is infinite or NaN.
         """
 
     def refine(self, quantized_model: QuantizedModel) -> bool:
-        """Change the layer once all batches were seen, and its quantized model with it; return whether that changed."""
+        """Refine the layer after the last batch, and update its quantized model; return whether that one changed."""
 
 
 def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[Layer, int], Refiner], what: str) -> None:
-    """Refine layers from the first to the last: each sees what the refined ones before it compute.
+    """Refine layers in graph order: each sees the output of the refined layers before it.
 
     Args:
         model: The calibrated float model; the refiners change its constants.
-        ctx: Its run, with data and quantized values.
+        ctx: Its context, with data and quantized values.
         layers: The layers to refine.
-        make: Makes the refiner of a layer, given how many there are at the same time.
-        what: What is done, for the progress bar.
+        make: Creates the refiner of a layer, given the number of layers in its block.
+        what: Description for the progress bar.
 
     Raises:
-        DovetailError: The data does not fit, or holds numbers that are not finite.
+        DovetailError: The data does not match the model, or holds nonfinite numbers.
     """
     nodes = list(model.graph)
     blocks = blocks_of(nodes, [layer.node for layer in layers])
@@ -122,7 +122,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
     floats = model.clone()
     for value in floats.graph.initializers.values():
         if isinstance(value.const_value, RefinedTensor):
-            value.const_value = value.const_value.source  # what was rounded is not what is wanted
+            value.const_value = value.const_value.source  # the reference is the weight before rounding
     copies = dict(zip(model.graph, list(floats.graph)))
     quantized_model = QuantizedModel(model, ctx)
     read = {layer: input_of(quantized_model.nodes[layer.node], 0) for layer in layers}
@@ -158,7 +158,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
 
 
 def _keep_inputs(model: Model, ctx: Context, cache: ActivationCache) -> int:
-    """Keep the data of the request, which may be a stream; return the number of batches."""
+    """Store the data of the request, which may be a stream; return the number of batches."""
     number = 0
     with cache.writing() as write:
         for feeds, _ in batches(model, ctx.request.data):

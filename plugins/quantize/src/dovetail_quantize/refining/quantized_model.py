@@ -1,4 +1,4 @@
-"""The quantized model beside the float one, in blocks that each become a model for an engine when their turn comes."""
+"""Quantized copy of a float model, executed block by block; each block is loaded into an engine when it is reached."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class HeldConstants:
-    """In which format, and with which parameters, a calibrated model holds its constants.
+    """Formats and parameters of the constants of a calibrated model.
 
     Args:
         model: The model.
-        ctx: Its run, with the quantized values.
+        ctx: Its context, with the quantized values.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -48,21 +48,21 @@ class HeldConstants:
             self._at |= {(use.node, use.index): (one, found) for use in one.uses if not use.is_output}
 
     def at(self, node: ir.Node, index: int) -> QuantizedValue | None:
-        """The quantized value that an input of a node reads; None if it reads floats."""
+        """Return the quantized value that an input of a node reads; None if it reads floats."""
         found = self._at.get((node, index))
         return None if found is None else found[1]
 
 
 class QuantizedModel:
-    """A copy of a calibrated model that computes as the quantized one will.
+    """A copy of a calibrated model that computes like the quantized result.
 
     Args:
-        model: The model; it stays as it is.
-        ctx: Its run, with the quantized values.
+        model: The model; it is not changed.
+        ctx: Its context, with the quantized values.
 
     Attributes:
         model: The copy.
-        nodes: Its nodes by those of the original.
+        nodes: Nodes of the copy by original node.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -70,12 +70,12 @@ class QuantizedModel:
         self.nodes = dict(zip(model.graph, list(self.model.graph)))
         said, counts = len(ctx.remarks), Counter(ctx.counts)
         Quantize().run(self.model, ctx)
-        # What is said of the copy will be said again of the model.
+        # Drop the remarks about the copy; the model itself will produce them again.
         del ctx.remarks[said:]
         ctx.counts = counts
 
     def put(self, node: ir.Node, index: int, tensor: ir.TensorProtocol, quantized: QuantizedValue | None) -> None:
-        """Give the quantized copy of a node another constant, held as the original one is."""
+        """Replace a constant input of a node's copy, quantized like the original."""
         value = input_of(self.nodes[node], index)
         producer = value.producer()
         if producer is None or quantized is None:
@@ -90,10 +90,10 @@ Batch = Mapping[str, Any]
 
 
 class ActivationCache:
-    """Keeps values by name, batch by batch, until they are dropped.
+    """Disk cache of activations by name, batch by batch, until they are dropped.
 
     Args:
-        beside: Has values that this one has not.
+        beside: Fallback cache for values that are not in this one.
     """
 
     def __init__(self, beside: ActivationCache | None = None) -> None:
@@ -104,7 +104,7 @@ class ActivationCache:
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Batch], None]]:
-        """A function that keeps the values of one batch; values of the same names are replaced."""
+        """Yield a function that stores the values of one batch, replacing earlier values of the same names."""
         with ExitStack() as files:
             opened: dict[str, Any] = {}
 
@@ -112,20 +112,20 @@ class ActivationCache:
                 for name, array in batch.items():
                     if name not in opened:
                         opened[name] = files.enter_context(self._new(name).open("wb"))
-                    # Not `np.save`, which has no bfloat16. Only this user can write to the folder.
+                    # `np.save` does not support bfloat16. Pickle is safe here: only this user can write to the folder.
                     pickle.dump(array, opened[name], protocol=5)
 
             yield write
 
     def read(self, names: Iterable[str], batches: int) -> Iterator[dict[str, Any]]:
-        """Some values of every batch."""
+        """Yield the named values of every batch."""
         with ExitStack() as files:
             opened = {name: files.enter_context(self._path(name).open("rb")) for name in names}
             for _ in range(batches):
                 yield {name: pickle.load(file) for name, file in opened.items()}
 
     def drop(self, name: str) -> None:
-        """Forget a value, if it is here."""
+        """Drop a value if it is cached here."""
         path = self._paths.pop(name, None)
         if path is not None:
             path.unlink(missing_ok=True)
@@ -141,14 +141,14 @@ class ActivationCache:
 
 
 class Replica:
-    """A model in blocks.
+    """A model that runs block by block.
 
     Args:
-        model: The model; its outputs are replaced by what is wanted.
-        blocks: Its nodes in blocks, in an order in which these can run.
-        wanted: Values that somebody wants to see.
-        inputs: The inputs of the model.
-        ctx: The run, whose host executes it.
+        model: The model; its outputs are replaced by the wanted values.
+        blocks: Its nodes by block, in execution order.
+        wanted: Values to return.
+        inputs: Cache with the model's inputs.
+        ctx: The context; its host backend runs the blocks.
     """
 
     def __init__(
@@ -165,36 +165,36 @@ class Replica:
         self._regions = given_regions(model.graph, blocks)
         self._cache = ActivationCache(inputs)
         self._last = {value.name: region.index for region in self._regions for value in region.inputs}
-        # A step of refining changes constants, so that a block is loaded when its turn comes.
+        # Refinement changes constants, so a block is loaded only when it is reached.
         self._engines = [engine for engine in engines_of([ctx.host], ctx.registry)[ctx.host.name] if _is_here(engine)]
         if not self._engines:
             raise DovetailError("no engine of the host is available to refine weights with", "install onnxruntime")
 
     def runner(self, block: int) -> Runner:
-        """What runs a block, with the constants that it has now."""
+        """Create a runner for a block with its current constants."""
         return Runner(self._model, self._regions[block], self._engines)
 
     def read(self, block: int, batches: int) -> Iterator[dict]:
-        """What enters a block, batch by batch."""
+        """Yield the inputs of a block, batch by batch."""
         return self._cache.read([name_of(value) for value in self._regions[block].inputs], batches)
 
     def writing(self) -> AbstractContextManager[Callable[[Batch], None]]:
-        """A function that keeps what leaves blocks; see `ActivationCache.writing`."""
+        """Return a context manager that stores values leaving blocks; see `ActivationCache.writing`."""
         return self._cache.writing()
 
     def leaving(self, block: int, results: Batch) -> Batch:
-        """Those of the results of a block that later ones read."""
+        """Select the results of a block that later blocks read."""
         return {name: array for name, array in results.items() if self._last.get(name, -1) > block}
 
     def forget(self, block: int) -> None:
-        """Forget what no block behind this one reads."""
+        """Drop the inputs of a block that no later block reads."""
         for value in self._regions[block].inputs:
             if self._last[value.name] <= block:
                 self._cache.drop(name_of(value))
 
 
 class Runner:
-    """Runs one block; nothing where nobody wants its results."""
+    """Runs one block; a block without outputs is skipped."""
 
     def __init__(self, model: Model, region: Region, engines: Sequence[GuardedEngine]):
         self._session = None
@@ -208,7 +208,7 @@ class Runner:
             self._session = RegionRunner(region, RegionModel(part, path), engines, options, lambda text: None)
 
     def run(self, inputs: Batch) -> Batch:
-        """What the block computes."""
+        """Compute the outputs of the block."""
         return {} if self._session is None else self._session.run(inputs)
 
 

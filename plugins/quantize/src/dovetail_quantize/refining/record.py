@@ -1,4 +1,4 @@
-"""What a compilation refined, for its plan: the `record-refinements` pass, and the file of arrays beside the plan."""
+"""Record of refinements for the plan: the `record-refinements` pass, and the file of arrays next to the plan."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _HINT = "replay the folder that the result was saved in, or compile without --pl
 
 
 class SavedFiles(dict):
-    """Files by name that live as long as this mapping.
+    """Files by name that exist as long as this mapping.
 
     Args:
-        folder: The temporary folder that holds them.
+        folder: The temporary folder of the files.
         paths: Their paths by name.
     """
 
@@ -46,18 +46,18 @@ class SavedFiles(dict):
 
 
 class SavedWriter:
-    """Collects arrays on disk, and writes them as one file."""
+    """Collects arrays on disk, and writes them to one file."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refined-")
         self._index: list[tuple[str, str]] = []
 
     def add(self, step: str, name: str, array: np.ndarray) -> np.ndarray:
-        """Keep an array.
+        """Store an array.
 
         Args:
             step: The refinement that found it.
-            name: Name of the value or node that it belongs to.
+            name: Name of its value or node.
             array: The array.
 
         Returns:
@@ -69,10 +69,10 @@ class SavedWriter:
         return np.load(path, mmap_mode="r")
 
     def finish(self) -> tuple[SavedFiles, str] | None:
-        """Write the file: its name begins with its digest, and equal arrays give equal bytes.
+        """Write the file. Its name begins with its digest, and equal arrays give equal bytes.
 
         Returns:
-            The file by its name, and its SHA-256 in hexadecimal digits; None if there are no arrays.
+            The file by name, and its hexadecimal SHA-256 digest; None without arrays.
         """
         if not self._index:
             return None
@@ -80,7 +80,7 @@ class SavedWriter:
         path = root / "refined"
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(len(self._index)):
-                # Without the time of day, which `np.savez` writes.
+                # `np.savez` would write the time of day, which changes the digest.
                 info = zipfile.ZipInfo(f"{number}.npy")
                 with self._path(number).open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
                     _copy(source, target)
@@ -95,14 +95,14 @@ class SavedWriter:
 
 
 class Saved:
-    """The arrays in a file that `SavedWriter` wrote; they are read when they are asked for.
+    """Arrays in a file from `SavedWriter`, read on demand.
 
     Args:
         path: The file.
-        digest: Its SHA-256.
+        digest: Its SHA-256 digest.
 
     Raises:
-        DovetailError: It is missing, or another file.
+        DovetailError: The file is missing, or its digest differs.
     """
 
     def __init__(self, path: Path | None, digest: str, name: str = ""):
@@ -120,10 +120,10 @@ class Saved:
             raise DovetailError(f"{what} cannot be read: {error}", _HINT) from None
 
     def get(self, step: str, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
-        """An array; None if the refinement left this name as it was.
+        """Return an array; None if the refinement left this name unchanged.
 
         Raises:
-            DovetailError: It has another shape than the model wants, or cannot be read.
+            DovetailError: Its shape does not match the model, or it cannot be read.
         """
         number = self._numbers.get((step, name))
         if number is None:
@@ -151,14 +151,14 @@ _KEPT, _FILES = "refined", "files"
 
 
 class Record:
-    """The refinements of one compilation.
+    """Record of the refinements of one compilation.
 
     Args:
-        ctx: Its run.
+        ctx: Its context.
 
     Attributes:
-        steps: The refinements of every backend.
-        replayed: Whether what data changed comes from a replayed plan, instead of data.
+        steps: The refinements by backend.
+        replayed: Whether data-dependent changes come from a replayed plan, not from data.
     """
 
     def __init__(self, ctx: Context):
@@ -177,27 +177,27 @@ class Record:
 
     @classmethod
     def of(cls, ctx: Context) -> Record:
-        """The record of the plan that is being carried out, made when it is first asked for."""
+        """Return the record of the current plan, created on first use."""
         known = ctx.kept.get(_KEPT)
         if known is None or known[0] is not ctx.outcome.plan or known[1] is not ctx.outcome.decided:
             known = ctx.kept[_KEPT] = (ctx.outcome.plan, ctx.outcome.decided, cls(ctx))
         return known[2]
 
     def count(self, step: str, number: int = 1) -> None:
-        """Count what a refinement changed."""
+        """Count changes made by a refinement."""
         self._counts[step] += number
 
     def save(self, step: str, name: str, array: np.ndarray) -> np.ndarray:
-        """Keep what a refinement found on data, and return it mapped from disk; see `SavedWriter.add`."""
+        """Store an array that a refinement found on data, and return it mapped from disk; see `SavedWriter.add`."""
         self._writer = self._writer or SavedWriter()
         return self._writer.add(step, name, array)
 
     def saved(self, step: str, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
-        """What the replayed plan has of a refinement; None if it changed nothing there."""
+        """Return the replayed plan's array of a refinement; None if it changed nothing there."""
         return None if self._saved is None else self._saved.get(step, name, shape)
 
     def finish(self, ctx: Context) -> None:
-        """Write down in the plan what was refined, and hand it the file that a replay needs."""
+        """Write the refinements to the plan's summary, and attach the file that a replay needs."""
         plan = ctx.outcome.plan
         if plan is None:
             return
@@ -215,11 +215,11 @@ class Record:
 
 @dataclass(frozen=True)
 class RecordRefinements(Pass):
-    """Write down which refinements were made, and keep what follows from data in a file beside the plan.
+    """Record the refinements in the plan, and save their data-dependent results in a file next to it.
 
     Given:  the biases of 12 layers were corrected
     Result: `refined` in the summary of the plan, with the steps of every backend, the number of layers that each
-            changed, and the name of the file with the corrections; a replay reads it
+            changed, and the name of the file with the corrections, for a replay
     """
 
     name = "record-refinements"
@@ -228,7 +228,7 @@ class RecordRefinements(Pass):
     after = ("equalize", "smooth", "round-weights", "correct-biases")
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Fill the summary of the plan that is being carried out."""
+        """Fill the summary of the current plan."""
         if ctx.refusals.fresh or not any(steps_of(ctx).values()):
             return False
         if ctx.outcome.quantized_values:

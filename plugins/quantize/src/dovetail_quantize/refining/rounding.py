@@ -1,4 +1,4 @@
-"""The `round-weights` pass: weights rounded for the results of their layer, not each to the nearest integer."""
+"""The `round-weights` pass: round weights to minimize the error of the layer's output, not of each weight."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundWeights(Pass):
-    """Round every element of a quantized weight down or up, so that the results of its layer lose least.
+    """Round every element of a quantized weight down or up, to minimize the error of its layer's output.
 
     Given:  %y = Conv(%x, %w) in int8, with weights 0.4 and 0.4 in steps of 1 for two inputs that are always equal
-    Result: the weights 0 and 1 instead of 0 and 0: their sum, 0.8, is what the results depend on
+    Result: the weights 0 and 1 instead of 0 and 0: the output depends only on their sum, 0.8
 
-    A layer is seen with the inputs that it has in the quantized model, after the layers before it were rounded, and its
-    results are compared with those of the float model. 4096 rows of inputs are sampled, fewer where rows are long; one
-    sample of four is held back, and a layer keeps its new weights only if the error falls by two percent on those, too.
-    Quantized inputs often cost more than weights, and then no rounding helps. If biases are going to be corrected, the
-    mean of the error does not count.
+    A layer is evaluated on its inputs in the quantized model, after the layers before it were rounded, and its output
+    is compared with that of the float model. 4096 rows of inputs are sampled, fewer if rows are long. One sample in
+    four is held out, and a layer keeps its new weights only if the error falls by two percent on the held-out rows,
+    too. If most of the error comes from quantized inputs, no rounding helps. The mean of the error is ignored if biases
+    will be corrected.
     """
 
     name = "round-weights"
@@ -49,11 +49,10 @@ class RoundWeights(Pass):
     requires = ("calibrate",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Replace weights by ones that integers hold exactly.
+        """Replace weights by numbers that integers represent exactly.
 
         Raises:
-            DovetailError: There is no data, it holds numbers that are not finite, or a replayed plan has not what it
-                needs.
+            DovetailError: Data is missing or holds nonfinite numbers, or a replayed plan lacks the rounded weights.
         """
         if ctx.refusals.fresh or not ctx.outcome.quantized_values or not wanted(ctx, ROUNDING):
             return False
@@ -81,15 +80,15 @@ class RoundWeights(Pass):
 
 
 class Levels:
-    """A weight on the grid of its integers.
+    """A weight on its integer grid.
 
     Args:
-        weight: The weight.
-        quantized value: The format in which it is held, with the parameters.
+        weight: The weight in floats.
+        quantized: Its format and parameters.
 
     Attributes:
-        down: The largest integers that are not above it, or the nearest that the format has.
-        up: The smallest that are above these, as far as the format goes.
+        down: The weight rounded down, clipped to the format.
+        up: The next larger integers, clipped to the format.
     """
 
     def __init__(self, weight: np.ndarray, quantized: QuantizedValue):
@@ -103,55 +102,55 @@ class Levels:
 
     @property
     def real(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Gives the numbers that integers stand for, without keeping the weight in memory."""
+        """Function from integers to real numbers that does not keep the weight in memory."""
         scale, zero = self._scale, self._zero
         return lambda levels: (levels - zero).astype(np.float32) * scale
 
     def stored(self, levels: np.ndarray) -> np.ndarray:
-        """Integers in the smallest type that has all of the format."""
+        """Cast integers to the smallest type that holds the whole format."""
         return levels.astype(self._dtype)
 
     def off(self, levels: np.ndarray) -> np.ndarray:
-        """What integers add to the weight."""
+        """Return the weight error of given integers."""
         return (levels - self._exact).astype(np.float32) * self._scale
 
     def fit(self, levels: np.ndarray) -> bool:
-        """Whether integers are those of this weight, each rounded down or up.
+        """Check whether integers are those of this weight, each rounded down or up.
 
-        A step of a hundredth is left for weights that another machine has scaled.
+        The tolerance of a hundredth of a step covers weights that were scaled on another machine.
         """
         return bool((np.abs(levels - np.clip(self._exact, *self._bounds)) <= 1.01).all())
 
 
 _ROWS, _FEWEST_ROWS = 4096, 256
-_NUMBERS = 1 << 24  # in the rows of the layers of a block
-_HELD_BACK = 4  # one sample of so many
-_WORTH = 0.98  # of the error that may be left: less gained is noise, and every change of a weight is an error elsewhere
+_NUMBERS = 1 << 24  # numbers in the sampled rows of a block's layers
+_HELD_BACK = 4  # one sample in this many
+_WORTH = 0.98  # largest remaining error fraction; a smaller gain is noise, and every changed weight adds error
 
 
 class RoundedWeights:
-    """Exchanges the weights of layers for numbers on the grid of their integers."""
+    """Replaces the weights of layers by rounded ones."""
 
     def __init__(self, constants: Constants, held: HeldConstants, record: Record):
         self._constants, self._held, self.record = constants, held, record
 
     def levels(self, layer: Layer) -> Levels:
-        """The grid of a layer's weight."""
+        """Return the integer grid of a layer's weight."""
         quantized = self._held.at(*layer.weight_at)
         assert quantized is not None, "only quantized layers are rounded"
         return Levels(constant_of(layer.weight).numpy(), quantized)
 
     def put(self, layer: Layer, grid: Levels, levels: np.ndarray) -> None:
-        """Exchange a weight for the numbers that integers stand for."""
+        """Replace a weight by the numbers that given integers represent."""
         kept = self.record.save(ROUNDING, name_of(layer.output), grid.stored(levels))
         self._constants.put(layer.weight, RefinedTensor(kept, grid.real, constant_of(layer.weight)))
 
     def put_in_quantized_model(self, layer: Layer, quantized_model: QuantizedModel) -> None:
-        """Let the quantized model of a layer have the weight that the layer has now."""
+        """Copy the current weight of a layer to the quantized model."""
         quantized_model.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
 
     def shift_in_twin(self, layer: Layer, quantized_model: QuantizedModel, by: np.ndarray) -> None:
-        """Add to the bias of the quantized model of a layer."""
+        """Add to the bias of a layer in the quantized model."""
         at = layer.bias_at
         assert at is not None, "only layers with a bias are centered"
         bias = input_of(*at)
@@ -159,10 +158,10 @@ class RoundedWeights:
         quantized_model.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._held.at(*at))
 
     def replay(self, layer: Layer, ctx: Context) -> None:
-        """Round a weight as the replayed plan has it.
+        """Round a weight as recorded in the replayed plan.
 
         Raises:
-            DovetailError: The plan belongs to another weight.
+            DovetailError: The plan was made for another weight.
         """
         found = self.record.saved(ROUNDING, name_of(layer.output), layer.layout.shape)
         if found is None:
@@ -178,7 +177,7 @@ class RoundedWeights:
 
 
 class Rounding:
-    """Rounds the weight of one layer."""
+    """Refiner that rounds the weight of one layer."""
 
     def __init__(self, layer: Layer, beside: int, weights: RoundedWeights, ctx: Context):
         groups, _, inputs = layer.layout.extents
@@ -191,7 +190,7 @@ class Rounding:
         self._samples = 0
 
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
-        """See one batch; see `Refiner`."""
+        """Sample rows of one batch; see `Refiner`."""
         samples = wanted.shape[0] if wanted.ndim > 1 else 1
         number = positions_of(self._layer, wanted)
         if not number:
@@ -203,7 +202,7 @@ class Rounding:
             sample.offer(len(part), partial(self._rows, inputs, wanted, part))
 
     def refine(self, quantized_model: QuantizedModel) -> bool:
-        """Exchange the weight, if the new one is better on what was held back."""
+        """Replace the weight if the rounded one is better on the held-out rows."""
         if len(self._used) + len(self._held_back) < 2:
             return False
         used, held_back = self._split()
@@ -236,7 +235,7 @@ class Rounding:
             why = "its weights are rounded to the nearest integers: no other way gains two percent on samples held back"
             self._ctx.remark("analysis", self._layer.node, "rounding", why)
         if self._centered:
-            # Later layers are rounded for what this one computes once its bias is corrected.
+            # Later layers must see the output with the corrected bias.
             by = shift - middle.swapaxes(1, 2) @ (off if better else nearest)
             self._weights.shift_in_twin(self._layer, quantized_model, by)
         return better or self._centered
@@ -254,7 +253,7 @@ class Rounding:
         return rows
 
     def _split(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-        """The rows to use, and those to check on; of a single sample, every fourth row is for checking."""
+        """Return the rows to optimize on and the held-out rows; with a single sample, every fourth row is held out."""
         if len(self._used) and len(self._held_back):
             return self._used.rows, self._held_back.rows
         rows = self._used.rows or self._held_back.rows
@@ -262,7 +261,7 @@ class Rounding:
         return tuple(part[~held_back] for part in rows), tuple(part[held_back] for part in rows)
 
     def _lacking(self, inputs: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of inputs by group, and what their results lack even with the exact weight."""
+        """Return input rows by group, and the output error that remains with the exact weight."""
         layer = self._layer
         rows = inputs.astype(np.float32).transpose(1, 2, 0)
         found = rows.swapaxes(1, 2) @ self._matrices(constant_of(layer.weight).numpy())
@@ -271,11 +270,11 @@ class Rounding:
         return rows, wanted.astype(np.float32).transpose(1, 0, 2) - found
 
     def _matrices(self, weight: np.ndarray) -> np.ndarray:
-        """A weight as groups, inputs and outputs."""
+        """Reshape a weight to groups, inputs and outputs."""
         groups, outputs, _ = self._layer.layout.extents
         return np.ascontiguousarray(self._layer.layout.matrices(weight).reshape(groups, outputs, -1).swapaxes(1, 2))
 
     def _weight(self, matrices: np.ndarray) -> np.ndarray:
-        """The inverse of `_matrices`."""
+        """Reshape matrices back to the weight: the inverse of `_matrices`."""
         groups, outputs, inputs = self._layer.layout.extents
         return self._layer.layout.weight(matrices.swapaxes(1, 2).reshape(groups, outputs, inputs, -1))

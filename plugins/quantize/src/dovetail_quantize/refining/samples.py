@@ -1,4 +1,4 @@
-"""Samples of what layers multiply: rows of fixed size, from data of any length."""
+"""Fixed-size random samples of the operand rows of layers, from data of any length."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Sample:
-    """Rows drawn from all that were offered, each with the same probability; the same for the same data.
+    """Uniform random sample of all offered rows, deterministic for the same data.
 
     Args:
-        size: How many rows it holds at most.
-        seed: Of the random numbers.
+        size: Maximum number of rows.
+        seed: Seed of the random generator.
 
     Attributes:
-        rows: What is kept of each drawn row: arrays whose first axis counts rows; empty before the first offer.
+        rows: Arrays with the sampled rows along their first axis; empty before the first offer.
     """
 
     def __init__(self, size: int, seed: int):
@@ -35,11 +35,11 @@ class Sample:
         return len(self._ranks)
 
     def offer(self, number: int, make: Callable[[np.ndarray], tuple[np.ndarray, ...]]) -> None:
-        """Offer rows.
+        """Offer rows to the sample.
 
         Args:
-            number: How many.
-            make: Makes those at some indices.
+            number: Number of rows.
+            make: Computes the rows at given indices.
         """
         ranks = self._random.random(number)
         worst = self._ranks.max() if len(self._ranks) >= self._size else 2.0
@@ -58,25 +58,25 @@ class Sample:
 
 
 def positions_of(layer: Layer, computed: np.ndarray) -> int:
-    """The number of positions of a result: elements of one channel, over all samples."""
+    """Return the number of positions of a result: elements of one channel over all samples."""
     return computed.size // layer.channels
 
 
 def outputs_at(layer: Layer, computed: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """What a layer computes at some positions: an array of positions, groups and output channels of each."""
+    """Gather the output of a layer at given positions, as positions, groups and output channels."""
     rows = np.moveaxis(computed, 1, -1) if layer.is_convolution else computed
     groups, outputs, _ = layer.layout.extents
     return rows.reshape(-1, layer.channels)[positions].reshape(len(positions), groups, outputs)
 
 
 def inputs_at(layer: Layer, inputs: np.ndarray, computed: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """What a layer reads for some positions: an array of positions, groups, and inputs in the order of the weight.
+    """Gather the inputs of a layer for given output positions, as positions, groups, and inputs in weight order.
 
     Args:
         layer: The layer.
-        inputs: What it reads.
-        computed: What it computes of that.
-        positions: Positions in that, samples first and channels left out.
+        inputs: Its input.
+        computed: Its output for that input.
+        positions: Flat output positions, samples first and without channels.
     """
     groups, _, channels = layer.layout.extents
     if not layer.is_convolution:
@@ -100,7 +100,7 @@ def inputs_at(layer: Layer, inputs: np.ndarray, computed: np.ndarray, positions:
 def _read(
     node: ir.Node, axis: int, rank: int, place: np.ndarray, offset: np.ndarray, given: int, made: int
 ) -> np.ndarray:
-    """Which inputs along an axis a convolution reads for its results at `place`, by offset in the kernel."""
+    """Return the input indices along an axis that a convolution reads for outputs at `place`, by kernel offset."""
     stride, dilation = _of(node, "strides", axis, 1), _of(node, "dilations", axis, 1)
     begin = _of(node, "pads", axis, 0)
     missing = max(0, (made - 1) * stride + (len(offset) - 1) * dilation + 1 - given)
@@ -111,7 +111,7 @@ def _read(
 def _read_by_transposed(
     node: ir.Node, axis: int, rank: int, place: np.ndarray, offset: np.ndarray, given: int, made: int
 ) -> np.ndarray:
-    """The same for a transposed convolution; -1 where an offset reads nothing."""
+    """Return the input indices of a transposed convolution like `_read`; -1 where an offset reads nothing."""
     stride, dilation = _of(node, "strides", axis, 1), _of(node, "dilations", axis, 1)
     begin = _of(node, "pads", axis, 0)
     whole = stride * (given - 1) + _of(node, "output_padding", axis, 0) + (len(offset) - 1) * dilation + 1
@@ -124,7 +124,7 @@ def _read_by_transposed(
 
 
 def _automatic(node: ir.Node, explicit: int, total: int, half: int) -> int:
-    """The padding before an axis, which an attribute may leave to the shapes."""
+    """Return the padding before an axis, which `auto_pad` may derive from the shapes."""
     automatic = node.attributes.get_string("auto_pad", "NOTSET")
     known = {"SAME_UPPER": half, "SAME_LOWER": total - half, "VALID": 0}
     return known.get(automatic, explicit)
@@ -136,7 +136,7 @@ def _of(node: ir.Node, name: str, axis: int, default: int) -> int:
 
 
 def decibels(signal: float, error: float) -> float:
-    """The ratio of two energies in dB: infinite without an error, minus infinite with nothing but errors."""
+    """Return the ratio of two energies in dB: infinite without error, minus infinite without signal."""
     if error <= 0:
         return math.inf
     return 10 * math.log10(signal / error) if signal > 0 else -math.inf

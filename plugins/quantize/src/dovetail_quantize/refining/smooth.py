@@ -1,5 +1,7 @@
-"""The `smooth` pass: outliers of activations move into weights (Xiao et al., "SmoothQuant: Accurate and Efficient
-Post-Training Quantization for Large Language Models", 2023)."""
+"""The `smooth` pass: move outliers of activations into weights.
+
+Source: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models", 2023.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Smooth(Pass):
-    """Make the channels that quantized products read more alike, and their weights less.
+    """Even out the channels that quantized products read by moving outliers into the weights.
 
     Given:  %x = LayerNormalization(%h, %scale, %bias)   %q = MatMul(%x, %w1)   %k = MatMul(%x, %w2)
     Result: %x = LayerNormalization(%h, %scale / s, %bias / s)   %q = MatMul(%x, s * %w1)   %k = MatMul(%x, s * %w2)
 
-    There is one s per channel: its largest activation on the data to the power of alpha, over its largest weight to the
-    power of 1 - alpha. It needs constants in front of %x that take it up: those of a normalization, written out or not,
-    a Mul by a constant, or the product before. A value keeps its channels unless the error of its products on a sample
-    of rows falls by two percent. The model computes the same function.
+    The factor s of a channel is its largest activation on the data to the power of alpha, over its largest weight to
+    the power of 1 - alpha. Constants before %x must absorb it: those of a normalization (fused or decomposed), a Mul by
+    a constant, or the preceding product. A value is scaled only if that reduces the error of its products on a sample
+    of rows by two percent. The model computes the same function.
 
     Options:
-        alpha: How much of the differences moves into the weights, from 0 to 1.
+        alpha: Migration strength: how much of the range moves into the weights, from 0 to 1.
     """
 
     name = "smooth"
@@ -60,7 +62,7 @@ class Smooth(Pass):
         """Scale constants and weights.
 
         Raises:
-            DovetailError: There is no data, or it holds numbers that are not finite.
+            DovetailError: Data is missing or holds nonfinite numbers.
         """
         if not wanted(ctx, SMOOTH):
             return False
@@ -102,12 +104,12 @@ _NORMS = ("LayerNormalization", "RMSNormalization")
 
 @dataclass
 class Absorber:
-    """What is to be scaled for a value.
+    """Constants and layers that absorb the scaling of a value.
 
     Attributes:
-        vectors: Constants with one number per channel that are multiplied with the factors.
-        inverse: Those that are divided by them.
-        layers: Layers whose output channels are multiplied with them.
+        vectors: Per-channel constants to multiply by the factors.
+        inverse: Per-channel constants to divide by the factors.
+        layers: Layers whose output channels to multiply by the factors.
     """
 
     vectors: list[ir.Value] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Absorber:
     layers: list[Layer] = field(default_factory=list)
 
     def scale(self, constants: Constants, factors: np.ndarray) -> None:
-        """Multiply the channels of the value with factors."""
+        """Multiply the channels of the value by factors."""
         for value in self.vectors:
             constants.scale_vector(value, factors)
         for value in self.inverse:
@@ -125,9 +127,9 @@ class Absorber:
 
 
 def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
-    """What can be scaled instead of the channels of a value along its last axis; None if something before it cannot.
+    """Find constants that can absorb a scaling of a value's last axis; None if a producer does not commute with it.
 
-    Every value on the way back must have a single reader, but `value` itself.
+    Every value on the way back must have a single reader, except `value` itself.
     """
     found = Absorber()
     while (node := value.producer()) is not None and node.domain in ("", "ai.onnx") and value is node.outputs[0]:
@@ -137,7 +139,7 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
             return found if _normalized(node, channels, found) else None
         layer = layer_of(node)
         if layer is not None and not layer.is_convolution and layer.channels == channels:
-            # A bias that another node adds was met on the way here.
+            # The walk has already passed a bias that a separate Add adds.
             found.layers.append(layer if layer.added_to is None else Layer(node, layer.layout))
             return found
         own = [index for index, given in enumerate(node.inputs[:2]) if _per_channel(given, channels)]
@@ -157,7 +159,7 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
 
 
 def _normalized(node: ir.Node, channels: int, found: Absorber) -> bool:
-    """Whether a normalization along the last axis has a scale of its own for each channel."""
+    """Check whether a normalization is along the last axis with per-channel constants, and collect these."""
     axis, rank = node.attributes.get_int("axis", -1), len(input_of(node, 0).shape or ())
     given = [value for value in node.inputs[1:3] if value is not None]
     if axis not in (-1, rank - 1) or not given or not all(_per_channel(value, channels) for value in given):
@@ -167,7 +169,7 @@ def _normalized(node: ir.Node, channels: int, found: Absorber) -> bool:
 
 
 def _per_channel(value: ir.Value | None, channels: int) -> bool:
-    """Whether a value is a constant with one number per channel along the last axis."""
+    """Check whether a value is a per-channel constant along the last axis."""
     if not is_own(value):
         return False
     tensor = constant_of(value)
@@ -175,7 +177,7 @@ def _per_channel(value: ir.Value | None, channels: int) -> bool:
 
 
 def _keeps_last_axis(node: ir.Node, channels: int) -> bool:
-    """Whether a node moves data, but not along the last axis."""
+    """Check whether a node moves data but keeps the last axis."""
     before, after = node.inputs[0].shape if node.inputs and node.inputs[0] is not None else None, node.outputs[0].shape
     if before is None or after is None or not len(before) or not len(after):
         return False
@@ -186,14 +188,14 @@ def _keeps_last_axis(node: ir.Node, channels: int) -> bool:
 
 
 _ROWS = 512
-_WORTH = 0.98  # of the error that may be left
+_WORTH = 0.98  # largest remaining fraction of the error
 _LARGEST_FACTOR = 2.0**10
 _ACTIVATION, _WEIGHT = "A", "B"
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothedInput:
-    """A value that quantized products read, and nothing else does."""
+    """A value that only quantized products read."""
 
     value: ir.Value
     format: Format
@@ -202,12 +204,12 @@ class SmoothedInput:
 
     @property
     def channels(self) -> int:
-        """The number of its channels."""
+        """Number of channels."""
         return self.layers[0].layout.extents[2]
 
 
 def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[SmoothedInput]:
-    """All values whose channels can be scaled."""
+    """Find all values whose channels can be scaled."""
     readers: dict[ir.Value, list[Layer]] = {}
     for layer in refined_layers(model.graph, SMOOTH, record.steps):
         if not layer.is_convolution and _format(layer, _ACTIVATION) is not None:
@@ -227,14 +229,14 @@ def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[Smoothed
 
 
 def _format(layer: Layer, port: str) -> Format | None:
-    """The quantized format of a port, if that has one scale, or the port is the weight."""
+    """Return the quantized format of a port, if it is per-tensor or the port is the weight."""
     format_ = placement_of(layer.node).port_format(port)
     usable = format_ is not None and format_.quantized and (port == _WEIGHT or format_.axis is None)
     return format_ if usable else None
 
 
 class SeenInput:
-    """What is seen of one value: the extrema of its channels, and a sample of its rows."""
+    """Calibration data of one value: the extrema of its channels, and a sample of its rows."""
 
     extrema = None
 
@@ -244,7 +246,7 @@ class SeenInput:
         self._sample = Sample(_ROWS, 0)
 
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch."""
+        """Process the numbers of one batch."""
         rows = array.reshape(-1, self._of.channels)
         if not rows.size:
             return
@@ -258,7 +260,7 @@ class SeenInput:
         self._sample.offer(len(rows), lambda at: (rows[at],))
 
     def factors(self, alpha: float, ctx: Context) -> np.ndarray | None:
-        """The factors of the weights; None if scaling gains nothing."""
+        """Return the factors of the weights; None if scaling gains nothing."""
         if not len(self._sample):
             return None
         of, weights = self._of, [layer.layout.matrices(_array(layer))[0, :, :, 0] for layer in self._of.layers]
@@ -267,7 +269,7 @@ class SeenInput:
         with np.errstate(divide="ignore", invalid="ignore"):
             by = activations**alpha / largest ** (1 - alpha)
         by = np.where(np.isfinite(by) & (by > 0), by, 1.0)
-        # Only ratios matter.
+        # Only ratios matter, so normalize to a geometric mean of 1.
         by = np.clip(by / np.exp(np.log(by).mean()), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
         signal, before = self._error(np.ones_like(by))
         _, after = self._error(by)
@@ -283,7 +285,7 @@ class SeenInput:
         return by
 
     def _error(self, by: np.ndarray) -> tuple[float, float]:
-        """The energy of all products on the sample, and that of their error, with channels divided by factors."""
+        """Return the energy of all products on the sample, and of their error, with channels divided by factors."""
         (rows,), signal, error = self._sample.rows, 0.0, 0.0
         parameters = parameters_of_range(self.format, (self._low / by).min(), (self._high / by).max())
         given = _rounded(rows / by, self.format, parameters)
@@ -307,7 +309,7 @@ def _array(layer: Layer) -> np.ndarray:
 
 
 def _rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
-    """The numbers that a format holds instead of those of an array."""
+    """Quantize and dequantize an array."""
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)
     integers = quantize_array(array, format_, parameters).astype(np.float32)
     return (integers - zero) * scale.astype(np.float32)

@@ -1,4 +1,4 @@
-"""The refinements: their names, and which of them a request, a backend or a replayed plan asks for."""
+"""Names of the refinements, and which of them a request, a backend or a replayed plan selects."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 EQUALIZE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalize", "smooth", "rounding", "bias")
-"""All refinements, in the order in which they run."""
+"""All refinements, in execution order."""
 
 SCALING = (EQUALIZE, SMOOTH)
-"""Those that change what the model computes between layers, and so what calibration sees."""
+"""Refinements that change activations between layers, and hence calibration."""
 
-_RENAMED = {"equalise": "equalize"}  # what plans and files of the release before call it
+_RENAMED = {"equalise": "equalize"}  # names in plans and backend files of the previous release
 OPTION, RECORD, _NONE = "refine", "refined", "none"
 
 
 def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
-    """The refinements that a text (`bias,rounding`) or names stand for, in the order in which they run.
+    """Parse a list of refinements (`bias,rounding`), as text or names, into execution order.
 
     Raises:
-        UsageError: There is no such refinement, or `none` stands beside others.
+        UsageError: A refinement is unknown, or `none` is combined with others.
     """
     parts = given.split(",") if isinstance(given, str) else list(given)
     names = [_RENAMED.get(name, name) for name in (part.strip() if isinstance(part, str) else part for part in parts)]
@@ -43,10 +43,10 @@ def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def needs_data(ctx: Context, step: str) -> None:
-    """Refuse to refine without data.
+    """Check that a refinement has data.
 
     Raises:
-        DovetailError: There is none.
+        DovetailError: There is no data.
     """
     if ctx.request.data is None:
         raise DovetailError(
@@ -56,7 +56,7 @@ def needs_data(ctx: Context, step: str) -> None:
 
 
 def wanted(ctx: Context, step: str) -> bool:
-    """Whether a refinement is made on any backend.
+    """Check whether any backend uses a refinement.
 
     Raises:
         DovetailError: See `steps_of`.
@@ -65,13 +65,14 @@ def wanted(ctx: Context, step: str) -> bool:
 
 
 def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
-    """The refinements of every chosen backend, by its name.
+    """Return the refinements of every chosen backend, by its name.
 
-    A replayed plan has the ones that it was made with, because its scales belong to weights that were refined so.
-    Otherwise the request names them, or each backend's file does.
+    A replayed plan determines its own, because its scales belong to the refined weights. Otherwise the request names
+    them, or each backend's file does.
 
     Raises:
-        DovetailError: The request and the replayed plan contradict each other, or a backend names an unknown one.
+        DovetailError: The request and the replayed plan contradict each other, or a backend names an unknown
+            refinement.
     """
     asked = ctx.request.options.get(OPTION, {}).get("steps")
     names = [backend.name for backend in ctx.backends]
@@ -81,7 +82,7 @@ def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
         return wanted
     recorded = _recorded(ctx)
     if recorded is None:
-        # The scales in the plan belong to weights as they are, so scaling these is out of the question.
+        # The plan's scales belong to the current weights, so these must not be scaled.
         bad = sorted({step for steps in wanted.values() for step in steps if step in SCALING}, key=STEPS.index)
         if asked is not None and bad:
             raise DovetailError(
@@ -110,7 +111,7 @@ def _defaults(ctx: Context) -> dict[str, tuple[str, ...]]:
 
 
 def _recorded(ctx: Context) -> dict[str, tuple[str, ...]] | None:
-    """What the replayed plan says; None if it says nothing."""
+    """Return the refinements by backend that the replayed plan records; None if it records none."""
     record: Any = ctx.request.plan.summary.get(RECORD)
     if record is None:
         return None
@@ -133,7 +134,7 @@ class Refine(Option):
     keywords = ("refine",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--refine`."""
+        """Add `--refine` to the parser."""
         parser.add_argument(
             "--refine",
             metavar="STEPS",
@@ -142,26 +143,26 @@ class Refine(Option):
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments.
+        """Return the keyword arguments.
 
         Raises:
-            UsageError: There is no such refinement.
+            UsageError: A refinement is unknown.
         """
         if args.refine is not None:
             parse_steps(args.refine)
         return {"refine": args.refine}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """The refinements, in the order in which they run; nothing where the backends' files decide.
+        """Return the refinements in execution order; empty if the backends' files decide.
 
         Raises:
-            UsageError: There is no such refinement.
+            UsageError: A refinement is unknown.
         """
         given = keywords.get("refine")
         return {} if given is None else {"steps": list(parse_steps(given))}
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
-        """The steps as the command takes them; a plan is made without refining."""
+        """Return the steps as command-line arguments; None for `plan`, which does not refine."""
         return None if command == "plan" else ["--refine", ",".join(recorded["steps"]) or "none"]
 
 

@@ -1,1 +1,1 @@
-"""Input data: files and arrays in every form, batches that fit a model, digests, and outputs as arrays."""
+"""Input data: files and arrays, batches that match a model, digests, and outputs as arrays."""

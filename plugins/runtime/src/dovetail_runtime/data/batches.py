@@ -1,4 +1,4 @@
-"""Batches of input data, cut to what a model takes."""
+"""Batches of input data, split to match a model's inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Batch = tuple[dict[str, "np.ndarray"], dict[str, "np.ndarray"]]
 """Inputs by name, and labels by output name ("" for the first output)."""
 
 _LABELS = "labels"
-_AT_ONCE = 64  # samples, where the model leaves the batch open
+_AT_ONCE = 64  # samples, if the model leaves the batch extent open
 
 
 def batches(
@@ -39,21 +39,22 @@ def batches(
     whole: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Batch]:
-    """The batches to run `model` on, one after the other.
+    """Yield the batches to run `model` on.
 
     Args:
-        model: Its inputs say which names, types and shapes are wanted.
-        data: See `dovetail_runtime.data.sources.read_data`. An array with more rows than the model can take is cut
-            along its first axis. Where the model leaves the extent open, many rows are cut only if it is known by the
-            name of a batch, and if running the first of them in pieces was found to change nothing. The array `labels`
-            (or `labels:<output>`) is the truth to count hits against.
-        made: A model made of it that runs on the same batches; its shapes may be fixed where `model` leaves them open.
-        run: Runs `model`, to find that out; by default an engine of the host does.
-        whole: Cut only what the model cannot take otherwise.
-        say: Told what is cut, or why it is not.
+        model: The model; its inputs determine names, types and shapes.
+        data: See `dovetail_runtime.data.sources.read_data`. An array with more rows than the model can take is split
+            along its first axis. If the model leaves the extent open, many rows are split only if the extent is named
+            like a batch, and if splitting the first rows is found not to change the outputs. The array `labels` (or
+            `labels:<output>`) is the ground truth for accuracy.
+        made: A model compiled from it that runs on the same batches; its shapes may be static where `model` leaves them
+            open.
+        run: Runs `model` for that test; by default an engine of the host does.
+        whole: Split only arrays that the model cannot take whole.
+        say: Receives a message about each split, or why there is none.
 
     Raises:
-        DovetailError: The data has no array for an input, one that no input has, or one that does not fit.
+        DovetailError: An input has no array, an array has no input, or an array does not match its input.
     """
     inputs = {name_of(v): v for v in model.graph.inputs if not v.is_initializer()}
     fixed = {name_of(v): v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
@@ -81,9 +82,9 @@ def _cuttable(
     run: Run | None,
     tried: dict[tuple, str],
 ) -> tuple[frozenset[str], str]:
-    """The inputs that may be cut where their extent is open; and why they may not, if they are long and have one.
+    """Return the inputs that may be split along an open extent, and the reason if long ones may not.
 
-    What was found out for one batch holds for those behind it whose rows have the same shapes; it is kept in `tried`.
+    The verdict for one batch holds for later batches with the same row shapes; it is cached in `tried`.
     """
     import numpy as np
 
@@ -107,7 +108,7 @@ def _cuttable(
 
 
 def _cut_texts(shapes: Mapping[str, ir.Shape | None], feeds: Feeds, cut: Collection[str]) -> Iterator[str]:
-    """What is cut, for the user."""
+    """Yield messages about split arrays, for the user."""
     if cut:
         rows = len(feeds[next(iter(cut))])
         yield (
@@ -125,19 +126,19 @@ def _quoted(names: Collection[str]) -> str:
 
 
 def _made(given: object, value: ir.Value | None) -> np.ndarray:
-    """An array as it is; a list or a number in the type that the input declares."""
+    """Return an array unchanged; convert a list or a number to the declared type of its input."""
     import numpy as np
 
     if hasattr(given, "__array__"):
         return np.asarray(given)
     if value is not None and not value_type(value):
-        return cast("np.ndarray", given)  # a sequence
+        return cast("np.ndarray", given)  # a sequence value
     array = as_array(given, declared(value)) if value is not None and value_type(value) else None
     return array if array is not None else np.asarray(given)
 
 
 def _labels(inputs: Collection[str], arrays: Feeds, where: str) -> dict[str, np.ndarray]:
-    """The arrays that are labels, once every other one is found to be an input, and every input to have one."""
+    """Return the label arrays; check that every other array matches an input, and that every input has one."""
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
     for name in arrays.keys() - labels.keys() - set(inputs):
         near = near_misses(name, inputs, 1)
@@ -171,7 +172,7 @@ def _cut(
 
 
 def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
-    """Neither a range nor a comparison means anything after a NaN."""
+    """Raise an error for NaN in the data, because neither ranges nor comparisons are meaningful with one."""
     import numpy as np
 
     missing = int(np.isnan(array).sum()) if array.dtype.kind == "f" else 0
@@ -182,7 +183,7 @@ def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
 
 
 def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool, where: str) -> tuple[int, int]:
-    """How many runs an array is for, and how many of its rows each takes."""
+    """Return how many runs an array is for, and how many of its rows each run takes."""
     _fits(name, declared, array, where)
     if not declared:
         return 1, 0
@@ -201,7 +202,7 @@ def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool,
 
 
 def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -> None:
-    """Refuse an array of another rank or with other extents than an input has, whatever its first one."""
+    """Raise an error if the rank or an extent after the first differs from the declared shape."""
     if declared is None or not hasattr(array, "shape"):
         return
     shape, given = list(declared), list(array.shape)
@@ -213,5 +214,5 @@ def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -
 
 
 def _is_known(extent: object) -> TypeGuard[int]:
-    """Whether an extent is a number; some exporters write -1 for one that is open."""
+    """Check whether an extent is static; some exporters write -1 for an open extent."""
     return isinstance(extent, int) and extent >= 0

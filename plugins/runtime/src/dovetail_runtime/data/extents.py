@@ -1,4 +1,4 @@
-"""Extents that data has where a model leaves them open."""
+"""Concrete extents that data has where a model leaves them open."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
-    """The shapes that one run of the model has on data, by name, of the inputs whose shape the model leaves open.
+    """Return the shapes that one run has on the data, by name, for inputs whose shape is not static.
 
-    A first axis that counts samples is 1: data of any number of samples is cut to that.
+    A first axis that counts samples becomes 1, because data is split to single samples.
 
     Args:
         model: The model.
         data: See `dovetail_runtime.data.sources.read_data`.
 
     Raises:
-        DovetailError: Two samples differ in an open extent, an input has no array, or one of another rank.
+        DovetailError: Two samples differ in an open extent, an input has no array, or one of the wrong rank.
     """
     inputs = [value for value in model.graph.inputs if not value.is_initializer()]
     open_inputs = [value for value in inputs if value_type(value) and not _is_static(value.shape)]
@@ -70,7 +70,7 @@ def _of_one_run(value: ir.Value, given: tuple[int, ...], samples: bool, where: s
 def _shape(array: Any) -> tuple[int, ...]:
     import numpy as np
 
-    return tuple(np.shape(array))  # a list or a number has one, too
+    return tuple(np.shape(array))  # also accepts a list or a number
 
 
 def _is_known(extent: object) -> bool:

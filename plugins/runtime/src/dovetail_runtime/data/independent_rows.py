@@ -1,4 +1,4 @@
-"""Where data may be cut: inputs with samples along an open first axis, and rows that may be run in pieces."""
+"""Independence of rows: inputs with samples along an open first axis, and whether these may be split."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ Run = Callable[[Feeds], Mapping[str, object]]
 """Runs a model on inputs by name."""
 
 _KEPT = "dovetail_runtime.independent_rows"
-_CUT_AT = 27 / 64  # no multiple of a usual stride, and the pieces differ in length
-_SHORT = 1e-4  # of the largest element: what sums in another order differ by, in float32
+_CUT_AT = 27 / 64  # not a multiple of a common stride, and gives pieces of different lengths
+_SHORT = 1e-4  # relative to the largest element: the error of summing in another order in float32
 _SHORT_IN_16_BITS = 1e-2
 _WINDOWS = ("Conv", "Pool")
 _UNKNOWN = 10**9
 
 
 def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], rows: int, run: Run | None = None) -> str:
-    """Why the inputs `cut` must not be cut along their first axis; empty if cutting was found to change nothing.
+    """Explain why inputs must not be split along their first axis; empty if splitting was found to change nothing.
 
-    The first `rows` rows run whole and in two pieces, then as many random ones, since data that begins with silence
-    would hide that rows affect each other. Every output must be the same or joined of those of the pieces.
+    The first `rows` rows run whole and in two pieces, then as many random ones, because data that begins with silence
+    would hide a dependence between rows. Every output must be equal in all runs, or the concatenation of the outputs of
+    the pieces.
 
     Args:
         model: The model.
-        feeds: All of the data of one batch.
-        cut: Inputs of one length, along which may be cut.
-        rows: How many rows one run takes.
+        feeds: The whole data of one batch.
+        cut: Inputs of equal length to split.
+        rows: Number of rows per run.
         run: Runs the model; by default an engine of the host does.
     """
     if crossing := _window_across(model, cut, int(rows * _CUT_AT)):
         return crossing
     probe = {name: array[:rows] if name in cut else array for name, array in feeds.items()}
-    # Several steps of a compilation ask the same of one graph. What is kept there is no part of the model.
+    # Several steps of a compilation ask the same question about one graph. The cached answer is not part of the model.
     kept: dict[str, str] = model.graph.meta.setdefault(_KEPT, {})
     key = _digest(probe, cut)
     if key not in kept:
@@ -74,7 +75,7 @@ def _host(model: Model) -> Run:
 
 
 def _difference(run: Run, probe: Feeds, cut: Collection[str]) -> str:
-    """What differs between a run and two of its pieces."""
+    """Return how the outputs of a whole run and of its two pieces differ; empty if they agree."""
     from dovetail_runtime.feeds import arrays_of
 
     length = len(probe[next(iter(cut))])
@@ -93,7 +94,7 @@ def _difference(run: Run, probe: Feeds, cut: Collection[str]) -> str:
 
 
 def _consists_of(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
-    """Whether an output is that of both pieces joined along an axis, or the same in all."""
+    """Check whether an output is the concatenation of both pieces' outputs along an axis, or equal in all runs."""
     import numpy as np
 
     if any(part.ndim != whole.ndim for part in parts):
@@ -126,7 +127,7 @@ def _alike(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _random(probe: Feeds, cut: Collection[str]) -> dict[str, np.ndarray]:
-    """Random rows of the same spread; integers stay those of the data, which may be numbers of rows in a table."""
+    """Return random rows with the same spread; integers are kept, because they may be indices into a table."""
     import numpy as np
 
     numbers = np.random.default_rng(0)
@@ -150,11 +151,11 @@ def _digest(probe: Feeds, cut: Collection[str]) -> str:
 
 
 def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
-    """The node with a window along the extent that would be cut, or one too wide for a try to notice."""
+    """Describe a window along the extent to split, or one too wide for a trial to notice; empty without one."""
     names = {_name(value.shape[0]) for value in model.graph.inputs if value.name in cut and value.shape}
     names.discard("")
     for node in model.graph:
-        # Global pools see all rows at once, so the try notices them.
+        # Global pools see all rows at once, so a trial detects them.
         has_window = any(word in node.op_type for word in _WINDOWS) and not node.op_type.startswith("Global")
         if not has_window or not node.inputs or node.inputs[0] is None:
             continue
@@ -169,7 +170,7 @@ def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
 
 
 def _reach(node: ir.Node, axis: int) -> int:
-    """How far apart the rows are that a window of a node reads together."""
+    """Return the largest distance between rows that a window of a node reads together."""
     kernel = _kernel(node)
     extent = kernel[axis] if axis < len(kernel) else None
     if not isinstance(extent, int):
@@ -179,7 +180,7 @@ def _reach(node: ir.Node, axis: int) -> int:
 
 
 def _kernel(node: ir.Node) -> Sequence[object]:
-    """The extents of a window; empty if they are not known."""
+    """Return the extents of a window; empty if unknown."""
     shapes = (value.shape for value in node.inputs[1:] if value is not None)
     weights = (shape[2:] for shape in shapes if shape is not None and len(shape) > 2)
     return node.attributes.get_ints("kernel_shape") or next(weights, ())
@@ -191,16 +192,16 @@ def _name(extent: object) -> str:
 
 _BATCH = re.compile("batch", re.IGNORECASE)
 _FEW_SAMPLES = re.compile(r"(^|[\W_])(n|b|bs|nb)([\W_]|$)", re.IGNORECASE)
-# What exporters call an extent that nobody named: `unk__12`, `s0`, `dim_0`, `x_dynamic_axes_1`, `None`.
+# Names that exporters generate for unnamed extents: `unk__12`, `s0`, `dim_0`, `x_dynamic_axes_1`, `None`.
 _GENERATED = re.compile(r"(^|_)unk(_|nown|$)|dynamic|dim_?\d+$|^s\d+$|^none$|^-?\d*$|^\?$", re.IGNORECASE)
 
 
 def inputs_of_samples(model: Model) -> frozenset[str]:
-    """The inputs whose open first extent counts samples, each of which the model takes by itself.
+    """Return the inputs whose open first extent counts independent samples.
 
-    The name says so (`batch_size`, `N`), or nobody gave it one. `points[P, 3]` is one cloud of points and
-    `tokens[T, N]` one text per column: parts of them are other inputs. And where no result has an open extent, nothing
-    in it belongs to single samples, unless the extent is called a batch in so many words.
+    The extent must have a typical name (`batch_size`, `N`) or a generated one. `points[P, 3]` is a single point cloud
+    and `tokens[T, N]` has one text per column, so a part of either is a different input. If no result has an open
+    extent, results do not belong to single samples, unless the extent's name contains `batch`.
     """
     outputs = [value.shape for value in model.graph.outputs if value.shape is not None]
     whole = bool(outputs) and not any(_open(extent) for shape in outputs for extent in shape)
@@ -208,9 +209,9 @@ def inputs_of_samples(model: Model) -> frozenset[str]:
 
 
 def samples_at_once(model: Model) -> int | None:
-    """How many samples one run takes, where no extent is open for it; None if `inputs_of_samples` has one that is.
+    """Return how many samples one run takes if no extent is open for them; None if `inputs_of_samples` has an input.
 
-    An extent counts samples if all inputs and outputs begin with it; else a run is one sample.
+    An extent counts samples if all inputs and outputs begin with it; otherwise a run is one sample.
     """
     if inputs_of_samples(model):
         return None
@@ -222,7 +223,7 @@ def samples_at_once(model: Model) -> int | None:
 
 
 def _counts_samples(value: ir.Value, whole: bool) -> bool:
-    """Whether the first extent of an input does; `whole` says that the results have no open extent."""
+    """Check whether the first extent of an input counts samples; `whole` means that no result has an open extent."""
     extents: Iterable = value.shape or ()
     first = next(iter(extents), 0)
     if not _open(first):
@@ -232,12 +233,12 @@ def _counts_samples(value: ir.Value, whole: bool) -> bool:
 
 
 def _open(extent: object) -> bool:
-    """Whether an extent is not known before run time; some exporters write -1 for such."""
+    """Check whether an extent is unknown before run time; some exporters write -1 for it."""
     return not isinstance(extent, int) or extent < 0
 
 
 def fitted(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`feeds` in the float types that `model` takes; data rarely has them, because NumPy's files know no bfloat16."""
+    """Cast `feeds` to the float types of the model's inputs; NumPy files, for example, cannot hold bfloat16."""
     found = dict(feeds)
     for value in model.graph.inputs:
         name = name_of(value)

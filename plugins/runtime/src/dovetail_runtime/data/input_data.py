@@ -1,4 +1,4 @@
-"""Input data as one object: what `dovetail.input_data` gives."""
+"""Input data as one object, the result of `dovetail.input_data`."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ class InputData:
         data: See `dovetail_runtime.data.sources.read_data`.
 
     Attributes:
-        given: The same; an iterator is replaced by something that keeps what it has yielded.
+        given: The data; an iterator is wrapped so that it can be read again.
     """
 
     def __init__(self, data: object):
         self.given = as_data(data)
 
     def batches(self, model: Model, whole: bool = False) -> Iterator[Batch]:
-        """The batches to run a model on; see `dovetail_runtime.data.batches.batches`.
+        """Yield the batches to run a model on; see `dovetail_runtime.data.batches.batches`.
 
         Args:
             model: The model.
-            whole: Cut only what the model cannot take otherwise, as `dovetail run` does.
+            whole: Split only arrays that the model cannot take whole, as `dovetail run` does.
 
         Raises:
-            DovetailError: The data does not fit the model.
+            DovetailError: The data does not match the model.
         """
         return batches(model, self.given, whole=whole)
 
     def check(self, model: Model) -> None:
-        """Look at the first batch, so that data which does not fit is an error before any work is done.
+        """Check the first batch, so that mismatched data fails before any work is done.
 
         Raises:
-            DovetailError: It does not fit the model.
+            DovetailError: The data does not match the model.
         """
         next(self.batches(model, whole=True), None)
 
     def extents(self, model: Model) -> dict[str, tuple[int, ...]]:
-        """The shapes that one run of the model has on the data, of the inputs whose shape the model leaves open.
+        """Return the shapes that one run has on the data, for inputs whose shape is not static.
 
         Raises:
-            DovetailError: Two samples differ in an open extent, or the data does not fit.
+            DovetailError: Two samples differ in an open extent, or the data does not match the model.
         """
         return data_extents(model, self.given)
 
     def digest(self) -> str:
-        """A hash of all arrays; empty for data that can only be run through."""
+        """Hash of all arrays; empty for data that can be read only once."""
         return data_digest(self.given)
 
 
 def input_data(data: object) -> InputData:
-    """Input data in any form: a file, a folder, arrays by name, batches, or a function that returns them."""
+    """Wrap input data in any form: a file, a folder, arrays by name, batches, or a function that returns them."""
     return InputData(data)

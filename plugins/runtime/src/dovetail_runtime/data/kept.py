@@ -1,4 +1,4 @@
-"""Batches of an iterator, kept so that they can be read again."""
+"""Batches of an iterator, stored so that they can be read again."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _IN_MEMORY = 64 << 20  # bytes
 
 
 class _Stored(NamedTuple):
-    """A batch in the file: where it begins."""
+    """Offset of a batch in the temporary file."""
 
     offset: int
 
 
 class Kept:
-    """Batches that can be read again: those of an iterator are kept as they come.
+    """Rereadable batches of an iterator, stored as they arrive.
 
     Calibration and verification read data in turn. The first 64 MiB stay in memory, the rest goes to a temporary file,
-    which is gone with this object. A function that returns a fresh iterator keeps nothing.
+    which is deleted with this object. Data from a function that returns a fresh iterator is not stored.
 
     Args:
         batches: The iterator.
-        in_memory: How many bytes of arrays stay in memory.
+        in_memory: Bytes of arrays to keep in memory.
     """
 
     def __init__(self, batches: Iterator[Any], in_memory: int = _IN_MEMORY):
@@ -49,7 +49,7 @@ class Kept:
             position += 1
 
     def _kept(self, batch: Any) -> Any:
-        """The batch itself while there is room for it, or where it is in the file.
+        """Return the batch itself if memory allows, else its location in the file.
 
         Raises:
             DovetailError: The file cannot be written.
@@ -59,7 +59,7 @@ class Kept:
             return batch
         try:
             content = pickle.dumps(batch, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # objects of other libraries raise what they like
+        except Exception:  # foreign objects may raise any exception
             return batch
         try:
             if self._file is None:
@@ -79,6 +79,6 @@ class Kept:
 
 
 def _size(batch: Any) -> int:
-    """Bytes of the arrays in a batch."""
+    """Return the size in bytes of the arrays in a batch."""
     arrays = batch.values() if hasattr(batch, "values") else batch if isinstance(batch, (tuple, list)) else [batch]
     return sum(getattr(array, "nbytes", 0) for array in arrays)

@@ -1,4 +1,4 @@
-"""Where input data comes from: arrays in memory, files, folders, and whatever yields batches."""
+"""Sources of input data: arrays in memory, files, folders, and iterators of batches."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _SAVE_ARRAYS = "save the inputs with numpy.savez, by input name"
 
 
 def data_files(path: Path) -> list[Path]:
-    """The data files at a path, in the order in which they are read."""
+    """Return the data files at a path, in reading order."""
     return [file for _, files in data_folders(path) for file in files] if path.is_dir() else [path]
 
 
 def data_folders(path: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """Yield a folder and those below it that hold data files, each with its files, sorted by name.
+    """Yield a folder and its subfolders that hold data files, each with its files, sorted by name.
 
-    Folders inside a folder without files are left out, except those directly below `path`: ONNX's test data has one
-    folder per sample.
+    Subfolders of a folder without data files are skipped, except those of `path` itself: ONNX test data has one folder
+    per sample.
 
     Raises:
         DovetailError: There is no data file, a data file is no regular file, or a link leads to a folder that was
-            met before, such as the one it lies in.
+            visited before, such as its parent.
     """
     found = [(folder, files) for folder, files in _walk(path) if files]
     if not found:
@@ -81,17 +81,17 @@ Arrays = Mapping[str, Any]
 """Arrays (or lists) by input name."""
 
 _NUMBERED = re.compile(r"input_(\d{1,9})\.pb")
-_LARGEST_PROTO = (1 << 31) - 1  # bytes; protobuf reads no more
+_LARGEST_PROTO = (1 << 31) - 1  # bytes; protobuf's limit
 _SAVE = "save it with onnx.save_tensor"
 
 
 def as_data(data: object) -> object:
-    """`data` in a form that can be read more than once."""
+    """Return `data` in a form that can be read more than once."""
     return Kept(data) if isinstance(data, Iterator) else data
 
 
 def read_data(data: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
-    """Everything that `data` holds, as arrays by input name with the place they come from.
+    """Yield the arrays in `data` by input name, each mapping with a description of its origin.
 
     Args:
         data: One of
@@ -121,13 +121,13 @@ def read_data(data: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str
 
 
 def array_shapes(path: Path, inputs: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shapes of the first arrays in a data file, by input name."""
+    """Return the shapes of the first arrays in a data file, by input name."""
     arrays, _ = next(read_data(path, inputs))
     return {name: tuple(array.shape) for name, array in arrays.items() if name in inputs}
 
 
 def data_digest(data: object) -> str:
-    """A hash of data that shapes a result: of files and of arrays in memory; empty for what can only be run through."""
+    """Hash the content of data files or arrays in memory; empty for data that can be read only once."""
     digest = hashlib.sha256()
     if isinstance(data, (str, Path)):
         for file in data_files(Path(data)) if Path(data).exists() else []:
@@ -156,7 +156,7 @@ def _called(function: Callable[[], Any]) -> Any:
     try:
         inspect.signature(function).bind()
     except ValueError:
-        pass  # a callable of C says nothing of its arguments
+        pass  # C callables do not expose their signature
     except TypeError as error:
         raise DovetailError(f"the function that gives data cannot be called without arguments: {error}") from error
     with _user_code("the function that gives data"):
@@ -172,7 +172,7 @@ def _read_batches(batches: object, inputs: Sequence[str]) -> Iterator[tuple[Arra
 
 
 def spoken(batches: Iterable[Any]) -> Iterator[Any]:
-    """The batches of an iterator of the user, which may print, and is named in what it raises."""
+    """Yield the batches of a user's iterator; capture its output, and name it in errors."""
     with _user_code("the data"):
         iterator = iter(batches)
     while True:
@@ -186,10 +186,10 @@ def spoken(batches: Iterable[Any]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _user_code(what: str) -> Iterator[None]:
-    """Call code of the user, from inside of whatever pass reads data.
+    """Run user code inside a pass that reads data, with its output captured.
 
     Raises:
-        DovetailError: It raises something.
+        DovetailError: The user code raises any error.
     """
     try:
         with own_output():
@@ -201,7 +201,7 @@ def _user_code(what: str) -> Iterator[None]:
 
 
 def _named(batch: object, inputs: Sequence[str], where: str) -> Arrays:
-    """Arrays without names, by input name."""
+    """Assign unnamed arrays to input names."""
     if isinstance(batch, tuple) and len(batch) == len(inputs):
         return dict(zip(inputs, batch))
     if len(inputs) == 1 and (hasattr(batch, "__array__") or isinstance(batch, list)):
@@ -226,7 +226,7 @@ def _read_folder(folder: Path, files: list[Path], inputs: Sequence[str]) -> Iter
     for file in whole:
         yield _read_npz(file), str(file)
     if single and (len(inputs) != 1 or single[0].suffix == ".pb"):
-        # One array per file, one file per input: together they are one batch.
+        # One array per file and one file per input: together they form one batch.
         wanted = [file for file in single if file.suffix == ".npy" or file.name.startswith("input")]
         yield {name: array for file in wanted for name, array in _read_file(file, inputs).items()}, str(folder)
     elif single:
@@ -258,12 +258,12 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         try:
             with archive:
                 return dict(archive)
-        except Exception as error:  # zipfile and pickle raise what they like on damaged files
+        except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
             raise DovetailError(f"{path} cannot be read: {error}") from None
 
 
 def _memory() -> int:
-    """Bytes of memory of this machine, or of its address space where that is not known."""
+    """Return the memory of this machine in bytes, or the size of the address space if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows
@@ -277,12 +277,12 @@ def _loaded(file: IO[bytes], path: Path, ending: str, writer: str) -> Any:
         return np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise DovetailError(f"{path} is not an {ending} file: {error}", f"save it with {writer}") from None
-    except Exception as error:  # zipfile and pickle raise what they like on damaged files
+    except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
         raise DovetailError(f"{path} cannot be read: {error}") from None
 
 
 def _read_proto(path: Path, inputs: Sequence[str]) -> Arrays:
-    """A tensor as ONNX's test data has it: `input_0.pb`, which may hold the name of its input."""
+    """Read a tensor of ONNX test data, `input_0.pb`, which may contain the name of its input."""
     import onnx
     from dovetail_onnx.source.tensors import data_problem
     from google.protobuf.message import DecodeError
@@ -293,7 +293,7 @@ def _read_proto(path: Path, inputs: Sequence[str]) -> Arrays:
     except DecodeError as error:
         raise DovetailError(f"{path} is not a TensorProto: {error}", _SAVE) from None
     if proto.data_location == onnx.TensorProto.EXTERNAL or proto.external_data:
-        # What a file of samples names could be any file of this machine.
+        # A sample file could refer to any file of this machine.
         raise DovetailError(f"{path}: the tensor says that its data lies in another file", _SAVE)
     if problem := data_problem(proto, None):
         raise DovetailError(f"{path}: the tensor {printable(problem)}", _SAVE)

@@ -1,1 +1,1 @@
-"""Kernels: what computes single operators, chosen by device, layout and element type."""
+"""Kernels: implementations of single operators, selected by device, layout and element type."""

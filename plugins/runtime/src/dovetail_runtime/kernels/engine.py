@@ -1,4 +1,4 @@
-"""The engine `kernels`: runs nodes that have kernels, and hands the rest of a region to the host's engine."""
+"""The engine `kernels`: runs nodes that have kernels, and delegates the rest of a region to the host's engine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OTHERS = "onnxruntime-cpu"
 
 
 class KernelEngine(SelectiveEngine):
-    """Runs operators by the kernels that plugins register.
+    """Runs operators with the kernels that plugins register.
 
-    Nodes that `select-kernels` gave a kernel run on that. Where it did not run, as in a source model that a result is
-    compared with, kernels are selected here, of any device. Nodes without a kernel run on ONNX Runtime, in parts
-    as large as can be; bodies of If, Loop and Scan are prepared once.
+    Nodes lowered by `select-kernels` run their kernel. If that pass did not run, as for a source model used as
+    reference, kernels of any device are selected here. Nodes without a kernel run on ONNX Runtime, in maximal parts;
+    bodies of If, Loop and Scan are prepared once.
 
     Args:
         registry: Everything that plugins registered.
@@ -42,11 +42,11 @@ class KernelEngine(SelectiveEngine):
 
     @classmethod
     def of(cls, registry: Registry) -> KernelEngine:
-        """Make the engine."""
+        """Create the engine."""
         return cls(registry)
 
     def takes(self, node: ir.Node) -> bool:
-        """Whether a kernel computes a node that has no other implementation."""
+        """Check whether a kernel is the only implementation of a node."""
         if is_lowered(node):
             return True
         if not len(self._registry.kernel) or node.domain in ("", "ai.onnx"):
@@ -54,16 +54,16 @@ class KernelEngine(SelectiveEngine):
         return bool(self._library().of(node))
 
     def available(self) -> Availability:
-        """Always."""
+        """Report that the engine is always available."""
         return Availability(True)
 
     @property
     def reads(self) -> Reads:  # type: ignore[override]  # nobody sets it
-        """What the engine of the other nodes reads."""
+        """The opsets and types that the engine of the other nodes accepts."""
         return self._others().reads
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> KernelSession:
-        """Prepare all instructions.
+        """Load a region as a program of instructions.
 
         Raises:
             EngineError: A kernel is not installed, or another engine refuses the rest.
@@ -97,7 +97,7 @@ class KernelEngine(SelectiveEngine):
 
 
 def _typed(model: Model) -> Model:
-    """A copy of a model in which values have the types that follow from its inputs."""
+    """Copy a model, with value types inferred from its inputs."""
     import onnx
     from dovetail_onnx.skeleton import skeleton_of
 

@@ -1,4 +1,4 @@
-"""A session of the engine `kernels`, and the instruction that calls a kernel."""
+"""Sessions of the engine `kernels`, and the instruction that calls a kernel."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeviceValue:
-    """A value in the memory of a device.
+    """A value in device memory.
 
     Attributes:
-        registered: The memory.
-        buffer: What its kernels take.
+        registered: The device's memory.
+        buffer: The buffer to pass to its kernels.
     """
 
     registered: RegisteredMemory
@@ -36,7 +36,7 @@ class DeviceValue:
 
 
 def uploaded(value: object, registered: RegisteredMemory, node: ir.Node) -> DeviceValue:
-    """A value in the memory of a device; copied if it is an array, or in the memory of another one.
+    """Return a value in the memory of a device, copied from the host or from another device if necessary.
 
     Raises:
         EngineError: The memory fails.
@@ -48,10 +48,10 @@ def uploaded(value: object, registered: RegisteredMemory, node: ir.Node) -> Devi
 
 
 def downloaded(value: object, node: ir.Node) -> object:
-    """A value in the memory of the host; arrays stay as they are.
+    """Return a value in host memory; arrays are returned unchanged.
 
     Raises:
-        EngineError: The memory fails, or gives no array.
+        EngineError: The memory fails, or does not return an array.
     """
     if not isinstance(value, DeviceValue):
         return value
@@ -63,7 +63,7 @@ def downloaded(value: object, node: ir.Node) -> object:
 
 
 def device_copy(node: ir.Node, library: KernelLibrary) -> Instruction:
-    """The instruction of a copy.
+    """Create the instruction of a copy node.
 
     Raises:
         EngineError: The device's memory is not installed.
@@ -79,7 +79,7 @@ def device_copy(node: ir.Node, library: KernelLibrary) -> Instruction:
 
 
 class _DeviceCopy(Instruction):
-    """A copy to a device or back."""
+    """Instruction that copies a value to a device or back."""
 
     def __init__(self, node: ir.Node, registered: RegisteredMemory):
         self.node, self._registered = node, registered
@@ -109,7 +109,7 @@ def _called(function: Callable[[Any], object], value: object, registered: Regist
 
 
 class KernelSession(Session):
-    """A region as a program."""
+    """A session that runs a region as a program."""
 
     def __init__(self, program: Program):
         self._program = program
@@ -120,12 +120,12 @@ class KernelSession(Session):
         return cast("dict[str, np.ndarray]", self._program.run(given))
 
     def executed(self) -> dict[str, Executed]:
-        """How every node was executed: those with kernels in the type of their key."""
+        """Return how every node was executed: kernels compute in the type of their key."""
         return self._program.executed()
 
 
 class _KernelCall(Instruction):
-    """A node computed by its kernel."""
+    """Instruction that computes a node with its kernel."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _KernelCall(Instruction):
         memory: RegisteredMemory | None,
     ):
         self.node, self._registered, self._key, self._memory = node, registered, key, memory
-        # What leaves the region is an array wherever the next one runs.
+        # Region outputs must be host arrays, wherever the next region runs.
         self._leaving = {value.name for value in node.outputs if value.is_graph_output()}
         self._inputs = tuple(value.name if value is not None else "" for value in node.inputs)
         self._declared = [declared(value) for value in node.outputs]
@@ -153,7 +153,7 @@ class _KernelCall(Instruction):
         try:
             with foreign_output(self._registered.title):
                 made = (kernel.run_in_place if in_place else kernel.run)(given, self._attributes)
-            # What is no list stands for its only output, and is refused with its type if it is no array.
+            # A result that is not iterable is the only output; the check below rejects one that is not an array.
             results = list(made) if isinstance(made, Iterable) and not isinstance(made, (np.ndarray, str)) else [made]
         except (DovetailError, KeyboardInterrupt):
             raise
@@ -168,7 +168,7 @@ class _KernelCall(Instruction):
                 values[expected.name] = self._checked(expected, downloaded(kept, self.node)) if leaves else kept
             elif expected.name:
                 array = self._checked(expected, result)
-                # What returns its input gives a second name to the same memory, and neither may be overwritten.
+                # A kernel that returns its input aliases it, so neither may be overwritten in place later.
                 shared = not in_place and any(array is one for one in given)
                 values[expected.name] = array.view() if shared else array
 
@@ -177,7 +177,7 @@ class _KernelCall(Instruction):
         return {self.node.name or self.writes[0]: Executed("" if type_ == "any" else type_, "reported")}
 
     def _given(self, value: object) -> Any:
-        """What the kernel takes of a value: an array, or a buffer of its device."""
+        """Return a kernel argument: an array, or a buffer of the kernel's device."""
         if self._memory is not None:
             return uploaded(value, self._memory, self.node).buffer
         return downloaded(value, self.node)
@@ -190,10 +190,10 @@ class _KernelCall(Instruction):
         return f"{self._registered.title} {self._key}"
 
     def _checked(self, expected: Declared, result: object) -> np.ndarray:
-        """An output, if it has the declared type and shape.
+        """Check an output against the declared type and shape, and return it as an array.
 
         Raises:
-            EngineError: It has not.
+            EngineError: The type or shape differs.
         """
         if not isinstance(result, (np.ndarray, np.generic)):
             raise fails(self.node, f"{self._who} gives {type(result).__name__} for '{expected.name}', and no array")
@@ -208,12 +208,12 @@ class _KernelCall(Instruction):
 
 
 def _is_alone(array: object) -> bool:
-    """Whether an array owns its memory, and may be changed."""
+    """Check whether an array owns its memory and is writable."""
     return isinstance(array, np.ndarray) and array.base is None and array.flags.writeable
 
 
 def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
-    """The instruction of a node that has its kernel.
+    """Create the instruction of a node lowered to a kernel.
 
     Raises:
         EngineError: The kernel is not installed.
@@ -232,14 +232,14 @@ def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
 
 
 def _attributes(node: ir.Node, entry: Entry | None) -> dict[str, object]:
-    """All attributes by name, with the defaults of the entry."""
+    """Return all attributes by name, with defaults from the entry."""
     given = {name: attribute.value for name, attribute in node.attributes.items() if name not in (KERNEL, KEY)}
     defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default} if entry is not None else {}
     return {**defaults, **given}
 
 
 def _overwritten(node: ir.Node, entry: Entry | None) -> frozenset[str]:
-    """The inputs that a kernel may overwrite by the entry; empty if one of them is a constant."""
+    """Return the inputs that the entry allows a kernel to overwrite; empty if one is a constant."""
     if entry is None or not entry.inplace:
         return frozenset()
     ports = {arg.name: index for index, arg in enumerate(entry.inputs)}

@@ -1,4 +1,4 @@
-"""Kernel keys: device, layout and element type, and which key a node asks for."""
+"""Kernel keys: device, layout and element type, and which key a node requests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PADDLE_TYPES = {"float": "float32", "double": "float64"}
 
 
 class KernelKey(NamedTuple):
-    """What kernels of one operator are told apart by.
+    """Key that distinguishes the kernels of one operator.
 
     Attributes:
-        device: Where it computes, as backends have it under `device:`.
+        device: The device, as in a backend file's `device:` entry.
         layout: `NCHW`, `NHWC` or `any`.
-        type: Name of an element type; `any` if no tensor decides about it.
+        type: Name of an element type; `any` if no tensor determines it.
     """
 
     device: str
@@ -37,17 +37,17 @@ class KernelKey(NamedTuple):
 
 
 def key_of(node: ir.Node, entry: Entry | None, device: str) -> KernelKey:
-    """The key that a node asks for.
+    """Return the key that a node requests.
 
-    The type is that of the first of the entry's `data_type` candidates that is known (`x > y`), or what all of them
-    promote to (`x, y`); without candidates all inputs count, and without inputs the first output. Device and layout
-    follow from theirs likewise, else they are those of the backend and `any`.
+    The type is that of the first of the entry's `data_type` candidates that is known (`x > y`), or their promoted type
+    (`x, y`). Without candidates it follows from all inputs, and without inputs from the first output. Device and layout
+    follow from their own candidates likewise, and default to the backend's device and `any`.
 
     Source: Paddle's lowering to kernels (`GetKernelKey` in pd_op_to_kernel_pass).
 
     Args:
         node: The node.
-        entry: What an operator file says of the operator; None if none has it.
+        entry: The operator's entry in an operator file; None without one.
         device: The device of the node's backend.
     """
     if entry is None or entry.kernel is None:
@@ -61,7 +61,7 @@ def key_of(node: ir.Node, entry: Entry | None, device: str) -> KernelKey:
 
 
 def wider_types(name: str) -> tuple[str, ...]:
-    """The element types that hold all values of `name`, nearest first: `float32`, `float64` for `float16`."""
+    """Return the element types that hold all values of `name`, nearest first: `float32`, `float64` for `float16`."""
     if name in FLOATS:
         return tuple(other for other in FLOATS if other in FLOATS[name] and other != name)
     if name in _INTEGERS:
@@ -70,7 +70,7 @@ def wider_types(name: str) -> tuple[str, ...]:
 
 
 class _Reader:
-    """Looks up the candidates of an entry for one node."""
+    """Resolves the candidates of an entry for one node."""
 
     def __init__(self, node: ir.Node, entry: Entry):
         self._node = node
@@ -84,7 +84,7 @@ class _Reader:
         return known[0] if candidates.ordered else _promoted(known)
 
     def type(self, name: str) -> str:
-        """The element type that a candidate stands for; empty if it is not known."""
+        """Return the element type of a candidate; empty if unknown."""
         if name.startswith("complex(") and name.endswith(")"):
             inner = self.type(name[len("complex(") : -1].strip())
             return _COMPLEX.get(inner, inner)
@@ -95,7 +95,7 @@ class _Reader:
         return _PADDLE_TYPES.get(found, found)
 
     def word(self, name: str) -> str:
-        """What a literal (`DataLayout::NHWC`) or an attribute says; empty if it says nothing definite."""
+        """Return the value of a literal (`DataLayout::NHWC`) or an attribute; empty if it is not definite."""
         found = name.rpartition("::")[2] if "::" in name else self.attribute(name)
         return "" if found.upper() in ("", "ANY", "UNDEFINED", "ALL_LAYOUT") else found
 
@@ -114,7 +114,7 @@ def _result_type(node: ir.Node) -> str:
 
 
 def _promoted(names: Iterable[str]) -> str:
-    """The type that all of `names` are converted to: a float wins over integers, a wider type over a narrow one."""
+    """Return the promoted type of `names`: floats win over integers, wider types over narrower ones."""
     found = [name for name in names if name]
     if floats := [name for name in found if name in FLOATS]:
         return promote(*floats)
@@ -125,34 +125,34 @@ def _promoted(names: Iterable[str]) -> str:
 
 
 DOMAIN = "kernel"
-"""The domain of nodes that have their kernel; that of the operator follows: `kernel.acme`."""
+"""Domain prefix of lowered nodes, before the operator's domain: `kernel.acme`."""
 
 KERNEL, KEY = "kernel_name", "kernel_key"
-"""Attributes of such a node: the name of the kernel, and its key as text."""
+"""Attributes of lowered nodes: the name of the kernel, and its key as text."""
 
 TO_DEVICE, TO_HOST = "CopyToDevice", "CopyToHost"
-"""Operators of the domain that copy a value between the host and the memory of a device."""
+"""Operators of this domain that copy a value between host and device memory."""
 
 DEVICE = "device"
-"""Their attribute: the name of the device."""
+"""Attribute of the copies: the name of the device."""
 
 HOST_DEVICE = "cpu"
-"""The device of the host."""
+"""Name of the host's device."""
 
 ENGINE = "kernels"
-"""The name of the engine."""
+"""Name of the engine."""
 
 
 def is_lowered(node: ir.Node) -> bool:
-    """Whether a node has its kernel."""
+    """Check whether a node is lowered to a kernel."""
     return node.domain == DOMAIN or node.domain.startswith(f"{DOMAIN}.")
 
 
 def is_copy(node: ir.Node) -> bool:
-    """Whether a node copies a value to a device or back."""
+    """Check whether a node copies a value to a device or back."""
     return node.domain == DOMAIN and node.op_type in (TO_DEVICE, TO_HOST)
 
 
 def operator_of(node: ir.Node) -> tuple[str, str]:
-    """Domain and name of the operator that a node with a kernel was."""
+    """Return the domain and name of the operator that was lowered to a kernel."""
     return node.domain.removeprefix(DOMAIN).removeprefix("."), node.op_type

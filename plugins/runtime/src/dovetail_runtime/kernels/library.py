@@ -1,4 +1,4 @@
-"""All kernels that plugins register, and which of them a node gets."""
+"""Library of all registered kernels, and the choice of a kernel for a node."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _DOMAINS = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class RegisteredKernel:
-    """A kernel with its name.
+    """A kernel with its registered name.
 
     Attributes:
-        name: The name it is registered under.
+        name: Its registered name.
         title: Name and distribution, for messages.
         kernel: The kernel.
     """
@@ -60,12 +60,12 @@ class RegisteredKernel:
 
 @dataclass(frozen=True)
 class RegisteredMemory:
-    """The memory of a device, with its name.
+    """Memory of a device, with the device's name.
 
     Attributes:
         device: The device.
         title: Device and distribution, for messages.
-        memory: What copies to it and back.
+        memory: Copies values to the device and back.
     """
 
     device: str
@@ -75,12 +75,12 @@ class RegisteredMemory:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a node gets.
+    """Kernel chosen for a node.
 
     Attributes:
         registered: The kernel.
-        key: The key that it runs with.
-        wanted: The key that the node asks for.
+        key: The key with which it runs.
+        wanted: The key that the node requests.
     """
 
     registered: RegisteredKernel
@@ -89,7 +89,7 @@ class Choice:
 
     @property
     def fallback(self) -> str:
-        """In which respect the kernel is not what the node asks for, and why; empty if it is."""
+        """Differences between the kernel and the node's request, with reasons; empty if there are none."""
         parts = []
         if self.key.device != self.wanted.device:
             parts.append(f"computes on {self.key.device}, as {self.wanted.device} has no kernel for it")
@@ -102,12 +102,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class KernelLibrary:
-    """Kernels by the function that they compute.
+    """Kernels by the function that they implement.
 
     Attributes:
-        kernels: The kernels.
-        operators: What operator files say.
-        memories: The memories of devices, by device.
+        kernels: The kernels by function.
+        operators: The contents of operator files.
+        memories: Memories by device.
     """
 
     operators: OperatorLibrary
@@ -115,31 +115,31 @@ class KernelLibrary:
     memories: dict[str, RegisteredMemory] = field(default_factory=dict)
 
     def entry(self, node: ir.Node) -> Entry | None:
-        """What an operator file says of the operator of a node; None if none has it."""
+        """Return the entry of a node's operator in an operator file; None without one."""
         found = self.operators.get(node.domain, node.op_type)
         return found.entry if found is not None else None
 
     def of(self, node: ir.Node) -> list[RegisteredKernel]:
-        """The kernels that compute the operator of a node; empty without one."""
+        """Return the kernels that implement a node's operator; may be empty."""
         return self.kernels.get(function_of(node, self.entry(node)), []) if self.kernels else []
 
     def named(self, name: str) -> RegisteredKernel | None:
-        """The kernel of a name; None if there is none."""
+        """Return the kernel of a name, or None."""
         return next((one for those in self.kernels.values() for one in those if one.name == name), None)
 
     def nearest_device(self, node: ir.Node) -> str:
-        """The host's device if it has a kernel for a node, else another one that has."""
+        """Return the host's device if it has a kernel for a node, else another device that has one."""
         devices = [one.kernel.device for one in self.of(node)]
         return HOST_DEVICE if HOST_DEVICE in devices or not devices else devices[0]
 
     def choose(self, node: ir.Node, device: str) -> Choice:
-        """The kernel of a node: the first that fits, by device, then type, then layout.
+        """Choose the kernel of a node: the first match by device, then type, then layout.
 
-        Tried in this order: the device that the node asks for, then the host's; its type, then wider ones; its layout,
-        `any`, then the other ones.
+        Candidates are tried in this order: the requested device, then the host's; the requested type, then wider ones;
+        the requested layout, `any`, then the other ones.
 
         Raises:
-            DovetailError: No kernel fits.
+            DovetailError: No kernel matches.
         """
         wanted = key_of(node, self.entry(node), device)
         known = self.of(node)
@@ -157,7 +157,7 @@ class KernelLibrary:
 
 
 def function_of(node: ir.Node, entry: Entry | None) -> str:
-    """The function that computes a node, with its domain: that of the entry's kernel, else the operator itself."""
+    """Return the function that implements a node, with its domain: the entry's kernel, else the operator itself."""
     name = node.op_type
     if entry is not None and entry.kernel is not None and entry.kernel.functions:
         dense = [func for func, kinds in entry.kernel.functions if not kinds or "dense" in kinds]
@@ -166,10 +166,10 @@ def function_of(node: ir.Node, entry: Entry | None) -> str:
 
 
 def kernels_of(registry: Registry) -> KernelLibrary:
-    """The kernels of everything that is registered.
+    """Collect the registered kernels in a library.
 
     Raises:
-        DovetailError: One cannot be loaded, or breaks its contract.
+        DovetailError: A kernel cannot be loaded, or violates its contract.
     """
     entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
     others = (*registry.operators.entries, *registry.device_memory.entries)
@@ -177,7 +177,7 @@ def kernels_of(registry: Registry) -> KernelLibrary:
 
 
 class _Ignored:
-    """A registry in a cache key: what is registered decides, and not which object says so."""
+    """A registry inside a cache key; all compare equal, because the registered entries already form the key."""
 
     def __init__(self, registry: Registry):
         self.registry = registry
@@ -191,7 +191,7 @@ class _Ignored:
 
 @lru_cache(maxsize=8)
 def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: _Ignored) -> KernelLibrary:
-    del others  # part of the key
+    del others  # only part of the cache key
     registry = ignored.registry
     memories = {name: _memory(registry, name) for name in registry.device_memory}
     library = KernelLibrary(operators_of(registry), memories=memories)
@@ -208,10 +208,10 @@ def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored:
 
 
 def _memory(registry: Registry, device: str) -> RegisteredMemory:
-    """The memory of a device.
+    """Load the memory of a device.
 
     Raises:
-        DovetailError: It cannot be loaded, or breaks its contract.
+        DovetailError: It cannot be loaded, or violates its contract.
     """
     made, title = registry.device_memory[device], registry.device_memory.title(device)
     if not isinstance(made, type) or not issubclass(made, DeviceMemory):
@@ -221,10 +221,10 @@ def _memory(registry: Registry, device: str) -> RegisteredMemory:
 
 
 def _check(kernel: Kernel, title: str, memories: Collection[str]) -> None:
-    """Refuse a kernel whose key is not well-formed.
+    """Check that a kernel's key is well-formed.
 
     Raises:
-        DovetailError: It is not.
+        DovetailError: The key is malformed.
     """
     if not isinstance(vars(type(kernel)).get("function"), str) or not kernel.function:
         raise DovetailError(
@@ -249,7 +249,7 @@ def _check(kernel: Kernel, title: str, memories: Collection[str]) -> None:
 
 
 def _acceptable(wanted: KernelKey) -> Iterator[KernelKey]:
-    """The keys that compute what a node asks for, the best one first."""
+    """Yield the keys that satisfy a node's request, best first."""
     layouts = dict.fromkeys((wanted.layout, *LAYOUTS))
     for device in dict.fromkeys((wanted.device, HOST_DEVICE)):
         for type_ in (wanted.type, *wider_types(wanted.type)):
@@ -268,10 +268,10 @@ def _types(kernel: Kernel) -> str:
 
 
 def register_lowered(registry: Registry) -> None:
-    """Register them with onnx.
+    """Register the schemas of lowered operators and device copies with onnx.
 
     Raises:
-        DovetailError: A file of operators is at fault.
+        DovetailError: An operator file is invalid.
     """
     register(_schemas(library_of(registry)))
     if len(registry.device_memory):
@@ -289,7 +289,7 @@ def _schemas(library: OperatorLibrary) -> tuple[onnx.defs.OpSchema, ...]:
 
 @lru_cache(maxsize=1)
 def _copies() -> tuple[onnx.defs.OpSchema, ...]:
-    """The schemas of copies to a device and back: the result has type and shape of the input."""
+    """Return the schemas of copies to a device and back; the result has the input's type and shape."""
     import onnx
 
     def same(context: Any) -> None:

@@ -1,4 +1,4 @@
-"""A graph as a list of instructions: kernels, control-flow nodes, and parts that another engine runs."""
+"""A graph as a list of instructions: kernels, control flow, and parts that another engine runs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 Environment: TypeAlias = "dict[str, object]"
-"""The values that are there, by name: arrays, and lists of them."""
+"""Live values by name: arrays, and lists of arrays."""
 
 _PART, _SINGLE = "part", "single"
 
 
 class Instruction(ABC):
-    """One step of a program.
+    """One instruction of a program.
 
     Attributes:
-        title: What a timeline shows for it.
-        about: What a timeline says of it beside its time.
-        reads: Names of the values that it reads, constants included.
-        writes: Names of the values that it computes.
-        runs_on_constants: If it reads nothing but constants, its results are constants as well.
+        title: Title in a timeline.
+        about: Details in a timeline.
+        reads: Names of its operands, including constants.
+        writes: Names of its results.
+        runs_on_constants: Whether it may be constant-folded if all operands are constants.
     """
 
     title: str
@@ -45,32 +45,32 @@ class Instruction(ABC):
 
     @abstractmethod
     def run(self, values: Environment, dying: frozenset[str]) -> None:
-        """Compute what it writes.
+        """Compute the results.
 
         Args:
-            values: Holds what it reads, and gets what it computes.
-            dying: Values that belong to the program and that nothing reads afterwards.
+            values: Holds the operands, and receives the results.
+            dying: Values owned by the program whose last use this is.
         """
 
     @abstractmethod
     def executed(self) -> dict[str, Executed]:
-        """How its nodes were executed, by node name."""
+        """Return how its nodes were executed, by node name."""
 
 
 LoadPart: TypeAlias = "Callable[[RegionModel], Session]"
-"""Loads nodes that no kernel computes on another engine."""
+"""Loads nodes without kernels on another engine."""
 
 MakeInstruction: TypeAlias = "Callable[[ir.Node, Callable[[ir.Graph], Program]], Instruction | None]"
-"""The instruction of a single node, given what makes programs of its bodies; None if it belongs to a part."""
+"""Creates the instruction of a single node, given a function that compiles its bodies; None if it belongs to a part."""
 
 
 class Program:
-    """Runs a graph; safe to call from several threads.
+    """Runs a graph; thread-safe.
 
     Args:
         model: The graph as a model of its own.
-        make: Makes the instructions of single nodes.
-        load: Loads the other nodes, in parts as large as can be.
+        make: Creates the instructions of single nodes.
+        load: Loads the other nodes, in maximal parts.
 
     Attributes:
         inputs: Names of the inputs.
@@ -117,7 +117,7 @@ class Program:
         return {name: values[name] for name in self.outputs}
 
     def _run_on_constants(self) -> list[Instruction]:
-        """Run the instructions that may be run once, and keep their results in the place of what they read."""
+        """Fold instructions whose operands are constants; return the folded ones."""
         done: list[Instruction] = []
         rest: list[Instruction] = []
         for one in self._instructions:
@@ -131,12 +131,12 @@ class Program:
         return done
 
     def executed(self) -> dict[str, Executed]:
-        """How every node was executed, by node name."""
+        """Return how every node was executed, by node name."""
         return {name: how for one in (*self._done, *self._instructions) for name, how in one.executed().items()}
 
 
 class _Part(Instruction):
-    """Nodes that another engine runs."""
+    """Instruction for nodes that another engine runs."""
 
     def __init__(self, region: Region, session: Session):
         self._session = session
@@ -155,22 +155,22 @@ class _Part(Instruction):
 
 
 def names_read(node: ir.Node) -> tuple[str, ...]:
-    """Names of the values that a node and its bodies read from the graph around it."""
+    """Return the names of values that a node and its bodies read from the enclosing graph."""
     return tuple(dict.fromkeys(name for value in used_values(node) if (name := value.name) is not None))
 
 
 def holds(node: ir.Node, wanted: Callable[[ir.Node], bool]) -> bool:
-    """Whether a body of a control-flow node holds a node that is `wanted`."""
+    """Check whether a body of a control-flow node contains a node that satisfies `wanted`."""
     return any(wanted(inner) for body in bodies(node) for inner in all_nodes(body))
 
 
 def fails(node: ir.Node, why: str) -> EngineError:
-    """The error of a node."""
+    """Return an error that names a node."""
     return EngineError(f"kernels: node '{node.name}': {why}", node=node.name or "")
 
 
 def _dying(instructions: Sequence[Instruction], kept: set[str]) -> list[frozenset[str]]:
-    """For every instruction the values that nobody needs after it."""
+    """Return for every instruction the values whose last use it is."""
     last = {name: i for i, one in enumerate(instructions) for name in (*one.writes, *one.reads) if name not in kept}
     found: list[set[str]] = [set() for _ in instructions]
     for name, index in last.items():
@@ -179,17 +179,17 @@ def _dying(instructions: Sequence[Instruction], kept: set[str]) -> list[frozense
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view of a constant that no kernel can overwrite."""
+    """Return a read-only view of a constant, which no kernel can overwrite."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def control_flow(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> Instruction:
-    """The instruction of a node with bodies.
+    """Create the instruction of a node with bodies.
 
     Raises:
-        EngineError: It is none of If, Loop and Scan.
+        EngineError: It is not If, Loop or Scan.
     """
     if node.op_type not in _KINDS or node.domain not in ("", "ai.onnx"):
         raise fails(
@@ -199,7 +199,7 @@ def control_flow(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> In
 
 
 class _ControlFlow(Instruction):
-    """The base: programs of the bodies by attribute, and what they read from around them."""
+    """Base class: programs of the bodies by attribute, and the values that they capture."""
 
     def __init__(self, node: ir.Node, program_of: Callable[[ir.Graph], Program]):
         self.node = node
@@ -209,21 +209,21 @@ class _ControlFlow(Instruction):
         self._inputs = tuple(name_of(value) if value is not None else "" for value in node.inputs)
         self._outputs = tuple(value.name or "" for value in node.outputs)
         self._bodies = {id(body): program_of(body) for body in bodies(node)}
-        # A body may return what it does not compute: its outputs are those that the graph names.
+        # A body may return values that it does not compute, so take the outputs from the graph, not from its program.
         self._own = {name: self._bodies[id(attribute.value)] for name, attribute in node.attributes.items()
                      if id(attribute.value) in self._bodies}  # fmt: skip
         self._returned = {name: [value.name for value in node.attributes[name].value.outputs] for name in self._own}
         self._taken = {name: [value.name for value in node.attributes[name].value.inputs] for name in self._own}
 
     def call(self, body: str, given: list[object], values: Environment) -> list[object]:
-        """Run a body on its own inputs; what it captures is taken from `values`."""
+        """Run a body on its own inputs; captured values come from `values`."""
         program = self._own[body]
         own = dict(zip(self._taken[body], given, strict=True))
         results = program.run({name: own[name] if name in own else values[name] for name in program.inputs})
         return [results[name] for name in self._returned[body]]
 
     def give(self, values: Environment, results: list[object]) -> None:
-        """Name what the node computed."""
+        """Enter the node's results under their names."""
         values.update({name: result for name, result in zip(self._outputs, results, strict=True) if name})
 
     def executed(self) -> dict[str, Executed]:
@@ -290,7 +290,7 @@ class _Scan(_ControlFlow):
 
 
 def _stacked(output: ir.Value, parts: list[object], axis: int) -> np.ndarray:
-    """The results of all turns as one array; without a turn, an empty one of the declared type and shape."""
+    """Stack the results of all iterations; without iterations, return an empty array of the declared type and shape."""
     if parts:
         return np.stack(cast("list[np.ndarray]", parts), axis=axis)
     shape = [0, *(extent if isinstance(extent, int) else 0 for extent in list(output.shape or [None])[1:])]

@@ -1,4 +1,4 @@
-"""The `select-kernels` pass: every node that a kernel computes gets its kernel, with a key and conversions."""
+"""The `select-kernels` pass: lower nodes to kernels, with keys and the necessary conversions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Give every node that a kernel computes its kernel, with a key, and the conversions that it needs.
+    """Lower every node that has a kernel to it, with a key, and insert the necessary conversions.
 
     Given:  y = acme.scale <factor = 2.0> (x) on a backend whose engine is `kernels`, with %x in float16
     Result: %x/float32 = Cast(%x)
             %y/float32 = kernel.acme.scale <kernel_name = "acme-scale", kernel_key = "<cpu, any, float32>"> (%x/float32)
             y = Cast(%y/float32)
 
-    A kernel that is not what the node asks for, such as one in a wider type, leaves a remark.
+    A kernel that differs from the node's request, such as one in a wider type, leaves a remark.
     """
 
     name = "select-kernels"
@@ -38,7 +38,7 @@ class SelectKernels(Pass):
     before = ("form-regions",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Select the kernels of all nodes that the host or a backend with the engine `kernels` has.
+        """Select kernels for all nodes on the host, or on a backend with the engine `kernels`.
 
         Raises:
             DovetailError: A node of such a backend has no kernel for its key.
@@ -77,13 +77,13 @@ def lower_to_kernels(
     """Select kernels and insert conversions, in the graph and all bodies.
 
     Args:
-        model: The model, which is changed.
+        model: The model to change.
         library: The kernels.
-        device_of: The device of a node's backend; None where kernels have no part in it.
-        said: Told every choice.
+        device_of: The device of a node's backend; None if it uses no kernels.
+        said: Receives every choice.
 
     Returns:
-        How many nodes got a kernel, and how many conversions there are.
+        The number of lowered nodes, and of conversions.
 
     Raises:
         DovetailError: A node has no kernel for its key, and nothing else computes it.
@@ -98,7 +98,7 @@ def lower_to_kernels(
         if device is None or is_lowered(node) or node.op_identifier() in functions or not library.of(node):
             continue
         if not node.domain and device == HOST_DEVICE:
-            continue  # the other engines of the host have kernels of their own for ONNX's operators
+            continue  # other engines of the host implement ONNX operators themselves
         try:
             chosen.append((node, library.choose(node, device)))
         except DovetailError as error:

@@ -1,4 +1,4 @@
-"""Conversions of type, layout and memory in front of a kernel and behind it, shared by all readers."""
+"""Conversions of type, layout and memory before and after kernels, shared by all readers."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 class Transfers:
-    """Inserts conversions around nodes, one per value and kind.
+    """Inserts conversions before and after nodes, one per value and kind.
 
     Args:
-        names: Gives new values and nodes their names.
+        names: Generator of names for new values and nodes.
 
     Attributes:
-        count: How many there are.
+        count: Number of conversions.
     """
 
     def __init__(self, names: FreshNames):
         self.count = 0
         self._names = names
         self._made: dict[tuple[int, int, object], ir.Value] = {}
-        self._kept: list[ir.Value] = []  # identities stay valid
+        self._kept: list[ir.Value] = []  # keeps values alive, so that their ids stay unique
         self._behind_kernels: list[ir.Node] = []
-        self._undone: dict[int, tuple[str, ir.Node]] = {}  # by result: the form that was undone, and what undoes it
+        self._undone: dict[int, tuple[str, ir.Node]] = {}  # by result: the original form, and the conversion back
 
     def around(self, node: ir.Node, entry: Entry | None, choice: Choice) -> None:
-        """Give a node inputs in type, layout and memory of its kernel, and its readers results as they were."""
+        """Convert a node's inputs to the kernel's type, layout and memory, and its results back for their readers."""
         as_they_are = entry.skip_transform if entry is not None else frozenset()
         names = [arg.name for arg in entry.inputs] if entry is not None else []
         cast = entry.support_trans_dtype if entry is not None else frozenset()
@@ -76,8 +76,8 @@ class Transfers:
                 self._behind(value, TO_HOST, {DEVICE: device}, device, value.shape, domain=DOMAIN)
 
     def remove_unread(self) -> None:
-        """Remove conversions behind kernels that nothing reads: the next kernel takes what they convert."""
-        for made in self._behind_kernels:  # those of one kernel begin with the last one that its value goes through
+        """Remove unused conversions after kernels: the next kernel takes their input directly."""
+        for made in self._behind_kernels:  # conversions of one kernel are listed last to first
             result = made.outputs[0]
             if not result.uses() and not result.is_graph_output():
                 graph_of(made).remove(made, safe=True)
@@ -131,7 +131,7 @@ class Transfers:
         dtype: ir.DataType | None = None,
         domain: str = "",
     ) -> None:
-        """Let a conversion give what `value` was: it takes the name and the readers, and `value` becomes its input."""
+        """Convert a result back: the conversion takes over its name and readers, and reads the original value."""
         import onnx_ir as ir
 
         producer, name = producer_of(value), self._names.fresh(f"{value.name}/{form}")
@@ -150,20 +150,20 @@ class Transfers:
         if dtype is not None:
             value.type = ir.TensorType(dtype)
         self._behind_kernels.append(made)
-        if op_type != "Cast":  # which may have rounded
+        if op_type != "Cast":  # a Cast may have rounded
             self._kept.append(result)
             self._undone[id(result)] = form, made
         self.count += 1
 
 
 def _same_backend(node: ir.Node, other: ir.Node) -> bool:
-    """Whether two nodes are in one graph and on one backend, so that nothing but this engine is between them."""
+    """Check whether two nodes are in one graph and on one backend, with only this engine between them."""
     places = [get_placement(each) for each in (node, other)]
     return node.graph is other.graph and len({place and place.backend for place in places}) == 1
 
 
 def _changes_type(value: ir.Value, choice: Choice, may_be_cast: bool) -> bool:
-    """Whether an input is not in the type of the key, and has to be: floats are, and what has the wanted type."""
+    """Check whether an input must be cast to the type of the key; only floats of another type are."""
     if choice.key.type == ANY or value.dtype is None:
         return False
     held = dtype_name(value.dtype)

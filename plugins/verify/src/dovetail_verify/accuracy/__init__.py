@@ -1,4 +1,4 @@
-"""Accuracy: goals for a result, and what of a request costs it the accuracy."""
+"""Accuracy goals for a result, and the nodes of a request that lose accuracy."""
 
 from dovetail_verify.accuracy.goals import Goals, Miss
 

@@ -1,4 +1,4 @@
-"""The baseline of a search for precisions: all low, all high, and the effect of each node's error on the outputs."""
+"""Baseline of a precision search: all low, all high, and the effect of each node's error on the outputs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a first baseline found.
+    """Measurements before a search.
 
     Attributes:
-        low: The request as it is.
-        high: The request with everything raised that may be.
-        locked: Nodes that may not be raised, with what keeps them as they are.
-        operators: The operators of those.
-        streamed: What every node does to the accuracy by itself.
-        groups: All nodes that raising changes, as one group.
+        low: The unmodified request.
+        high: The request with every raisable node raised.
+        locked: Nodes that may not be raised, with the reason.
+        operators: Operators of the locked nodes.
+        streamed: The error of every node alone.
+        groups: All nodes that raising affects, as one group.
     """
 
     low: Trial
@@ -51,13 +51,13 @@ class Baseline:
 def measure_baseline(
     trials: Trials, request: Request, engines: Mapping[str, Sequence[GuardedEngine]], by_nodes: bool = False
 ) -> Baseline:
-    """Take it, in two runs and one over single nodes.
+    """Measure the baseline in two runs, and one run over single nodes.
 
     Args:
-        trials: Compiles and runs the request.
+        trials: Trials of the request.
         request: The request.
         engines: The host's engines.
-        by_nodes: Count every node as the same work, and a conversion as that of a node.
+        by_nodes: Assign every node and every conversion the same cost.
 
     Raises:
         DovetailError: The request cannot be compiled or run.
@@ -89,21 +89,21 @@ def effects_at_outputs(
     data: object,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, dict[str, ErrorSums]]:
-    """The error of every float output if one node alone is low.
+    """Measure the error of every float output with a single node low.
 
-    A batch takes a run of the model per node, and two more.
+    A batch takes one run of the model per node, and two more.
 
     Args:
         original: The model, for its inputs.
         exact: The model with everything high.
         names: The nodes.
-        beside: Computes what a node makes of exact inputs.
+        beside: Computes the outputs of single nodes on exact inputs.
         engines: The host's engines.
         data: See `dovetail_runtime.data.sources.read_data`.
-        progress: Told after every batch.
+        progress: Called after every batch.
 
     Returns:
-        By node and output.
+        Error sums by node and output.
 
     Raises:
         DovetailError: The model cannot be run.
@@ -132,7 +132,7 @@ def effects_at_outputs(
 
 
 def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, tuple[str, np.dtype]]]:
-    """A copy that adds an input to the first float result of each node; name and type of this input by node."""
+    """Copy a model with an input added to each node's first float result; return its name and type by node."""
     import onnx_ir as ir
 
     from dovetail_verify.accuracy.watched import first_float
@@ -155,7 +155,7 @@ def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, t
         for user, index in uses:
             user.replace_input_with(index, total)
         if is_output:
-            # An output keeps its name, so the value in front of it takes another.
+            # A graph output keeps its name, so the value before it is renamed.
             value.name, total.name = total.name, value.name
             work.graph.outputs[:] = [total if one is value else one for one in work.graph.outputs]
     work.touch()
@@ -163,7 +163,7 @@ def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, t
 
 
 def _difference(exact: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """What has to be added to `exact`; nothing where that is no number."""
+    """Return the difference to add to `exact`; zero where it is not finite."""
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.asarray(given, np.float64) - np.asarray(exact, np.float64)
     return np.where(np.isfinite(difference), difference, 0)

@@ -1,4 +1,4 @@
-"""Accuracy goals: how close every output of a result must come to the original."""
+"""Accuracy goals: bounds on the error of every output relative to the original."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _SCORES = (2, 3)
-"""Axes of outputs that may hold rows of scores."""
+"""Ranks of outputs that may hold rows of scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Miss:
 
     Attributes:
         output: Its name.
-        figure: What was measured, as text: `SNR 16.4 dB`.
+        figure: The measured figure as text: `SNR 16.4 dB`.
         goal: The goal as an option: `--min-snr 30`.
     """
 
@@ -47,17 +47,17 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """What every float output must meet on the data; a goal that is None is not asked for.
+    """Bounds that every float output must meet on the data; None sets no bound.
 
     Attributes:
-        min_snr: Signal to noise, in decibels; 0 or more.
+        min_snr: Signal-to-noise ratio in decibels; 0 or more.
         min_cosine: Cosine similarity; above 0, at most 1.
-        min_top1: Share of rows of scores whose largest element must be the same; a number from 0 to 1, or a text such
-            as `99%`. Outputs without rows of scores are not asked.
+        min_top1: Fraction of rows of scores whose largest element must be the same; a number from 0 to 1, or a text
+            such as `99%`. Outputs without rows of scores are exempt.
         max_abs: Largest difference of any element; above 0.
 
     Raises:
-        UsageError: A goal is no such number.
+        UsageError: A goal is not a number in its range.
     """
 
     min_snr: float | None = None
@@ -78,24 +78,24 @@ class Goals:
         return bool(self.as_dict())
 
     def as_dict(self) -> dict[str, float]:
-        """The goals that are asked for, by name."""
+        """Return the goals that are set, by name."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
     def __str__(self) -> str:
         return " ".join(_option(name, value) for name, value in self.as_dict().items())
 
     def check_data(self, data: object) -> None:
-        """Refuse goals that nothing could be measured on.
+        """Check that goals have data to be measured on.
 
         Raises:
-            UsageError: There are goals, and no data.
+            UsageError: There are goals but no data.
         """
         if self and data is None:
             hint = "give --data (or `data=`): inputs like those that the model will see"
             raise UsageError(f"{self} is a goal without data to measure it on", hint)
 
     def check_model(self, model: Model) -> None:
-        """Refuse goals that no output could be measured for, as far as the declared types and ranks tell.
+        """Check that some output can be measured against the goals, as far as declared types and ranks tell.
 
         Raises:
             UsageError: No output holds floats, or none has the rank of rows of scores.
@@ -118,7 +118,7 @@ class Goals:
         return UsageError(problem, "--min-snr or --min-cosine can be")
 
     def tightened(self, decibels: float) -> Goals:
-        """Goals with so much less noise; shares of rows stay as they are."""
+        """Return goals with less noise by `decibels`; the top-1 goal is unchanged."""
         noise = 10 ** (-decibels / 10)
         return Goals(
             None if self.min_snr is None else self.min_snr + decibels,
@@ -128,10 +128,10 @@ class Goals:
         )
 
     def missed(self, verification: Verification) -> list[Miss]:
-        """Every output that does not meet a goal; what is broken meets none.
+        """Return a miss for every output that violates a goal; a broken output violates all of them.
 
         Raises:
-            UsageError: No output is one that a goal could be measured on.
+            UsageError: No output can be measured against a goal.
         """
         floats = [output for output in verification.outputs if output.snr_db is not None]
         if self and not floats:
@@ -164,7 +164,7 @@ def _number(name: str, given: object, low: float, high: float, what: str) -> flo
     if given is None:
         return None
     try:
-        value = float(cast("float | str", given))  # a text comes from the command line
+        value = float(cast("float | str", given))  # the command line passes text
     except (TypeError, ValueError):
         value = math.nan
     if isinstance(given, bool) or not math.isfinite(value) or not low <= value <= high:
@@ -188,16 +188,16 @@ def record(
     chosen: Sequence[Group] = (),
     measured_on: str = "",
 ) -> CompiledModel:
-    """The result of a trial, with what was raised in its plan and a remark on each node that was.
+    """Return the result of a trial, with the raised nodes recorded in its plan and in remarks.
 
     Args:
         trial: The trial.
         low: The trial with nothing raised.
         goals: The goals.
-        runs: How many runs it took.
+        runs: Number of runs so far.
         groups: All groups.
-        chosen: Those that were raised.
-        measured_on: What part of the data the figures are of, as a sentence.
+        chosen: The raised groups.
+        measured_on: The part of the data that was measured, as a sentence.
     """
     compiled = trial.result
     trial.verification.missed = goals.missed(trial.verification)
@@ -213,7 +213,7 @@ def record(
 
 
 def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | None:
-    """Why a result that was compiled before for the same goals does not meet them; None where it does."""
+    """Return an error if a recognized result is recorded as missing the same goals; else None."""
     recorded = compiled.plan.summary.get("accuracy", {})
     if recorded.get("met", True):
         return None
@@ -241,7 +241,7 @@ def _remarks(
 
 
 def figures(trial: Trial) -> dict[str, float | None]:
-    """The SNR of every float output, in decibels; None where it is infinite."""
+    """Return the SNR of every float output in decibels; None if infinite."""
     rated = {output.name: output.snr_db for output in trial.verification.outputs if output.snr_db is not None}
     return {name: round(snr_db, 2) if math.isfinite(snr_db) else None for name, snr_db in rated.items()}
 

@@ -1,8 +1,8 @@
-"""Groups of nodes and the noise that each makes, split further where that is worth a run.
+"""Groups of nodes and the noise that each causes, split further where that is worth a run.
 
-The noise of a group is measured with the group kept low and everything else high. Noise is small then, and so its
-energies add up; of a result that is already far from its original, parts of the noise hide each other, and raising one
-of its causes may even make it worse.
+The noise of a group is measured with the group low and everything else high. Such noise is small, so energies add up.
+In a result far from its original, noise components mask each other, and raising one of the causes may even increase the
+error.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.trials import Trials
 
 
-_CLEAR = 0.3  # share of a measurement below which a difference is taken for chance
-_TRUSTED = 2  # differences of differences; a group is measured before a third is made
+_CLEAR = 0.3  # fraction of a measurement below which a difference counts as chance
+_TRUSTED = 2  # nested differences; a group is measured before a third is taken
 
 
 @dataclass(eq=False)
 class Group:
-    """Units that follow each other in the graph.
+    """Consecutive units of the graph.
 
     Attributes:
         units: The units.
-        noise: The noise that they make.
-        derived: 0 if it was measured; else how many differences it is away from a measurement.
-        work: What they compute together.
-        border: What a conversion behind them costs, in the same measure.
+        noise: The noise that they cause.
+        derived: 0 if the noise was measured; else the number of differences between it and a measurement.
+        work: Total cost of the units.
+        border: Cost of a conversion after them, in the same unit.
     """
 
     units: Sequence[Unit]
@@ -56,32 +56,32 @@ class Group:
 
     @property
     def cuts(self) -> list[int]:
-        """Where it can be split: before every unit that does not follow another."""
+        """Indices at which the group can be split: before every unit that does not follow its predecessor."""
         return [index for index, unit in enumerate(self.units) if index and not unit.follows]
 
     @property
     def names(self) -> list[str]:
-        """The names of its units."""
+        """Names of the units."""
         return [unit.name for unit in self.units]
 
     def worst(self, targets: Noise) -> float:
-        """Its noise at the output where it weighs most, as a share of what is allowed there."""
+        """Return the noise at the worst output, relative to the allowed noise there."""
         return max((value / max(targets.get(name, 1.0), 1 / BROKEN) for name, value in self.noise.items()), default=0.0)
 
 
 class Groups:
-    """The groups of one request.
+    """Groups of the units of one request.
 
     Args:
         trials: Runs trials.
         raisable: Names of all nodes that may be raised.
-        units: Those that are low unless they are raised, in graph order.
-        prior: A guess at the noise of a unit, by name; decides only which half is measured first.
+        units: Units that are low unless raised, in graph order.
+        prior: Estimated noise of units by name; only decides which half is measured first.
 
     Attributes:
         base: The noise with nothing raised.
         floor: The noise with everything raised.
-        groups: In graph order; together they hold all units.
+        groups: The groups in graph order, which partition the units.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Groups:
         self.groups = [Group(units, self._above_floor(self.base))] if units else []
 
     def total(self) -> Noise:
-        """The noise of all groups together, if it adds up."""
+        """Return the noise of all groups together, assuming that it adds up."""
         return self.rest(())
 
     def rest(self, raised: Collection[Group]) -> Noise:
-        """The noise that is left with some groups raised, if it adds up."""
+        """Return the noise that remains with some groups raised, assuming that it adds up."""
         kept = set(raised)
         low = [group for group in self.groups if group not in kept]
         return {
@@ -108,10 +108,10 @@ class Groups:
         }
 
     def limits(self, allowed: Noise, scale: float) -> Noise:
-        """What may be left of the noise that groups make alone, where that much is allowed of the result.
+        """Scale the allowed noise of a result to the sum of noises that groups cause alone.
 
-        Noise of several groups may cancel, and answers that change hide it: of what groups make alone there may be
-        more, as much as there is more of it with nothing raised.
+        Noise of several groups may cancel, and changed answers hide it. Hence the sum may exceed the allowed noise by
+        the ratio of sum to total noise with nothing raised.
         """
         total = self.total()
         return {
@@ -120,11 +120,11 @@ class Groups:
         }
 
     def refine(self, choose: Callable[[list[Group]], Group | None], runs: int) -> None:
-        """Split groups while there is one worth it.
+        """Split groups as long as `choose` returns one.
 
         Args:
-            choose: Chooses the next one, or None to end.
-            runs: How many runs of the trials there may be, with those that there were.
+            choose: Chooses the next group, or None to stop.
+            runs: Maximum total number of runs of the trials.
         """
         while self._trials.runs < runs:
             group = choose(self.groups)
@@ -138,14 +138,14 @@ class Groups:
                 return
 
     def measure_doubtful(self, low: Collection[Group], most: int) -> bool:
-        """Measure groups of which little is known, because what they were derived from hides them.
+        """Measure groups whose noise is only derived, because the measurements may mask it.
 
         Args:
-            low: The groups to look at.
-            most: How many to measure; those with the most units come first.
+            low: The groups to consider.
+            most: Maximum number to measure, largest groups first.
 
         Returns:
-            Whether there were any.
+            Whether any group was measured.
         """
         doubtful = sorted((group for group in low if group.derived), key=lambda group: -len(group.units))[:most]
         for group in doubtful:
@@ -153,7 +153,7 @@ class Groups:
         return bool(doubtful)
 
     def measure(self, group: Group) -> None:
-        """Measure what was only derived."""
+        """Measure the noise of a group if it is only derived."""
         if group.derived:
             group.noise, group.derived = self._measured(group.units), 0
 
@@ -163,7 +163,7 @@ class Groups:
         first = 0 if self._expected(halves[0]) >= self._expected(halves[1]) else 1
         measured = self._measured(halves[first])
         rest = {kind: _rest(value, measured.get(kind, 0.0)) for kind, value in group.noise.items()}
-        # What is broken twice is no less broken without one of both.
+        # If the whole and one part are both broken, nothing is known about the other part.
         hidden = any(value >= BROKEN <= measured.get(name, 0.0) for name, value in group.noise.items())
         parts = [Group(halves[first], measured), Group(halves[1 - first], rest, group.derived + 1)]
         if hidden:
@@ -186,33 +186,33 @@ class Groups:
 
 
 def _rest(whole: float, part: float) -> float:
-    """What is left of a noise without a part of it, where the difference tells; else nothing, until it is measured."""
+    """Return the noise of a whole without a part if the difference is significant; else zero, until it is measured."""
     return whole - part if whole - part > _CLEAR * whole else 0.0
 
 
 Shapes = Mapping[str, tuple[int, ...]]
-_OPEN = 64  # an extent that is not known
-_UNKNOWN = 4096  # elements of a value whose rank is not known
-_MOVED = 16  # multiply-adds in the time that one element is read or written
+_OPEN = 64  # assumed extent if unknown
+_UNKNOWN = 4096  # assumed number of elements of a value of unknown rank
+_MOVED = 16  # multiply-adds in the time of reading or writing one element
 
-_CONVERTED = 64  # multiply-adds in the time that one element is converted, and fusions across the conversion are lost
-_STARTED = 1e5  # multiply-adds in the time that an operator takes to start
+_CONVERTED = 64  # multiply-adds in the time of converting one element, including lost fusions
+_STARTED = 1e5  # multiply-adds in the time of starting an operator
 
 
 def border_of(node: ir.Node, shapes: Shapes) -> float:
-    """What a conversion behind `node` costs, in multiply-adds."""
+    """Return the cost of a conversion after `node`, in multiply-adds."""
     return _STARTED + _CONVERTED * sum(_elements(value, shapes) for value in node.outputs if value is not None)
 
 
 def work_of(node: ir.Node, shapes: Shapes) -> float:
-    """Multiply-adds, with those that could be done while its values are read and written.
+    """Return the cost of a node in multiply-adds, including the time for reading and writing its values.
 
-    What multiplies and sums is told from shapes: an operand of two axes or more that does not broadcast to the result
-    is summed over. That holds for products and convolutions whatever their operators are called.
+    Contractions are recognized by shape: an operand of rank 2 or more that does not broadcast to the result is summed
+    over. This covers products and convolutions of any operator name.
 
     Args:
         node: The node.
-        shapes: Shapes that were seen, by the name of the value; what is not there has its static shape.
+        shapes: Observed shapes by value name; other values have their static shape.
     """
     operands = [value for value in node.inputs if value is not None]
     results = [value for value in node.outputs if value is not None]
@@ -254,14 +254,14 @@ def _broadcasts(extents: list[int], result: list[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A node that may be raised; one that holds bodies stands for all that is in them.
+    """A node that may be raised, together with its bodies.
 
     Attributes:
         name: Its name.
         operator: Its operator, as selectors write it.
-        work: How much it computes, relative to other units.
-        border: What converting its results costs, in the same measure.
-        follows: It rounds nothing that is not rounded before it, so it stays with the unit in front of it.
+        work: Its cost, relative to other units.
+        border: Cost of converting its results, in the same unit.
+        follows: Whether it adds no rounding of its own, so that it stays with the unit before it.
     """
 
     name: str
@@ -272,7 +272,7 @@ class Unit:
 
 
 def locked_nodes(model: Model, request: Request) -> dict[str, str]:
-    """The nodes of the main graph that no goal may raise, by name, with what keeps them as they are.
+    """Return the nodes of the main graph that no goal may raise, by name, with the reason.
 
     Raises:
         DovetailError: A selector matches nothing.
@@ -291,14 +291,14 @@ def locked_nodes(model: Model, request: Request) -> dict[str, str]:
 
 
 class Candidates:
-    """What may be raised of a request.
+    """Candidates for raising in a request.
 
     Args:
-        low: The request, compiled as it is.
+        low: The compiled unmodified request.
         locked: Nodes that may not be raised.
 
     Attributes:
-        names: The nodes of the main graph that the plan knows and nothing locks; conversions are not in it.
+        names: Planned nodes of the main graph that are not locked; conversions are excluded.
     """
 
     def __init__(self, low: CompiledModel, locked: Mapping[str, str]):
@@ -309,11 +309,11 @@ class Candidates:
         self.names = list(self._low)
 
     def units(self, high: CompiledModel, looked: Streamed) -> list[Unit]:
-        """The nodes that have other types where all are raised, in graph order.
+        """Return the candidates whose types differ if all are raised, in graph order.
 
         Args:
-            high: The request with all raised.
-            looked: What a streamed run found.
+            high: The compiled request with all candidates raised.
+            looked: The result of a streamed run.
         """
         shapes = looked.shapes
         return [

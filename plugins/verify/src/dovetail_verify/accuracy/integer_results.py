@@ -1,8 +1,8 @@
-"""Results in integers, shown as the floats that they stand for.
+"""Integer results, dequantized for comparison with the original.
 
-Where a backend computes in integers, the node of the plan gives integers under the name of its float, with their scale
-beside it. To compare it with the original, the float is computed beside it, and readers get the integers of that float,
-which are the same.
+If a backend computes in integers, a planned node yields integers under the name of its float result, with the scale in
+its metadata. For a comparison, the float is computed from the integers, and readers get that float quantized again,
+which yields the same integers.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 _SCALES = "dovetail.scales"
-"""Metadata of a node: scale and zero point of each result in integers, by the name of the result, as JSON."""
+"""Metadata key of a node: scale and zero point of each integer result by its name, as JSON."""
 
 
 def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
-    """A result whose integers are shown as floats; the result itself where it computes none in integers.
+    """Return a result with integer values dequantized; the result itself if no node computes in integers.
 
     Args:
         low: The result; it is not changed.
-        exact: The model with everything high; its nodes have the names that they have in `low`.
+        exact: The model with everything high; its nodes have the same names as in `low`.
 
     Returns:
-        The result, and the values in which nodes are seen that have no result of their own: they are computed together
-        with the activation behind them, so that node stands for both.
+        The result, and the observed values of nodes without a result of their own: such a node is fused with the
+        activation after it, which represents both.
     """
     if not any(_SCALES in node.metadata_props for node in low.graph):
         return low, {}
@@ -68,7 +68,7 @@ def with_floats(low: Model, exact: Model) -> tuple[Model, Mapping[str, str]]:
 
 
 def _scales(node: ir.Node) -> Mapping[str, tuple[float, int]]:
-    """Scale and zero point of each result of a node."""
+    """Return scale and zero point of each integer result of a node."""
     try:
         found = parse_json(node.metadata_props.get(_SCALES, "{}"), finite=True)
         return {name: (float(scale), int(zero)) for name, (scale, zero) in found.items()}
@@ -80,7 +80,7 @@ def _scales(node: ir.Node) -> Mapping[str, tuple[float, int]]:
 def _show(
     graph: ir.Graph, node: ir.Node, value: ir.Value, dtype: ir.DataType, scales: tuple[float, int], names: FreshNames
 ) -> ir.Node:
-    """Compute the float of a value in integers, under its name and by a node of that name; return that node."""
+    """Dequantize an integer value under its name, by a node of the original node's name; return that node."""
     import numpy as np
     import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""Every low node of a result by itself, on exact inputs."""
+"""Outputs of every low node of a result, run alone on exact inputs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from dovetail_runtime.executor import Executor
 
 
-_DEEPEST = 32  # conversions in front of a node, and what it computes in integers
+_DEEPEST = 32  # largest number of conversions before a node, and between its integer result and a float
 _LOADED = 64  # parts whose sessions are kept between batches
 
 
 class NodeResult(NamedTuple):
-    """What one node computes of exact inputs.
+    """Output of one node run alone on exact inputs.
 
     Attributes:
         node: Its name.
         value: Name of its first float result.
-        array: What it computes, rounded as its readers see it.
-        moves: It adds nothing to the rounding of what it reads: its result is its exact result, rounded once. False
-            where some node beside it could not be isolated.
+        array: Its output, rounded as its readers see it.
+        moves: Whether its result is the exact result rounded once, so that it adds no error beyond rounding. False if
+            another node of its part could not be isolated.
     """
 
     node: str
@@ -42,15 +42,15 @@ class NodeResult(NamedTuple):
 
 
 class PerNodeErrors:
-    """All low nodes of a model, each with inputs of its own.
+    """Isolated low nodes of a model, each with separate inputs.
 
-    A node is isolated together with the conversions in front of it and those that round its result. A part of the graph
-    becomes a model when it is run for the first time.
+    A node is isolated together with the conversions before it and those that round its result. A part of the graph
+    becomes a model on its first run.
 
     Args:
         model: The result; it is not changed.
-        number: The part that each node of the plan is in; nodes that are not in it are conversions.
-        there: Names of the exact values that are there when a part has run. A node that needs others is left out.
+        number: The part of each planned node; other nodes are conversions.
+        there: Names of the exact values that are available after each part. A node that needs others is skipped.
         engines: The host's engines.
     """
 
@@ -73,7 +73,7 @@ class PerNodeErrors:
     def run(
         self, part: int, exact: Mapping[str, np.ndarray], names: Collection[str] | None = None
     ) -> Iterator[NodeResult]:
-        """What low nodes of a part compute of exact values: those of these names, or all of them.
+        """Compute the outputs of low nodes of a part on exact values; `names` selects nodes, None selects all.
 
         Raises:
             DovetailError: No engine of the host runs them.
@@ -89,7 +89,7 @@ class PerNodeErrors:
 
 
 class _Cut(NamedTuple):
-    """A node that was isolated: names of its result, and of the exact result behind the same conversions, if any."""
+    """An isolated node: names of its result, and of the exact result after the same conversions, if any."""
 
     node: str
     value: str
@@ -98,7 +98,7 @@ class _Cut(NamedTuple):
 
 
 class _MissingError(Exception):
-    """A node needs something that is not there on its own."""
+    """Raised if a node needs a value that is not available in isolation."""
 
 
 class _Part:
@@ -121,10 +121,10 @@ class _Part:
         outputs: list[ir.Value] = []
         for node in nodes:
             outputs += self._isolate(node)
-        # With nodes missing, taking others for mere movement would tie units together that a search has to part.
+        # If nodes are missing, a node taken for pure movement could tie units together that a search must separate.
         self._is_whole = len(self._cuts) == len(nodes)
         self._executor = _executor(model, self._inputs, outputs, self._made, engines) if outputs else None
-        for node in self._made:  # nothing of this stays in the use lists of the result's weights
+        for node in self._made:  # leave no uses of the result's weights
             for index in range(len(node.inputs)):
                 node.replace_input_with(index, None)
         self._made.clear()
@@ -145,7 +145,7 @@ class _Part:
                 yield NodeResult(cut.node, cut.value, array, moves)
 
     def _isolate(self, node: ir.Node) -> list[ir.Value]:
-        """Copy a node with its conversions; return what is to be looked at: its result, and the exact one rounded."""
+        """Copy a node with its conversions; return the values to observe: its result, and the rounded exact result."""
         value = float_of(node)
         name = name_of(value)
         known: dict[int, ir.Value] = {}
@@ -155,7 +155,7 @@ class _Part:
                 raise _MissingError
             copy = self._copy(node, [self._own(given, known, 0) for given in node.inputs])
         except _MissingError:
-            # Copies that nobody reads are dropped again.
+            # Drop copies without readers.
             for input_ in self._inputs[fed:]:
                 del self._fed[name_of(input_)]
             del self._made[begun:], self._inputs[fed:]
@@ -174,7 +174,7 @@ class _Part:
         return found
 
     def _own(self, value: ir.Value | None, known: dict[int, ir.Value], depth: int) -> ir.Value | None:
-        """The value that stands for `value` in front of one node: an input, behind copies of its conversions."""
+        """Return the replacement of `value` as an operand of one node: an input, after copies of its conversions."""
         if value is None or value.is_initializer():
             return value
         if id(value) not in known:
@@ -202,10 +202,10 @@ class _Part:
         return copy
 
     def _fresh(self, value: ir.Value) -> ir.Value:
-        """An input that is fed with a value of the exact model, in the type that `value` has.
+        """Create an input of the type of `value` that is fed with the exact model's value.
 
         Raises:
-            _MissingError: The exact model does not have it when the part has run.
+            _MissingError: That value is not available after the part.
         """
         import onnx_ir as ir
 
@@ -242,7 +242,7 @@ def _executor(
 
 
 def _is_low(node: ir.Node) -> bool:
-    """Whether a node computes in a low precision, and can be isolated."""
+    """Check whether a node computes in a low precision and can be isolated."""
     if bodies(node) or first_float(node) is None or not all(map(_is_tensor, node.inputs)):
         return False
     kinds = {float_name(value) for value in (*node.inputs, *node.outputs) if value is not None}
@@ -256,7 +256,7 @@ def _is_tensor(value: ir.Value | None) -> bool:
 
 
 def _is_rounded(exact: np.ndarray, given: np.ndarray, is_rounded: bool) -> bool:
-    """Whether an array is the exact one, rounded once; `is_rounded` says that the latter is rounded already."""
+    """Check whether an array is the exact one rounded once; `is_rounded` means that `exact` is rounded already."""
     import numpy as np
 
     if not is_rounded and given.dtype.itemsize > 2 or given.shape != exact.shape:
@@ -267,14 +267,13 @@ def _is_rounded(exact: np.ndarray, given: np.ndarray, is_rounded: bool) -> bool:
 
 @dataclass(slots=True)
 class ErrorSums:
-    """Running sums over pairs of arrays, an exact one and a given one.
+    """Running error sums over pairs of an exact and a given array.
 
     Attributes:
         signal: Sum of squares of the exact numbers.
-        noise: Sum of squares of the differences. A number that is not finite, and not the same in both, counts as much
-            as the whole signal.
+        noise: Sum of squares of the differences. A nonfinite number that differs counts as much as the whole signal.
         energy: Sum of squares of the given numbers.
-        elements: How many numbers there were.
+        elements: Count of numbers.
     """
 
     signal: float = 0.0
@@ -283,7 +282,7 @@ class ErrorSums:
     elements: int = 0
 
     def add(self, exact: np.ndarray, given: np.ndarray) -> None:
-        """Add one pair of arrays, whose types may differ; arrays of different shapes are left out."""
+        """Add a pair of arrays, whose types may differ; pairs with different shapes are skipped."""
         import numpy as np
 
         a, b = np.asarray(exact, np.float64), np.asarray(given, np.float64)
@@ -301,20 +300,20 @@ class ErrorSums:
 
     @property
     def share(self) -> float:
-        """Noise over signal; 1 for noise where the exact numbers are all zero."""
+        """Noise over signal; 1 for any noise if the exact numbers are all zero."""
         return self.noise / self.signal if self.signal else float(self.noise > 0)
 
     @property
     def snr_db(self) -> float:
-        """Signal over noise in decibels; infinite where there is no noise."""
+        """Signal over noise in decibels; infinite without noise."""
         return math.inf if not self.share else -10 * math.log10(self.share)
 
     @property
     def cosine(self) -> float:
-        """Cosine similarity; 1 where both are zero, 0 where one of them is."""
+        """Cosine similarity; 1 if both are zero, 0 if one of them is."""
         if not self.signal or not self.energy:
             return float(self.signal == self.energy)
-        # The product follows from the three sums, and need not be added up.
+        # The dot product follows from the three sums.
         product = (self.signal + self.energy - self.noise) / 2
         return max(min(product / math.sqrt(self.signal * self.energy), 1.0), -1.0)
 

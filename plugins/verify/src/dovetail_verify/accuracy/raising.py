@@ -1,4 +1,4 @@
-"""Raising precision until a request meets its accuracy goals."""
+"""Search that raises precision until a request meets its accuracy goals."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     Engines = Mapping[str, Sequence[GuardedEngine]]
 
 
-_EVERY = 3  # of so many batches, the last is held back
-_LEAST = 6  # rows of a single batch that are divided
-_PROBED = 64  # rows that show whether rows may be divided
+_EVERY = 3  # of this many batches, the last one is held out
+_LEAST = 6  # fewest rows of a single batch to split
+_PROBED = 64  # rows that test whether rows may be split
 
 Batches = Callable[[], Iterator[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Data in two parts.
+    """Data split for search and validation.
 
     Attributes:
-        search: What the search sees.
-        held: What is held back; None where the data cannot be divided.
-        text: What was held back, or why nothing was.
+        search: Data that the search sees.
+        held: Held-out data; None if the data cannot be split.
+        text: Description of the held-out data, or why there is none.
     """
 
     search: object
@@ -52,16 +52,16 @@ class Parts:
 
 
 def parts_of(original: Model, data: object, made: Model, run: Run) -> Parts:
-    """Hold back every third batch, the last of two, or every third row of one; the same data is always divided alike.
+    """Hold out every third batch, the last of two, or every third row of one; deterministic for the same data.
 
     Args:
         original: The model.
         data: See `dovetail_runtime.data.sources.read_data`.
-        made: A result; its shapes may be fixed where those of the original are open.
+        made: A result; its shapes may be static where the original's are open.
         run: Runs the original.
 
     Raises:
-        DovetailError: The data does not fit.
+        DovetailError: The data does not match the model.
     """
 
     def read() -> Iterator[Batch]:
@@ -103,23 +103,23 @@ def _divided_rows(original: Model, data: object, made: Model, run: Run, read: Ca
 
 
 def _arrays(feeds: dict[str, Any], labels: dict[str, Any]) -> dict[str, Any]:
-    """A batch as data has it."""
+    """Merge inputs and labels of a batch into the form of input data."""
     return {**feeds, **{f"labels:{name}" if name else "labels": array for name, array in labels.items()}}
 
 
-_SHOWN = 6  # nodes in a message
-_FIRST_RUNS = 26  # of a search
-_MOST_RUNS = 34  # of both searches; with the runs on other data and what is compiled again, fewer than 40
-_TIGHTER = 6.0  # dB that are asked for in addition where what was held back misses the goal
+_SHOWN = 6  # nodes named in a message
+_FIRST_RUNS = 26  # runs before a search stops splitting groups
+_MOST_RUNS = 34  # runs of both searches; together with validation and recompilation, fewer than 40
+_TIGHTER = 6.0  # dB to tighten the goal by if the held-out data misses it
 
 
 @dataclass(frozen=True)
 class Raised:
-    """What came of goals.
+    """Outcome of a search for accuracy goals.
 
     Attributes:
-        compiled: The result: one that meets the goals, or the most accurate one there is.
-        failure: Why the goals are not met; None where they are.
+        compiled: A result that meets the goals, or else the most accurate one.
+        failure: Why the goals are missed; None if they are met.
     """
 
     compiled: CompiledModel
@@ -127,16 +127,16 @@ class Raised:
 
 
 def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines) -> Raised:
-    """Compile a request so that it meets its goals, with as little as possible raised.
+    """Compile a request so that it meets its goals, raising as little as possible.
 
     Args:
         trials: Compiles and runs the request with nodes raised.
         request: The request.
-        goals: What every float output must meet.
-        engines: The host's engines, for the one run that looks at every node.
+        goals: Goals for every float output.
+        engines: The host's engines, for the run over single nodes.
 
     Raises:
-        DovetailError: The request cannot be compiled or run, or has nothing that the goals could be measured on.
+        DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
     low = trials.run(())
     if not goals.missed(low.verification) and not goals.missed(
@@ -164,7 +164,7 @@ def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines)
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
         raised, chosen = cheapest(search, groups, wanted, baseline.low, refining, most=most)
         trial = final.run(raised)
-        # What is held back decides at most twice, between selections that were made without it.
+        # The held-out data decides at most twice, and only between selections made without it.
         if not goals.missed(trial.verification):
             return Raised(record(trial, low, goals, runs(), groups, chosen, parts.text))
     trial = final.run(baseline.high.raised)

@@ -1,4 +1,4 @@
-"""Ranking the nodes of a request by what they cost the accuracy."""
+"""Ranking of a request's nodes by lost accuracy."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _FORMS = ("name:", "type:", "region:")
 
 
 def shortest_selectors(wanted: Collection[str], others: Collection[str], operators: Mapping[str, str]) -> list[str]:
-    """Selectors of the nodes in `wanted`: patterns and operators where they fit, names elsewhere.
+    """Return selectors for the nodes in `wanted`: patterns and operators where they match, otherwise names.
 
-    The work is linear in the length of all names.
+    The time is linear in the total length of all names.
 
     Args:
         wanted: Names of nodes.
-        others: Names of nodes that no selector may select. What is in neither may be selected as well.
+        others: Names of nodes that no selector may match. Nodes in neither collection may match.
         operators: The operator of every one of these nodes, by name.
     """
     covers: dict[str, set[str]] = defaultdict(set)
@@ -51,7 +51,7 @@ def shortest_selectors(wanted: Collection[str], others: Collection[str], operato
             if selector not in refused:
                 covers[selector].add(name)
     left, found = dict.fromkeys(wanted), []
-    # The largest first; of equals the shortest. One that selects a single node is no shorter than its name.
+    # Largest selectors first, then shortest. A selector for a single node is no shorter than its name.
     for selector, names in sorted(covers.items(), key=lambda item: (-len(item[1]), len(item[0]), item[0])):
         if len(names) > 1 and sum(name in left for name in names) > 1:
             found.append(selector)
@@ -61,32 +61,32 @@ def shortest_selectors(wanted: Collection[str], others: Collection[str], operato
 
 
 def _patterns(name: str) -> list[str]:
-    """Patterns that fit a name: its beginnings, cut behind numbers and separators, and `*`."""
+    """Return patterns that match a name: prefixes cut after numbers and separators, plus `*`."""
     if _PATTERN & set(name) or name.startswith(_FORMS):
         return []
     ends = [0, *(found.end() for found in _PARTS.finditer(name))]
     return list(dict.fromkeys(f"{name[:end]}*" for end in ends if end < len(name)))
 
 
-_BETTER = 10.0  # dB by which the nodes that are proposed improve the result, where there is no goal
-_SOUND = 20.0  # dB that are proposed for a result that is broken
-_NAMED = 2  # nodes of a group in a table
+_BETTER = 10.0  # dB by which the proposed nodes improve the result if there is no goal
+_SOUND = 20.0  # dB to propose for a broken result
+_NAMED = 2  # nodes of a group named in a table
 
 
 @dataclass(frozen=True)
 class Row:
-    """A node, or nodes that follow each other, and what they cost.
+    """A node, or consecutive nodes, and their loss of accuracy.
 
     Attributes:
-        nodes: Their names, in graph order. A node that holds bodies counts as one with all that is in them.
+        nodes: Their names, in graph order. A node includes its bodies.
         operators: Their operators, by number of nodes.
-        share: Their share of what all nodes cost. What a node costs is its noise, measured by the noise that the goals
-            allow, at the output where that is most: much noise where much is allowed counts less than little noise
-            where nearly none is. Without goals every output may have 10 dB more than the worst one has now.
-        cumulated: The share of this row and those above it.
-        snr_alone: The SNR of the worst output if they alone are low, in decibels.
-        measured: Whether that was measured; else it is what others leave over, a rough figure.
-        suspect: Of several nodes, the one whose own low arithmetic on exact inputs is the least exact.
+        share: Their share of the total loss. The loss of a node is its noise relative to the noise that the goals
+            allow, at the worst output: much noise where much is allowed counts less than little noise where hardly any
+            is. Without goals every output must have 10 dB more than the worst one has now.
+        cumulated: The share of this row and all rows before it.
+        snr_alone: The SNR of the worst output in decibels with only these nodes low.
+        measured: Whether `snr_alone` was measured; otherwise it is a rough difference of other figures.
+        suspect: Of several nodes, the one that is least accurate alone on exact inputs.
         raised: Whether the nodes are among those that `Ranking.high` raises.
     """
 
@@ -101,14 +101,14 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The nodes in a word or two."""
+        """The nodes in short."""
         if len(self.nodes) <= _NAMED:
             return ", ".join(self.nodes)
         return f"{self.nodes[0]} .. {self.nodes[-1]} ({pluralize(len(self.nodes), 'node')})"
 
     @property
     def alone(self) -> str:
-        """The SNR as text; empty where too little is left over to tell."""
+        """The SNR as text; empty if the difference is too small to tell."""
         if self.measured:
             return _text(self.snr_alone)
         return f"~{_text(self.snr_alone)}" if self.share else ""
@@ -116,20 +116,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Ranking:
-    """What costs a request its accuracy.
+    """Ranking of a request's nodes by lost accuracy.
 
     Attributes:
-        rows: The costliest first.
-        runs: How often the request was compiled and run.
-        high: Selectors for `high=` or `--high` that repair it.
+        rows: Rows, worst first.
+        runs: Number of compilations and runs of the request.
+        high: Selectors for `high=` or `--high` that repair the accuracy.
         raised: The names of the nodes that `high` raises.
-        goals: What it repairs it to.
+        goals: Goals of that repair.
         met: Whether the goals are met with `high`, as measured.
-        snr_low, snr_repaired, snr_high: The SNR of the worst output in decibels, as the request is, with `high`, and
-            with everything high.
-        errors: For every node, its own error and that which accumulated up to it, as SNR in decibels, from one run.
-        notes: What to know of the figures.
-        request: What was ranked, with what the options of plugins made of it.
+        snr_low, snr_repaired, snr_high: The SNR of the worst output in decibels: of the request, with `high`, and with
+            everything high.
+        errors: Own and accumulated error of every node, as SNR in decibels, from one run.
+        notes: Caveats about the figures.
+        request: The ranked request, as modified by plugin options.
     """
 
     rows: list[Row]
@@ -146,7 +146,7 @@ class Ranking:
     request: Request | None = field(repr=False, compare=False, default=None)
 
     def lines(self) -> list[str]:
-        """Lines for a person, under the table of `table_rows`."""
+        """Return summary lines to print after `table_rows`."""
         both = f"SNR {_text(self.snr_low)} as it is, {_text(self.snr_high)} with all of them high"
         lines = [f"{pluralize(self.runs, 'run')}: {both}"]
         if not self.goals:
@@ -157,7 +157,7 @@ class Ranking:
         return [*lines, f"{repaired}, {self.goals} is {'met' if self.met else 'not met'}"]
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """The table: one mapping per row."""
+        """Return the table as one mapping per row."""
         return [
             {
                 "rank": number,
@@ -173,7 +173,7 @@ class Ranking:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data; infinite figures are words, which JSON can hold."""
+        """Return plain data; infinite figures become strings, because JSON has no infinity."""
         return {
             "rows": [{**asdict(row), "snr_alone": _plain(row.snr_alone)} for row in self.rows],
             "runs": self.runs,
@@ -202,10 +202,10 @@ def rank(
     Args:
         trials: Compiles and runs the request with nodes raised.
         request: The request.
-        engines: The host's engines, for the one run that looks at every node.
-        goals: What `Ranking.high` shall meet; without any, 10 dB more than there are.
-        runs: How many runs refine the ranking; by default as many as it takes to find the worst node, and some more.
-            What is proposed is measured in further runs.
+        engines: The host's engines, for the run over single nodes.
+        goals: Goals for `Ranking.high`; without any, 10 dB more than now.
+        runs: Number of runs that refine the ranking; by default enough to find the worst node, and some more. Proposals
+            are measured in further runs.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or nothing in it may be raised.
@@ -214,7 +214,7 @@ def rank(
     worst = low.verification.worst_snr_db
     if worst is None:
         raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
-    goals.missed(low.verification)  # says which goals cannot be measured at all
+    goals.missed(low.verification)  # raises if a goal cannot be measured
     baseline = measure_baseline(trials, request, engines, by_nodes=True)
     groups = baseline.groups
     units = sum(len(group.units) for group in groups.groups)
@@ -226,7 +226,7 @@ def rank(
     if not goals:
         better = worst + _BETTER if math.isfinite(worst) else _SOUND
         goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
-    # Without a goal that could be met, every output bears the same.
+    # Without an achievable goal, all outputs tolerate the same noise.
     bearable = allowed_noise(goals, low.verification) if goals else {}
     groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
     raised: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""The search for the cheapest selection of groups that meets the goals when they are raised."""
+"""Search for the cheapest groups to raise so that the goals are met."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import OutputComparison, Verification
 
 
-_UNKNOWN = 1e-4  # what is allowed at first where nothing can be told from what was measured
-_LEAST = 1e-15  # noise that float32 cannot tell from none
-_STEPS = 120  # in which the price of noise is found
+_UNKNOWN = 1e-4  # noise allowed initially if the measurements give no indication
+_LEAST = 1e-15  # noise that float32 cannot distinguish from none
+_STEPS = 120  # bisection steps for the price of noise
 
 
 def allowed_noise(goals: Goals, verification: Verification) -> Noise:
-    """The noise of each float output at which it is likely to meet the goals; only measuring tells whether it does."""
+    """Estimate the noise at which each float output meets the goals; only a measurement can confirm it."""
     return {
         (output.name, kind): _UNKNOWN if output.broken else max(noise_of(snr_db), _LEAST) * shortfall(goals, output)
         for output in verification.outputs
@@ -31,10 +31,10 @@ def allowed_noise(goals: Goals, verification: Verification) -> Noise:
 
 
 def shortfall(goals: Goals, output: OutputComparison) -> float:
-    """By what factor the noise of an output must fall to meet the goals; above 1 where it may grow.
+    """Return the factor by which an output's noise must fall to meet the goals; above 1 if it may grow.
 
-    SNR says it, a cosine nearly does. The largest difference grows with the square root of the energy. Of answers that
-    change nothing of the kind is known, so a tenth of the noise is tried.
+    For SNR the factor is exact, for a cosine nearly so. The largest difference grows with the square root of the
+    energy. For changed answers no such relation is known, so a tenth of the noise is tried.
     """
     if output.broken:
         return 1 / BROKEN
@@ -52,11 +52,10 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
 
 
 def select_groups(groups: Groups, allowed: Noise) -> list[Group]:
-    """The groups to raise, in graph order, so that the noise of the others is within what is allowed.
+    """Return the groups to raise, in graph order, so that the noise of the others is within the allowed noise.
 
-    Of all ways to divide the groups, the one is taken that costs least: the work of what is raised, a conversion
-    wherever a raised group follows a low one or the other way round, and a price for noise. The price is the lowest at
-    which the noise is within what is allowed.
+    The chosen division minimizes the sum of the cost of the raised groups, a conversion at each boundary between raised
+    and low groups, and a price for noise. The price is the lowest at which the noise is within the limit.
     """
     noise = [group.worst(allowed) for group in groups.groups]
     raised = [False] * len(noise)
@@ -79,8 +78,8 @@ def select_groups(groups: Groups, allowed: Noise) -> list[Group]:
 
 
 def _divided(groups: Sequence[Group], noise: Sequence[float], price: float) -> list[bool]:
-    """Which groups are raised in the cheapest division, by dynamic programming along the graph."""
-    # For the groups so far: the least cost with the last one low, and with it raised.
+    """Find the cheapest division by dynamic programming along the graph; return which groups are raised."""
+    # Least cost so far with the last group low, and with it raised.
     costs = (0.0, math.inf)
     border = 0.0
     came: list[tuple[bool, bool]] = []
@@ -102,27 +101,27 @@ def _within(noise: Noise, allowed: Noise) -> bool:
     return all(value <= allowed.get(name, BROKEN) for name, value in noise.items())
 
 
-_TRIES = 12  # selections that are tried
-_DOUBTFUL = 4  # groups that are measured after a selection that missed
-_RELAXED = 4.0  # how much more noise is allowed after a selection that meets the goals
-_WORTH = 0.02  # share of all work that a group must have to be split
-_AUDIBLE = 0.1  # share of all noise that a group must have to be split for a ranking
-_REST = 0.25  # share of all noise that may be left to groups when a ranking is done
+_TRIES = 12  # selections to try
+_DOUBTFUL = 4  # groups to measure after a selection that missed
+_RELAXED = 4.0  # factor by which the allowed noise grows after a selection that meets the goals
+_WORTH = 0.02  # least share of the total cost for a group to be split
+_AUDIBLE = 0.1  # least share of the total noise for a group to be split in a ranking
+_REST = 0.25  # share of the noise in splittable groups at which a ranking is finished
 
 
 def cheapest(
     trials: Trials, groups: Groups, goals: Goals, low: Trial, runs: int, spare: int = 3, most: int = 10**6
 ) -> tuple[frozenset[str], list[Group]]:
-    """The cheapest selection that is found to meet the goals; everything where only that does.
+    """Find the cheapest selection that meets the goals; all groups if no smaller one does.
 
     Args:
         trials: Runs trials.
         groups: The groups.
-        goals: The goals; with everything raised they are met.
+        goals: The goals; they are met with everything raised.
         low: The trial with nothing raised.
-        runs: How many runs of the trials there may be before groups are no longer split.
-        spare: How often less is raised after a selection that meets the goals.
-        most: How many runs of the trials there may be in all; then the best selection so far is taken.
+        runs: Total number of runs after which groups are no longer split.
+        spare: Number of attempts to raise less after a selection that meets the goals.
+        most: Total number of runs after which the best selection so far is returned.
 
     Returns:
         The names of the nodes, and their groups.
@@ -150,7 +149,7 @@ def cheapest(
             spared += 1
             if spared > spare:
                 break
-            # What was missed before bounds how much may be left low; where nothing was, more is tried.
+            # A previous miss bounds how much may stay low; without one, allow more.
             scale = math.sqrt(met_at * missed_at) if missed_at is not None else scale * _RELAXED
         else:
             if len(raised) == len(groups.groups):
@@ -174,7 +173,7 @@ def cheapest(
 def _shortest(
     trials: Trials, groups: Groups, goals: Goals, allowed: Noise, most: int
 ) -> tuple[frozenset[str], list[Group]]:
-    """The fewest groups that meet the goals when they are raised, the loudest first; by bisection."""
+    """Find the fewest groups that meet the goals, loudest first, by bisection."""
     order = sorted(groups.groups, key=lambda group: -group.worst(allowed))
     missing, meeting = 0, len(order)
     while meeting - missing > 1 and trials.runs < most:
@@ -190,11 +189,11 @@ def _shortest(
 
 
 def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
-    """The group with the most noise, unless single nodes make nearly all of the noise already.
+    """Return the group with the most noise; None if single nodes already account for nearly all noise.
 
     Args:
         groups: The groups.
-        bearable: The noise that each output can bear, which noise is measured by; see `Group.worst`.
+        bearable: Tolerable noise of each output, relative to which noise is measured; see `Group.worst`.
     """
     shares = {group: group.worst(bearable) for group in groups.groups}
     everything = sum(shares.values()) or 1.0
@@ -206,7 +205,7 @@ def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
 
 
 def _costly(groups: Groups, allowed: Noise) -> Group | None:
-    """Of the groups that would be raised, the one with the most work that can be split."""
+    """Return the costliest splittable group among those to raise."""
     total = sum(group.work for group in groups.groups)
     raised = select_groups(groups, allowed)
     large = [group for group in raised if group.cuts and group.work > _WORTH * total]
@@ -214,6 +213,6 @@ def _costly(groups: Groups, allowed: Noise) -> Group | None:
 
 
 def _tightened(trial: Trial, goals: Goals) -> float:
-    """How much less may be allowed after a selection that missed: as much as it has too much, within bounds."""
+    """Return the factor for the allowed noise after a miss: in proportion to the excess, within bounds."""
     rated = (output for output in trial.verification.outputs if output.snr_db is not None)
     return min(0.6, max(0.1, min((shortfall(goals, output) for output in rated), default=1.0)))

@@ -1,7 +1,8 @@
-"""One run of original and result side by side, part by part, that looks at every node once.
+"""Lockstep run of original and result that measures every node once.
 
-Nothing is kept but a few numbers per node: the values of a part of the graph are there together, and go when the next
-part has run. The host runs all of it, in the types of the result, so no engine's fusions hide a value.
+Only a few numbers per node are kept: the values of one part of the graph are in memory together, and are freed after
+the next part has run. The host runs everything in the types of the result, so that no fusion of an engine hides a
+value.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
 
-_PART = 32  # nodes whose values are there at the same time
+_PART = 32  # nodes whose values are in memory together
 
 
 @dataclass(slots=True)
 class NodeErrors:
-    """What one node did to the accuracy, seen in its first float result as its readers get it.
+    """Errors of one node, measured on its first float result as its readers see it.
 
     Attributes:
-        own: The error of its low arithmetic on exact inputs; nothing was seen of nodes that are not low.
-        accumulated: The error of everything up to and with it.
-        moves: Its result is its exact result, rounded once: it adds nothing to the rounding of what it reads.
+        own: The error of its low arithmetic on exact inputs; empty for nodes that are not low.
+        accumulated: The error accumulated up to and including it.
+        moves: Whether its result is the exact result rounded once, so that it adds no error beyond rounding.
     """
 
     own: ErrorSums = field(default_factory=ErrorSums)
@@ -47,13 +48,13 @@ class NodeErrors:
 
 @dataclass
 class Streamed:
-    """What a streamed run found.
+    """Measurements of a streamed run.
 
     Attributes:
-        errors: By node name.
+        errors: Errors by node name.
         shapes: The shape of every value of the original, by name, in the first batch.
-        batches: How many batches were looked at.
-        failure: Why it found nothing, where the model is too large or no engine of the host takes a part; else empty.
+        batches: Number of batches measured.
+        failure: Why nothing was measured: the model is too large, or no engine of the host accepts a part; else empty.
     """
 
     errors: dict[str, NodeErrors] = field(default_factory=dict)
@@ -65,12 +66,12 @@ class Streamed:
 def stream(
     original: Model, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]], data: object
 ) -> Streamed:
-    """Look at every node in one batch, unless the model is large.
+    """Measure every node on one batch, unless the model is large.
 
     Args:
         original: The model, for its inputs.
-        exact: The model with everything high; its nodes have the names that they have in `low`.
-        low: The model as it is compiled.
+        exact: The model with everything high; its nodes have the same names as in `low`.
+        low: The compiled model.
         engines: The host's engines.
         data: See `dovetail_runtime.data.sources.read_data`.
     """
@@ -86,15 +87,15 @@ def stream(
 
 
 class SideBySide:
-    """The exact model and a result, ready to run part by part.
+    """The exact model and a result, prepared to run in lockstep part by part.
 
     Args:
-        exact: The model with everything high; its nodes have the names that they have in `low`.
-        low: The model as it is compiled.
+        exact: The model with everything high; its nodes have the same names as in `low`.
+        low: The compiled model.
         engines: The host's engines.
 
     Raises:
-        DovetailError: No engine of the host takes a part.
+        DovetailError: No engine of the host accepts a part.
     """
 
     def __init__(self, exact: Model, low: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
@@ -127,16 +128,16 @@ class SideBySide:
         most: int | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Streamed:
-        """Look at every node.
+        """Measure every node.
 
         Args:
             original: The model, for its inputs.
             data: See `dovetail_runtime.data.sources.read_data`.
-            most: How many batches are looked at; None for all.
-            progress: Told after every batch.
+            most: Maximum number of batches; None for all.
+            progress: Called after every batch.
 
         Raises:
-            DovetailError: The data does not fit, or one of both cannot be run.
+            DovetailError: The data does not match, or one of the models cannot be run.
         """
         found = Streamed()
         for found.batches, (feeds, _) in enumerate(islice(batches(original, data, self._model), most), start=1):
@@ -161,7 +162,7 @@ class SideBySide:
         return found
 
     def alone(self, feeds: Mapping[str, np.ndarray], names: frozenset[str]) -> Iterator[tuple[NodeResult, np.ndarray]]:
-        """What the low nodes of these names compute of exact inputs, each with its exact result."""
+        """Yield the outputs of the named low nodes on exact inputs, each with its exact result."""
         parts = {self._number[name] for name in names}
         for part, exact in self._exact.steps(feeds):
             for alone in self._alone.run(part, exact, names) if part in parts else ():
@@ -173,13 +174,13 @@ def _errors(found: Streamed, name: str) -> NodeErrors:
 
 
 def _is_there(value: ir.Value, part: int, number: Mapping[str, int]) -> bool:
-    """Whether a value is shown when a part has run: every float is, and of others those from outside of it."""
+    """Check whether a value is available after a part: all floats, and other values from outside of the part."""
     producer = value.producer()
     return producer is None or bool(float_name(value)) or number.get(name_of(producer), part) != part
 
 
 def _seen(node: ir.Node | None, number: Mapping[str, int]) -> str:
-    """The name of the value in which the readers of a node's first float result see it; empty if it is that itself."""
+    """Return the name of the value that readers of a node's first float result see; empty if it is that result."""
     value = first_float(node) if node is not None and is_quantized(node) else None
     chain = seen_by_readers(value, number) if value is not None else ()
     return name_of(chain[-1].outputs[0]) if chain else ""

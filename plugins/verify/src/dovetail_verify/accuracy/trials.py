@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 Noise = dict[tuple[str, str], float]
-"""The energy of noise as a share of the signal, by output and kind: of the `whole` output, and in a `typical` row.
+"""Noise energy relative to the signal, by output and kind: of the `whole` output, and in a `typical` row.
 
-Where answers change, the rows in which they do make nearly all of the noise of the whole, which then does not add up.
-That of a typical row does, but whether an answer changes is seen in the whole alone.
+If answers change, the affected rows cause nearly all noise of the whole, which then does not add up. The noise of a
+typical row does add up, but changed answers show only in the whole.
 """
 
 BROKEN = 1e30
-"""The noise of an output that is no approximation of the original."""
+"""Noise of an output that is not an approximation of the original."""
 
-_KEPT = 1 << 29  # bytes of the original's outputs that are kept between trials
+_KEPT = 1 << 29  # bytes of the original's outputs kept between trials
 Feeds = Mapping[str, "np.ndarray"]
 Outputs = dict[str, "np.ndarray"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run.
+    """One trial: a compilation and its comparison.
 
     Attributes:
         raised: Names of the nodes that were raised.
-        lowered: Names of the nodes that were kept low, although all around them was raised.
-        compiled: The result; None where it was let go.
-        verification: How it compares with the original on the data.
+        lowered: Names of the nodes that were kept low although nodes around them were raised.
+        compiled: The result; None if it was released.
+        verification: Its comparison with the original on the data.
     """
 
     raised: frozenset[str]
@@ -52,17 +52,17 @@ class Trial:
 
     @property
     def result(self) -> CompiledModel:
-        """The result, which was not let go."""
+        """The result; requires that it was not released."""
         return cast("CompiledModel", self.compiled)
 
     @property
     def worst_snr_db(self) -> float:
-        """The SNR of the worst float output, of a model that has one."""
+        """The SNR of the worst float output; requires that there is one."""
         return cast("float", self.verification.worst_snr_db)
 
     @property
     def noise(self) -> Noise:
-        """The noise of each float output as a whole, and in a typical row."""
+        """Noise of each float output as a whole, and in a typical row."""
         return {
             (output.name, kind): noise_of(snr_db)
             for output in self.verification.outputs
@@ -76,16 +76,15 @@ class Trials:
 
     Args:
         original: The model.
-        compile: Compiles the request with the nodes of these names raised, and of those kept low.
+        compile: Compiles the request, given the names of nodes to raise and of nodes to keep low.
         reference: Runs the original.
-        runner: What runs a result on the data of the original.
+        runner: Creates a function that runs a result on the original's data.
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called with (what, done, total).
-        cautious: Rate a result by what a batch like those seen is unlikely to fall below, and not by all of them as
-            one.
+        cautious: Rate a result by a lower confidence bound for a single batch, not by all batches together.
 
     Attributes:
-        runs: How many trials were run. What was tried before is not run again.
+        runs: Number of trials run; repeated trials are cached.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Trials:
         self._latest: Trial | None = None
 
     def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
-        """Compile with these nodes raised and those kept low, run, compare.
+        """Compile with nodes raised and others kept low, run, and compare.
 
         Raises:
             DovetailError: The request cannot be compiled, or the result cannot be run on the data.
@@ -118,7 +117,7 @@ class Trials:
         wanted = frozenset(raised), frozenset(lowered)
         if self._latest is not None and (self._latest.raised, self._latest.lowered) == wanted:
             return self._latest
-        # The one before is let go first: two results of a large model need twice the memory.
+        # Release the previous result first: two results of a large model need twice the memory.
         self._latest = None
         compiled = self._compile(*wanted)
         verification = self._known.get(wanted)
@@ -136,28 +135,28 @@ class Trials:
         return self._latest
 
     def over(self, data: object, cautious: bool = False) -> Trials:
-        """Trials of the same request on other data; what the original gave is remembered for both."""
+        """Return trials of the same request on other data; they share the cached outputs of the original."""
         return Trials(self.original, self._compile, self.reference, self._runner, data, self.progress, cautious)
 
     def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
-        """As `run`; where that was tried before, nothing is compiled, and the trial holds no result."""
+        """Run a trial like `run`, or return its cached comparison without a result."""
         wanted = frozenset(raised), frozenset(lowered)
         known = self._known.get(wanted)
         return self.run(*wanted) if known is None else Trial(*wanted, None, known)
 
 
 def noise_of(snr_db: float) -> float:
-    """The energy of the noise as a share of the signal, from decibels."""
+    """Convert an SNR in decibels to noise energy relative to the signal."""
     return 0.0 if snr_db == math.inf else BROKEN if snr_db == -math.inf else min(10 ** (-snr_db / 10), BROKEN)
 
 
 def decibels(noise: float) -> float:
-    """The inverse of `noise_of`."""
+    """Convert relative noise energy to an SNR in decibels: the inverse of `noise_of`."""
     return math.inf if noise <= 0 else -math.inf if noise >= BROKEN else -10 * math.log10(noise)
 
 
 class Remembered:
-    """Runs the original, and remembers what it gave for which inputs as far as memory is spared."""
+    """Runs the original, and caches its outputs by input within a memory limit."""
 
     def __init__(self, run: Callable[[Feeds], Outputs]):
         self._run = run
@@ -165,8 +164,8 @@ class Remembered:
         self._size = 0
 
     def __call__(self, feeds: Feeds) -> Outputs:
-        """The outputs of the original for some inputs."""
-        # Batches may come in any order, and a function may give others every time.
+        """Return the outputs of the original for given inputs."""
+        # Key the cache by content: batches may come in any order, and a function may return different ones each time.
         if not all(hasattr(array, "dtype") for array in feeds.values()):
             return self._run(feeds)  # sequences have no digest
         key = data_digest(dict(feeds))

@@ -1,4 +1,4 @@
-"""A model that runs on the host in parts of few nodes, and shows the values in between."""
+"""Model that runs on the host in small parts and exposes the values in between."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 OPTIONS = {"optimize": "none", "share_weights": True}
-"""Options of engines: no fusion may hide a value, and the same weights are in several sessions."""
+"""Engine options: no fusion may hide a value, and sessions share their weights."""
 
 
 class Watched:
-    """A copy of a model that gives out floats, and runs in parts.
+    """A copy of a model that runs in parts and returns intermediate floats.
 
     Args:
         model: The model.
-        number: The part that each node of the plan is in; a conversion stays where its place in the order is, that of a
-            weight is beside its first reader.
+        number: The part of each planned node; a conversion joins the part at its position, that of a weight the part of
+            its first reader.
         engines: The host's engines.
-        wanted: Names of the values to give out; None for all floats.
+        wanted: Names of the values to return; None for all floats.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Watched:
         self._executor = Executor(work, engines, OPTIONS, regions=regions)
 
     def steps(self, feeds: Mapping[str, np.ndarray]) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
-        """Run part by part: its number, and the values that are there."""
+        """Run part by part; yield the number of each part, and the live values."""
         for runner, values in self._executor.steps(fitted(self._model, feeds)):
             yield self._part[runner.index], values
 
 
 def _parts(graph: ir.Graph, number: Mapping[str, int]) -> dict[int, list[ir.Node]]:
-    """The nodes of each part, in graph order."""
+    """Return the nodes of each part, in graph order."""
     of_node: dict[int, int] = {}
     constant: list[ir.Node] = []
     part = 0
@@ -81,17 +81,17 @@ def _parts(graph: ir.Graph, number: Mapping[str, int]) -> dict[int, list[ir.Node
 
 
 def first_float(node: ir.Node) -> ir.Value | None:
-    """The first result of a node that holds floats."""
+    """Return the first float result of a node; None if there is none."""
     return next((value for value in node.outputs if value.name and float_name(value)), None)
 
 
 def float_of(node: ir.Node) -> ir.Value:
-    """The first result of a node that holds floats, which it has."""
+    """Return the first float result of a node that has one."""
     return cast("ir.Value", first_float(node))
 
 
 def is_quantized(node: ir.Node) -> bool:
-    """Whether a node computes in a quantized format, or one of its ports has one."""
+    """Check whether a node computes in a quantized format, or one of its ports has one."""
     placement = get_placement(node)
     if placement is None:
         return False
@@ -100,11 +100,11 @@ def is_quantized(node: ir.Node) -> bool:
 
 
 def seen_by_readers(value: ir.Value, planned: Collection[str]) -> list[ir.Node]:
-    """The conversions that round the result of a node as its readers see it; empty where they read it as it is.
+    """Return the conversions that round a node's result for its readers; empty if they read it directly.
 
     Args:
         value: The first float result of a node.
-        planned: Names of the nodes of the plan; all others are conversions.
+        planned: Names of the planned nodes; all others are conversions.
     """
     chain: list[ir.Node] = []
     while not chain or float_name(chain[-1].outputs[0]) is None:

@@ -1,8 +1,8 @@
-"""Rules, one small function per operator, grouped by family; each gives what the results become.
+"""Lowering rules, one small function per operator, grouped by family.
 
 A rule gets the operator and the emitter. It returns the value of the only result, or a tuple with one entry per result,
-where None stands for a result that inference never reads; a result that is a list is a list of values. What has no form
-in ONNX raises `NotLowered` with the reason.
+with None for a result that inference never reads; a list result is a list of values. A rule raises `NotLowered` with
+the reason if ONNX has no equivalent.
 """
 
 from __future__ import annotations

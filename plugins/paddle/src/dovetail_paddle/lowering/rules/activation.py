@@ -1,4 +1,4 @@
-"""Activations."""
+"""Rules for activations."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 def relu6(op: PdOp, emit: Emitter) -> ir.Value:
-    """Between 0 and 6."""
+    """Clip to [0, 6]."""
     return emit("Clip", [op["x"], emit.scalar(0, op.dtype("x")), emit.scalar(6, op.dtype("x"))])
 
 
 def hardtanh(op: PdOp, emit: Emitter) -> ir.Value:
-    """Between two bounds."""
+    """Clip to two bounds."""
     bounds = [emit.scalar(op.attr(name), op.dtype("x")) for name in ("t_min", "t_max")]
     return emit("Clip", [op["x"], *bounds])
 
 
 def swish(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x * sigmoid(x)`."""
+    """Compute `x * sigmoid(x)`."""
     return emit("Mul", [op["x"], emit("Sigmoid", [op["x"]])])
 
 
 def hardsigmoid(op: PdOp, emit: Emitter) -> ir.Value:
-    """`slope * x + offset`, between 0 and 1."""
+    """Compute `slope * x + offset`, clipped to [0, 1]."""
     return emit("HardSigmoid", [op["x"]], {"alpha": op.attr("slope"), "beta": op.attr("offset")})
 
 
 def leaky_relu(op: PdOp, emit: Emitter) -> ir.Value:
-    """`slope * x` below zero."""
+    """Multiply negative elements by a slope."""
     return emit("LeakyRelu", [op["x"]], {"alpha": op.attr("negative_slope")})
 
 
 def with_alpha(onnx_name: str):
-    """The rule of an activation with one factor."""
+    """Create the rule of an activation with one factor."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         return emit(onnx_name, [op["x"]], {"alpha": op.attr("alpha")})
@@ -51,12 +51,12 @@ def with_alpha(onnx_name: str):
 
 
 def selu(op: PdOp, emit: Emitter) -> ir.Value:
-    """`scale * (x or alpha * (exp(x) - 1))`."""
+    """Compute `scale * x`, or `scale * alpha * (exp(x) - 1)` for negative elements."""
     return emit("Selu", [op["x"]], {"alpha": op.attr("alpha"), "gamma": op.attr("scale")})
 
 
 def gelu(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x * phi(x)` by the error function, or by its approximation with tanh."""
+    """Compute `x * phi(x)` with the error function, or with its tanh approximation."""
     x, dtype = op["x"], op.dtype("x")
     half = emit("Mul", [x, emit.scalar(0.5, dtype)])
     if op.attr("approximate"):
@@ -69,7 +69,7 @@ def gelu(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def softplus(op: PdOp, emit: Emitter) -> ir.Value:
-    """`log(1 + exp(beta * x)) / beta`, and `x` itself above the threshold."""
+    """Compute `log(1 + exp(beta * x)) / beta`, and `x` itself above the threshold."""
     x, dtype, beta = op["x"], op.dtype("x"), op.attr("beta")
     scaled = x if beta == 1 else emit("Mul", [x, emit.scalar(beta, dtype)])
     soft = emit("Softplus", [scaled])
@@ -82,44 +82,44 @@ def softplus(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def mish(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x * tanh(softplus(x))`."""
+    """Compute `x * tanh(softplus(x))`."""
     return emit("Mul", [op["x"], emit("Tanh", [emit("Softplus", [op["x"]])])])
 
 
 def tanh_shrink(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x - tanh(x)`."""
+    """Compute `x - tanh(x)`."""
     return emit("Sub", [op["x"], emit("Tanh", [op["x"]])])
 
 
 def hardshrink(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x` outside of the threshold, else 0."""
+    """Replace elements within the threshold by 0."""
     return emit("Shrink", [op["x"]], {"bias": 0.0, "lambd": op.attr("threshold")})
 
 
 def softshrink(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x` moved toward zero by the threshold."""
+    """Shift elements toward zero by the threshold."""
     return emit("Shrink", [op["x"]], {"bias": op.attr("threshold"), "lambd": op.attr("threshold")})
 
 
 def thresholded_relu(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x` above the threshold, else a value."""
+    """Replace elements up to the threshold by a value."""
     above = emit("Greater", [op["x"], emit.scalar(op.attr("threshold"), op.dtype("x"))])
     return emit("Where", [above, op["x"], emit.scalar(op.attr("value"), op.dtype("x"))])
 
 
 def logsigmoid(op: PdOp, emit: Emitter) -> ir.Value:
-    """`-softplus(-x)`."""
+    """Compute `-softplus(-x)`."""
     return emit("Neg", [emit("Softplus", [emit("Neg", [op["x"]])])])
 
 
 def stanh(op: PdOp, emit: Emitter) -> ir.Value:
-    """`b * tanh(a * x)`."""
+    """Compute `b * tanh(a * x)`."""
     first, second = (emit.scalar(op.attr(name), op.dtype("x")) for name in ("scale_a", "scale_b"))
     return emit("Mul", [emit("Tanh", [emit("Mul", [op["x"], first])]), second])
 
 
 def logit(op: PdOp, emit: Emitter) -> ir.Value:
-    """`log(x / (1 - x))`, with `x` kept away from 0 and 1."""
+    """Compute `log(x / (1 - x))`, with `x` clipped away from 0 and 1."""
     x, dtype, eps = op["x"], op.dtype("x"), op.attr("eps")
     if eps:
         x = emit("Clip", [x, emit.scalar(eps, dtype), emit.scalar(1 - eps, dtype)])
@@ -127,7 +127,7 @@ def logit(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def prelu(op: PdOp, emit: Emitter) -> ir.Value:
-    """`alpha * x` below zero, with an alpha for all, for each channel or for each element."""
+    """Multiply negative elements by alpha: one for all, per channel or per element."""
     mode, rank = op.attr("mode"), op.rank("x")
     if mode == "all":
         form = [1] * rank
@@ -140,10 +140,10 @@ def prelu(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def softmax(onnx_name: str):
-    """The rule of a softmax."""
+    """Create the rule of a softmax."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
-        if op.shape("x") == ():  # the only element: all of the sum
+        if op.shape("x") == ():  # a single element is the whole sum
             difference = emit("Sub", [op["x"], op["x"]])
             return difference if onnx_name == "LogSoftmax" else emit("Exp", [difference])
         return emit(onnx_name, [op["x"]], {"axis": op.attr("axis")})
@@ -152,7 +152,7 @@ def softmax(onnx_name: str):
 
 
 def swiglu(op: PdOp, emit: Emitter) -> ir.Value:
-    """`silu(x) * y`, where `y` may be the second half of `x`."""
+    """Compute `silu(x) * y`, where `y` may be the second half of `x`."""
     x, y = op["x"], op.get("y")
     if y is None:
         x, y = emit("Split", [x], {"axis": -1, "num_outputs": 2}, outputs=2)
@@ -160,7 +160,7 @@ def swiglu(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def dropout(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
-    """Inference keeps all values; the older implementation scales them."""
+    """Return the input; the older implementation scales it at inference."""
     value = op["x"]
     if op.attr("mode") == "downgrade_in_infer":
         kept = 1 - op.number("p")
@@ -169,14 +169,14 @@ def dropout(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
 
 
 def rrelu(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
-    """In inference the mean of the slopes that training draws from."""
+    """Use the mean of the slopes that training draws from."""
     if not op.attr("is_test"):
         raise NotLowered("it draws random slopes, as in training: export it in inference mode")
     return emit("LeakyRelu", [op["x"]], {"alpha": (op.attr("lower") + op.attr("upper")) / 2}), None
 
 
 def label_smooth(op: PdOp, emit: Emitter) -> ir.Value:
-    """Labels moved toward a distribution, which is uniform if none is given."""
+    """Smooth labels toward a distribution, uniform by default."""
     dtype, share = op.dtype("label"), op.attr("epsilon")
     value = emit("Mul", [op["label"], emit.scalar(1 - share, dtype)])
     prior = op.get("prior_dist")
@@ -189,7 +189,7 @@ def label_smooth(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def maxout(op: PdOp, emit: Emitter) -> ir.Value:
-    """The largest of each group of channels that are neighbors."""
+    """Compute the maximum of each group of adjacent channels."""
     axis, groups, inner = op.axis(op.attr("axis"), "x"), op.attr("groups"), op.known_shape("x", 1)
     extent = op.ranked_shape("x")[axis]
     if extent is None or inner is None:

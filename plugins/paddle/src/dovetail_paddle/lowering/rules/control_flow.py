@@ -1,4 +1,4 @@
-"""`while`, `if`, tensor arrays, which are sequences in ONNX, and the choice between values."""
+"""Rules for `while`, `if`, tensor arrays (ONNX sequences), and selection between values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def lower_while(node: ir.Node, lowering: Lowering) -> None:
-    """`while` as a Loop without a bound on its iterations."""
+    """Lower `while` to a Loop without a trip count."""
     import onnx_ir as ir
 
     emit = lowering.emit
@@ -49,9 +49,9 @@ def lower_while(node: ir.Node, lowering: Lowering) -> None:
 
 
 def _start(value: ir.Value, again: ir.Value, emit: Emitter) -> ir.Value:
-    """What a loop begins with.
+    """Return the initial value of a loop-carried variable.
 
-    A variable that is written in the body first has a placeholder of any type here, a constant that nothing reads.
+    A variable that the body writes first has a placeholder here: an unused constant of any type.
     """
     import numpy as np
 
@@ -65,7 +65,7 @@ def _start(value: ir.Value, again: ir.Value, emit: Emitter) -> ir.Value:
 
 
 def lower_if(node: ir.Node, lowering: Lowering) -> None:
-    """`if` as an If."""
+    """Lower `if` to an If."""
     import onnx_ir as ir
 
     emit = lowering.emit
@@ -86,24 +86,24 @@ def lower_if(node: ir.Node, lowering: Lowering) -> None:
 
 
 def _condition(value: ir.Value, emit: Emitter) -> ir.Value:
-    """A condition without axes, which older programs give one."""
+    """Return a condition as a scalar; older programs give it an axis."""
     lowered = emit.lowered(value)
     return lowered if extents(value) == () else emit("Reshape", [lowered, emit.ints([])])
 
 
 def _own(value: ir.Value, nodes: list[ir.Node], emit: Emitter) -> ir.Value:
-    """A value that a node of this graph gives."""
+    """Return a value produced by a node of this graph, copying it if necessary."""
     return value if any(value is output for node in nodes for output in node.outputs) else emit("Identity", [value])
 
 
 def create_array(op: PdOp, emit: Emitter) -> ir.Value:
-    """An empty array."""
+    """Create an empty array."""
     dtype = onnx_type(op.attr("dtype"))
     return emit("SequenceEmpty", [], {"dtype": None if dtype is None else int(dtype)})
 
 
 def array_length(op: PdOp, emit: Emitter) -> ir.Value:
-    """The number of its tensors."""
+    """Return the number of tensors in an array."""
     return as_rank(emit("SequenceLength", [op["x"]]), 0, op.result_shape(), emit)
 
 
@@ -113,12 +113,12 @@ def _position(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def array_read(op: PdOp, emit: Emitter) -> ir.Value:
-    """One of its tensors."""
+    """Read a tensor from an array."""
     return emit("SequenceAt", [op["array"], _position(op, emit)])
 
 
 def array_write(op: PdOp, emit: Emitter) -> ir.Value:
-    """A tensor written to a position that is there, or after the last one."""
+    """Write a tensor to an existing position of an array, or append it."""
     import onnx_ir as ir
 
     array, item, at = op["array"], op["x"], _position(op, emit)
@@ -140,13 +140,13 @@ def array_write(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def array_to_tensor(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
-    """All of its tensors as one."""
+    """Concatenate or stack the tensors of an array."""
     attributes = {"axis": op.attr("axis"), "new_axis": int(op.attr("use_stack"))}
     return emit("ConcatFromSequence", [op["x"]], attributes), None
 
 
 def select_input(op: PdOp, emit: Emitter) -> ir.Value:
-    """The first of two values if the mask is 0, else the second."""
+    """Select the first of two values if the mask is 0, else the second."""
     import onnx_ir as ir
 
     given = op.operand("x").producer()

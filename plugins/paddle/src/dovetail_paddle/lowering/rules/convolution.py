@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""Rules for convolutions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def padding(op: PdOp, spatial: int) -> dict[str, Any]:
-    """The attributes that say how an operator pads: `pads`, or `auto_pad`."""
+    """Return the padding attributes of an operator: `pads` or `auto_pad`."""
     algorithm, pads = op.attr("padding_algorithm"), list(op.attr("paddings"))
     if algorithm == "SAME":
         return {"auto_pad": "SAME_UPPER"}
@@ -24,13 +24,13 @@ def padding(op: PdOp, spatial: int) -> dict[str, Any]:
         return {"pads": [0] * (2 * spatial)}
     if len(pads) == spatial:
         return {"pads": pads * 2}
-    if len(pads) == 2 * spatial:  # begin and end of each axis, one after the other
+    if len(pads) == 2 * spatial:  # begin and end of each axis in turn
         return {"pads": pads[::2] + pads[1::2]}
     raise NotLowered(f"its paddings {pads} are not for {spatial} axes")
 
 
 def channels_first(op: PdOp, argument: str, emit: Emitter, lower: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    """Lower an operator whose format may have channels last, between two transpositions if it has."""
+    """Lower an operator; if its layout is channels-last, between two transpositions."""
     value = op[argument]
     if op.attr("data_format") not in ("NHWC", "NDHWC", "NLC", "NWC"):
         return lower(value)
@@ -40,13 +40,13 @@ def channels_first(op: PdOp, argument: str, emit: Emitter, lower: Callable[[ir.V
 
 
 def convolution(spatial: int):
-    """The rule of a convolution over a number of axes."""
+    """Create the rule of a convolution over a number of spatial axes."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         same = op.attr("padding_algorithm") == "SAME"
         attributes = {
             "strides": op.attr("strides"),
-            # Padding to the same extents, Paddle takes no notice of dilations.
+            # With SAME padding, Paddle ignores dilations.
             "dilations": [1] * spatial if same else op.attr("dilations"),
             "group": op.attr("groups"),
             **padding(op, spatial),
@@ -57,14 +57,14 @@ def convolution(spatial: int):
 
 
 def _kernel(op: PdOp) -> tuple[int, ...]:
-    """The extents of the windows, which a filter declares."""
+    """Return the window extents, as declared by the filter."""
     return cast("tuple[int, ...]", op.ranked_shape("filter")[2:])
 
 
 def _same(op: PdOp, spatial: int) -> list[int] | None:
-    """What Paddle cuts off a transposed convolution that pads to the same extents; None if extents are open.
+    """Return Paddle's crop of a transposed convolution with SAME padding; None if extents are open.
 
-    It pads as the forward convolution of an input with these extents would.
+    The crop equals the padding of the forward convolution on an input with these extents.
     """
     shape, kernel, strides = op.shape("x"), _kernel(op), op.attr("strides")
     last = op.attr("data_format").endswith("C")
@@ -78,13 +78,13 @@ def _same(op: PdOp, spatial: int) -> list[int] | None:
 
 
 def transposed(spatial: int):
-    """The rule of a transposed convolution; `output_size` says what strides leave open."""
+    """Create the rule of a transposed convolution; `output_size` resolves the ambiguity of strides."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         strides, dilations = op.attr("strides"), op.attr("dilations")
         attributes = {"strides": strides, "dilations": dilations, "group": op.attr("groups"), **padding(op, spatial)}
         if op.attr("padding_algorithm") == "SAME":
-            # As in the forward convolution, Paddle takes no notice of dilations.
+            # As in the forward convolution, Paddle ignores dilations.
             attributes["dilations"] = dilations = [1] * spatial
             del attributes["auto_pad"]
             attributes["pads"] = _same(op, spatial)
@@ -116,7 +116,7 @@ def transposed(spatial: int):
 
 
 def _sized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: Emitter) -> ir.Value:
-    """The largest result that strides allow, of which the wanted extents are kept."""
+    """Compute the largest result that strides allow, and crop it to the wanted extents."""
     attributes["output_padding"] = [step - 1 for step in attributes["strides"]]
     made = emit("ConvTranspose", [x, op["filter"]], attributes)
     axes = emit.ints(range(2, spatial + 2))
@@ -124,7 +124,7 @@ def _sized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit
 
 
 def _cut(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: Emitter) -> ir.Value:
-    """The result without padding, of which both ends are cut by as much as open extents say."""
+    """Compute the result without padding, and crop both ends according to open extents."""
     if any(op.attr("output_padding")) or op.known_ints("output_size") != []:
         raise NotLowered("it pads to the same extents, its output size is given, and the extents of its input are open")
     made = emit("ConvTranspose", [x, op["filter"]], {**attributes, "pads": None})

@@ -1,4 +1,4 @@
-"""Tensors out of nothing but extents and numbers."""
+"""Rules that create tensors from extents and numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _filled(shape: ir.Value, number: float, dtype: ir.DataType, emit: Emitter) -> ir.Value:
-    """A tensor of one number."""
+    """Create a tensor filled with one number."""
     import numpy as np
 
     content = np.array([number]).astype(dtype.numpy())
@@ -34,13 +34,13 @@ def _type(op: PdOp, name: str = "dtype") -> ir.DataType:
 
 
 def full_like(op: PdOp, emit: Emitter) -> ir.Value:
-    """A number with the extents of another tensor."""
+    """Fill a tensor of another tensor's shape."""
     dtype = onnx_type(op.attr("dtype")) or op.dtype("x")
     return _filled(shape_of(op, "x", emit), op.number("value"), dtype, emit)
 
 
 def full_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
-    """A number with computed extents."""
+    """Fill a tensor of computed shape."""
     dtype, known = _type(op), op.constant("value")
     shape = int_list(op, "shape", emit)
     if known is not None:
@@ -52,12 +52,12 @@ def full_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def empty(op: PdOp, emit: Emitter) -> ir.Value:
-    """Any numbers: zeros."""
+    """Create a tensor of arbitrary content: zeros."""
     return _filled(int_list(op, "shape", emit), 0, _type(op), emit)
 
 
 def full_batch_size_like(op: PdOp, emit: Emitter) -> ir.Value:
-    """A number with given extents, of which one is that of another tensor."""
+    """Fill a tensor of given shape, with one extent taken from another tensor."""
     from dovetail_paddle.lowering.shapes import extent, joined
 
     wanted, at = list(op.attr("shape")), op.attr("output_dim_idx")
@@ -68,7 +68,7 @@ def full_batch_size_like(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def arange(op: PdOp, emit: Emitter) -> ir.Value:
-    """Numbers at equal distances."""
+    """Create a range of equidistant numbers."""
     import numpy as np
 
     dtype = op.result_dtype() or _type(op)
@@ -92,7 +92,7 @@ def arange(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def eye(op: PdOp, emit: Emitter) -> ir.Value:
-    """An identity matrix."""
+    """Create an identity matrix."""
     import numpy as np
 
     if op.constant("num_rows") is None or op.constant("num_columns") is None:
@@ -120,7 +120,7 @@ def _computed_eye(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def linspace(op: PdOp, emit: Emitter) -> ir.Value:
-    """A number of values at equal distances, both ends included."""
+    """Create a number of equidistant values, including both ends."""
     import numpy as np
 
     if any(op.constant(name) is None for name in ("start", "stop", "number")):
@@ -144,7 +144,7 @@ def _computed_linspace(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def logspace(op: PdOp, emit: Emitter) -> ir.Value:
-    """Powers of a base with exponents at equal distances."""
+    """Create powers of a base with equidistant exponents."""
     import numpy as np
 
     start, stop, number, base = (op.number(name) for name in ("start", "stop", "num", "base"))
@@ -153,7 +153,7 @@ def logspace(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def triangle_indices(upper: bool) -> Rule:
-    """The rule of the indices of a triangle of a matrix."""
+    """Create the rule for the indices of a triangle of a matrix."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import numpy as np
@@ -167,7 +167,7 @@ def triangle_indices(upper: bool) -> Rule:
 
 
 def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
-    """Ones up to each length."""
+    """Create a mask of ones up to each length."""
     import numpy as np
 
     lengths = as_int64(op.operand("x"), emit)
@@ -175,7 +175,7 @@ def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
     if known is not None and known.reshape(-1)[0] > 0:
         check_size(int(known.reshape(-1)[0]))
         numbers = emit.constant(np.arange(int(known.reshape(-1)[0])))
-    elif known is not None:  # as long as the longest sequence
+    elif known is not None:  # the length of the longest sequence
         numbers = _numbers(emit("ReduceMax", [lengths], {"keepdims": 0}), emit)
     else:
         numbers = _numbers(as_list(op.operand("max_len"), emit), emit)

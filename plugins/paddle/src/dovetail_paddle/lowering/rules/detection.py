@@ -1,4 +1,4 @@
-"""Boxes: priors, decoding, regions of interest, and choosing among overlapping ones."""
+"""Rules for boxes: priors, decoding, regions of interest, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _part(value: ir.Value, start: int, end: int, axis: int, emit: Emitter) -> ir
 
 
 def yolo_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """Boxes and scores of a YOLO head."""
+    """Decode boxes and scores of a YOLO head."""
     import numpy as np
 
     inner, dtype = op.known_shape("x", 1), op.dtype("x")
@@ -68,7 +68,7 @@ def yolo_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def prior_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """Boxes of given sizes around every cell of a feature map: constants."""
+    """Create constant boxes of given sizes around every cell of a feature map."""
     import numpy as np
 
     shape, image = op.known_shape("input", 2), op.known_shape("image", 2)
@@ -102,7 +102,7 @@ def prior_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def box_coder(op: PdOp, emit: Emitter) -> ir.Value:
-    """Boxes decoded from their differences to priors."""
+    """Decode boxes from their offsets to priors."""
     import numpy as np
 
     if not op.attr("code_type").lower().startswith("decode"):
@@ -131,7 +131,7 @@ def box_coder(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def roi_align(op: PdOp, emit: Emitter) -> ir.Value:
-    """Features of regions, each in the image that it belongs to."""
+    """Pool the features of regions, each from its own image."""
     boxes = op["boxes"]
     images = images_of(op, boxes, emit)
     attributes = {
@@ -145,7 +145,7 @@ def roi_align(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def multiclass_nms3(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The best boxes of each class and image, without those that overlap better ones."""
+    """Select the best boxes of each class and image, without those that overlap better ones."""
     from dovetail_paddle.lowering.suppression import suppressed
 
     return suppressed(op, emit)

@@ -1,4 +1,4 @@
-"""Arithmetic, element by element."""
+"""Rules for elementwise arithmetic."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def one_type(values: Iterable[ir.Value | None]) -> None:
-    """Refuse operands of different types, as conversions to mixed precision leave them behind."""
+    """Check that operands have one type; conversions to mixed precision may leave mismatches."""
     found = dict.fromkeys(value.dtype.name.lower() for value in values if value is not None and value.dtype is not None)
     if len(found) > 1:
         raise NotLowered(f"its operands are of different types, {' and '.join(found)}: the program is inconsistent")
 
 
 def unary(onnx_name: str) -> Rule:
-    """The rule of an operator that ONNX has under another name."""
+    """Create the rule of a unary operator with another name in ONNX."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         return emit(onnx_name, [op[op.operator.operands[0].name]])
@@ -33,7 +33,7 @@ def unary(onnx_name: str) -> Rule:
 
 
 def binary(onnx_name: str) -> Rule:
-    """The rule of an operator on two tensors that ONNX has under another name."""
+    """Create the rule of a binary operator with another name in ONNX."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         one_type([op.original("x"), op.original("y")])
@@ -43,12 +43,12 @@ def binary(onnx_name: str) -> Rule:
 
 
 def alias(op: PdOp, emit: Emitter) -> ir.Value:
-    """Operators that copy a tensor."""
+    """Return the operand of an operator that only copies it."""
     return op["x"]
 
 
 def scale(op: PdOp, emit: Emitter) -> ir.Value:
-    """`scale * x + bias`, or `scale * (x + bias)`."""
+    """Compute `scale * x + bias`, or `scale * (x + bias)`."""
     factor, bias, value, dtype = op.constant("scale"), op.attr("bias"), op["x"], op.dtype("x")
     if not op.attr("bias_after_scale") and bias:
         value = emit("Add", [value, emit.scalar(bias, dtype)])
@@ -63,7 +63,7 @@ def scale(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def cast(op: PdOp, emit: Emitter) -> ir.Value:
-    """Casts; one to the type that the value has is none, and int64 that was narrowed is at hand."""
+    """Cast, unless the value has the type already; a narrowed int64 value is recovered without a node."""
     import onnx_ir as ir
 
     dtype = onnx_type(op.attr("dtype"))
@@ -79,7 +79,7 @@ def cast(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def add_n(op: PdOp, emit: Emitter) -> ir.Value:
-    """The sum of several tensors."""
+    """Sum several tensors."""
     items = op.items("inputs")
     one_type(op.originals("inputs"))
     if len(items) == 1:
@@ -88,7 +88,7 @@ def add_n(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def power(op: PdOp, emit: Emitter) -> ir.Value:
-    """A power with a constant exponent."""
+    """Raise to a constant exponent."""
     exponent, value, dtype = op.attr("y"), op["x"], op.dtype("x")
     if exponent == 1:
         return value
@@ -96,27 +96,27 @@ def power(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def square(op: PdOp, emit: Emitter) -> ir.Value:
-    """The square."""
+    """Square each element."""
     return emit("Mul", [op["x"], op["x"]])
 
 
 def rsqrt(op: PdOp, emit: Emitter) -> ir.Value:
-    """One over the root."""
+    """Compute the reciprocal square root."""
     return emit("Reciprocal", [emit("Sqrt", [op["x"]])])
 
 
 def expm1(op: PdOp, emit: Emitter) -> ir.Value:
-    """`exp(x) - 1`."""
+    """Compute `exp(x) - 1`."""
     return emit("Sub", [emit("Exp", [op["x"]]), emit.scalar(1, op.dtype("x"))])
 
 
 def log1p(op: PdOp, emit: Emitter) -> ir.Value:
-    """`log(1 + x)`."""
+    """Compute `log(1 + x)`."""
     return emit("Log", [emit("Add", [op["x"], emit.scalar(1, op.dtype("x"))])])
 
 
 def log_of(base: float) -> Rule:
-    """The rule of a logarithm to another base."""
+    """Create the rule of a logarithm with another base."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import math
@@ -127,7 +127,7 @@ def log_of(base: float) -> Rule:
 
 
 def trunc(op: PdOp, emit: Emitter) -> ir.Value:
-    """Rounding toward zero."""
+    """Round toward zero."""
     value = op["input"]
     if op.dtype("input").is_integer():
         return value
@@ -135,7 +135,7 @@ def trunc(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def rounded(op: PdOp, emit: Emitter) -> ir.Value:
-    """Rounding to the nearest integer, halves to even as Paddle 3 does."""
+    """Round to the nearest integer, half to even as in Paddle 3."""
     if op.attr("decimals"):
         factor = emit.scalar(10.0 ** op.attr("decimals"), op.dtype("x"))
         return emit("Div", [emit("Round", [emit("Mul", [op["x"], factor])]), factor])
@@ -143,7 +143,7 @@ def rounded(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def floor_divide(op: PdOp, emit: Emitter) -> ir.Value:
-    """Division rounded down; ONNX rounds integers toward zero."""
+    """Divide and round down; ONNX rounds integer quotients toward zero."""
     x, y = op["x"], op["y"]
     quotient = emit("Div", [x, y])
     if not op.dtype("x").is_integer():
@@ -157,7 +157,7 @@ def floor_divide(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def remainder(op: PdOp, emit: Emitter) -> ir.Value:
-    """The remainder with the sign of the divisor."""
+    """Compute the remainder with the sign of the divisor."""
     x, y = op["x"], op["y"]
     if op.dtype("x").is_integer():
         return emit("Mod", [x, y])
@@ -165,7 +165,7 @@ def remainder(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def clip(op: PdOp, emit: Emitter) -> ir.Value:
-    """Values between two bounds, which may be computed."""
+    """Clip to two bounds, which may be computed."""
     dtype = op.dtype("x")
     bounds = []
     for name in ("min", "max"):
@@ -181,17 +181,17 @@ def clip(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def lerp(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x + weight * (y - x)`."""
+    """Compute `x + weight * (y - x)`."""
     return emit("Add", [op["x"], emit("Mul", [op["weight"], emit("Sub", [op["y"], op["x"]])])])
 
 
 def increment(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x + value`."""
+    """Compute `x + value`."""
     return emit("Add", [op["x"], emit.scalar(op.attr("value"), op.dtype("x"))])
 
 
 def heaviside(op: PdOp, emit: Emitter) -> ir.Value:
-    """0 below zero, 1 above, `y` at zero."""
+    """Return 0 below zero, 1 above, and `y` at zero."""
     dtype = op.dtype("x")
     zero = emit.scalar(0, dtype)
     above = emit.cast(emit("Greater", [op["x"], zero]), dtype)
@@ -199,7 +199,7 @@ def heaviside(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def atan2(op: PdOp, emit: Emitter) -> ir.Value:
-    """The angle of a point."""
+    """Compute the angle of a point."""
     import math
 
     y, x, dtype = op["x"], op["y"], op.dtype("x")
@@ -212,7 +212,7 @@ def atan2(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def copysign(op: PdOp, emit: Emitter) -> ir.Value:
-    """The size of one operand with the sign of another; a zero that is negative is seen by its reciprocal."""
+    """Combine the magnitude of one operand with the sign of another; a reciprocal detects negative zero."""
     dtype = op.dtype("y")
     zero = emit.scalar(0, dtype)
     negative = emit("Less", [op["y"], zero])

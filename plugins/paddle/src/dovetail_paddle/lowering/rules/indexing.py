@@ -1,4 +1,4 @@
-"""Slices and look-ups."""
+"""Rules for slices and lookups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGE = (1 << 31) - 1
 
 
 def slice_(op: PdOp, emit: Emitter) -> ir.Value:
-    """A slice, without the axes that are indexed by a number; extents that were narrowed stay int64."""
+    """Slice, and drop axes indexed by a number; narrowed extents remain int64."""
     axes = op.attr("axes")
     value = op["input"]
     wide = emit.wide(value)
@@ -33,48 +33,48 @@ def slice_(op: PdOp, emit: Emitter) -> ir.Value:
     dropped = [axis for axis in op.attr("decrease_axis") if axis >= 0]
     result, rank = op.result_shape(), op.shape("input")
     if dropped and rank is not None and len(dropped) == len(rank) and result is not None and len(result) == 1:
-        dropped = dropped[1:]  # older programs have no tensor without axes
+        dropped = dropped[1:]  # older programs have no scalars
     if dropped:
         made = emit("Squeeze", [made, emit.ints(dropped)])
     return made if wide is None else op.narrow(made)
 
 
 def strided_slice(op: PdOp, emit: Emitter) -> ir.Value:
-    """A slice with steps."""
+    """Slice with steps."""
     bounds = stepped_bounds(op, op.known_ints("strides"), emit)
     return emit("Slice", [op["x"], *bounds, emit.ints(op.attr("axes")), int_list(op, "strides", emit)])
 
 
 def _index_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
-    """Indices that are a list, a scalar, or a column."""
+    """Return indices as a list, from a list, a scalar or a column."""
     shape = op.shape(argument)
     value = op[argument]
     return emit("Reshape", [value, emit.ints([-1])]) if shape is not None and len(shape) == 2 else value
 
 
 def gather(op: PdOp, emit: Emitter) -> ir.Value:
-    """Slices by their indices."""
+    """Gather slices by index."""
     axis = 0 if op.original("axis") is None else int(op.number("axis"))
     return emit("Gather", [op["x"], _index_list(op, "index", emit)], {"axis": axis})
 
 
 def index_select(op: PdOp, emit: Emitter) -> ir.Value:
-    """Slices by their indices along an axis."""
+    """Gather slices along an axis by index."""
     return emit("Gather", [op["x"], op["index"]], {"axis": op.attr("axis")})
 
 
 def gather_nd(op: PdOp, emit: Emitter) -> ir.Value:
-    """Elements or slices by the indices of their first axes."""
+    """Gather elements or slices by indices of the first axes."""
     return emit("GatherND", [op["x"], as_int64(op.operand("index"), emit)])
 
 
 def index_sample(op: PdOp, emit: Emitter) -> ir.Value:
-    """Elements of each row."""
+    """Gather elements of each row."""
     return emit("GatherElements", [op["x"], op["index"]], {"axis": 1})
 
 
 def take_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
-    """Elements along an axis; the other extents are broadcast."""
+    """Gather elements along an axis; the other extents are broadcast."""
     data, index, axis = op["arr"], op["indices"], op.axis(op.attr("axis"), "arr")
     first, second = op.shape("arr"), op.shape("indices")
     if first is None or second is None or len(first) != len(second):
@@ -94,7 +94,7 @@ def _one_axis(rank: int, axis: int, extent: int, emit: Emitter) -> ir.Value:
 
 
 def embedding(op: PdOp, emit: Emitter) -> ir.Value:
-    """Rows of a table; those of one index count as zeros."""
+    """Look up rows of a table; those of the padding index are zero."""
     import numpy as np
 
     rows = emit("Gather", [op["weight"], op["x"]])
@@ -108,17 +108,17 @@ def embedding(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def where(op: PdOp, emit: Emitter) -> ir.Value:
-    """Elements of one tensor or of another."""
+    """Select elements from two tensors by a condition."""
     return emit("Where", [op["condition"], op["x"], op["y"]])
 
 
 def nonzero(op: PdOp, emit: Emitter) -> ir.Value:
-    """The indices of what is not zero, one row each."""
+    """Return the indices of nonzero elements, one row each."""
     return emit("Transpose", [emit("NonZero", [op["condition"]])], {"perm": [1, 0]})
 
 
 def masked_select(op: PdOp, emit: Emitter) -> ir.Value:
-    """The elements where a mask is true, as a list."""
+    """Return a list of the elements selected by a mask."""
     mask = op["mask"]
     if op.shape("mask") != op.shape("x") or None in (op.shape("x") or (None,)):
         mask = emit("Expand", [mask, shape_of(op, "x", emit)])
@@ -127,12 +127,12 @@ def masked_select(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def masked_fill(op: PdOp, emit: Emitter) -> ir.Value:
-    """A value where a mask is true."""
+    """Replace elements by a value where a mask is true."""
     return emit("Where", [op["mask"], op["value"], op["x"]])
 
 
 def multiplex(op: PdOp, emit: Emitter) -> ir.Value:
-    """For each row, the row of one of several tensors."""
+    """Select each row from one of several tensors."""
     import numpy as np
 
     stacked = emit("Concat", [emit("Unsqueeze", [item, emit.ints([0])]) for item in op.items("inputs")], {"axis": 0})

@@ -1,4 +1,4 @@
-"""Operators that move elements: transposition, concatenation, splitting, padding, flipping, and blocks of pixels."""
+"""Rules that move elements: transposition, concatenation, splitting, padding, flipping, and pixel shuffling."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _END = (1 << 63) - 1
 
 
 def transpose(op: PdOp, emit: Emitter) -> ir.Value:
-    """Axes in another order."""
+    """Permute axes."""
     perm = [axis % len(op.attr("perm")) for axis in op.attr("perm")]
     return op["x"] if perm == list(range(len(perm))) else emit("Transpose", [op["x"]], {"perm": perm})
 
 
 def concat(op: PdOp, emit: Emitter) -> ir.Value:
-    """Tensors one after the other; extents that were narrowed stay int64."""
+    """Concatenate tensors; narrowed extents remain int64."""
     items, axis = op.items("x"), int(op.number("axis"))
     if len(items) == 1:
         return items[0]
@@ -42,14 +42,14 @@ def concat(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def stack(op: PdOp, emit: Emitter) -> ir.Value:
-    """Tensors along a new axis."""
+    """Stack tensors along a new axis."""
     axis = op.attr("axis")
     items = [emit("Unsqueeze", [item, emit.ints([axis])]) for item in op.items("x")]
     return items[0] if len(items) == 1 else emit("Concat", items, {"axis": axis})
 
 
 def split(op: PdOp, emit: Emitter) -> list[ir.Value]:
-    """Parts of given extents, of which one may be -1."""
+    """Split into parts of given extents; one may be -1."""
     sections, axis = op.ints("sections"), op.axis(int(op.number("axis")), "x")
     if len(sections) == 1:
         return [op["x"]]
@@ -64,19 +64,19 @@ def split(op: PdOp, emit: Emitter) -> list[ir.Value]:
 
 
 def equal_parts(op: PdOp, emit: Emitter, count: int, axis: int, argument: str) -> list[ir.Value]:
-    """Equal parts along an axis."""
+    """Split into equal parts along an axis."""
     if count == 1:
         return [op[argument]]
     return list(emit("Split", [op[argument]], {"axis": axis, "num_outputs": count}, outputs=count))
 
 
 def split_with_num(op: PdOp, emit: Emitter) -> list[ir.Value]:
-    """A number of equal parts."""
+    """Split into a number of equal parts."""
     return equal_parts(op, emit, op.attr("num"), op.axis(int(op.number("axis")), "x"), "x")
 
 
 def unbind(op: PdOp, emit: Emitter) -> list[ir.Value]:
-    """The slices along an axis, without it."""
+    """Split into slices along an axis, and drop the axis."""
     argument = op.operator.operands[0].name
     axis = op.axis(op.attr("axis"), argument)
     count = op.attr("num") if op.name == "unstack" and op.attr("num") > 0 else op.ranked_shape(argument)[axis]
@@ -87,7 +87,7 @@ def unbind(op: PdOp, emit: Emitter) -> list[ir.Value]:
 
 
 def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
-    """Padding of the last axes, given from the last one on."""
+    """Pad the last axes; pads are listed from the last axis on."""
     mode = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[op.attr("mode")]
     known, rank = op.known_ints("paddings"), op.rank("x")
     last = op.attr("data_format").endswith("C")
@@ -110,7 +110,7 @@ def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
-    """Padding by computed numbers: pairs of begin and end, of the last axis first, become all begins and all ends."""
+    """Reorder computed pads from begin-end pairs, last axis first, to all begins and all ends."""
     if mode == "wrap":
         raise NotLowered("its paddings are computed, and its axes continue at the other end")
     rank = op.rank("x")
@@ -123,7 +123,7 @@ def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
 
 
 def crop(op: PdOp, emit: Emitter) -> ir.Value:
-    """A part of each axis, from an offset on; an extent of -1 is all that follows."""
+    """Crop each axis from an offset; an extent of -1 keeps the rest."""
     import numpy as np
 
     offsets, size = int_list(op, "offsets", emit), int_list(op, "shape", emit)
@@ -136,7 +136,7 @@ def crop(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: Emitter) -> ir.Value:
-    """One axis, continued by its other end."""
+    """Pad one axis with elements from its other end."""
     parts = [value]
     if begin:
         parts.insert(0, emit("Slice", [value, emit.ints([-begin]), emit.ints([_END]), emit.ints([axis])]))
@@ -146,14 +146,14 @@ def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: Emitter) ->
 
 
 def pad(op: PdOp, emit: Emitter) -> ir.Value:
-    """Padding of every axis, with begin and end of one after the other."""
+    """Pad every axis; pads are listed as begin-end pairs."""
     pads = op.attr("paddings")
     value = emit.scalar(op.number("pad_value"), op.dtype("x"))
     return emit("Pad", [op["x"], emit.ints([*pads[::2], *pads[1::2]]), value])
 
 
 def flip(op: PdOp, emit: Emitter) -> ir.Value:
-    """Axes in reverse."""
+    """Reverse axes."""
     axes = op.ints("axis")
     count = len(axes)
     starts, ends, steps = ([number] * count for number in (-1, -_END, -1))
@@ -161,7 +161,7 @@ def flip(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def roll(op: PdOp, emit: Emitter) -> ir.Value:
-    """Axes moved, with what leaves at one end coming in at the other."""
+    """Rotate axes cyclically."""
     shifts, axes, value = op.ints("shifts"), op.attr("axis"), op["x"]
     if not axes:
         flat = emit("Reshape", [value, emit.ints([-1])])
@@ -183,7 +183,7 @@ def _rolled(value: ir.Value, shift: int, axis: int, extent: int | None, emit: Em
 
 
 def pixel_shuffle(op: PdOp, emit: Emitter) -> ir.Value:
-    """Channels to blocks of pixels."""
+    """Rearrange channels to blocks of pixels."""
     from dovetail_paddle.lowering.rules.convolution import channels_first
 
     factor = op.attr("upscale_factor")
@@ -191,7 +191,7 @@ def pixel_shuffle(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
-    """Blocks of pixels to channels, in the order that undoes `pixel_shuffle`."""
+    """Rearrange blocks of pixels to channels, the inverse of `pixel_shuffle`."""
     factor, inner = op.attr("downscale_factor"), op.known_shape("x", 1)
     if inner is None or op.attr("data_format") != "NCHW":
         raise NotLowered("it needs known extents and channels first")
@@ -203,7 +203,7 @@ def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def shuffle_channel(op: PdOp, emit: Emitter) -> ir.Value:
-    """Channels of groups, one of each in turn."""
+    """Interleave the channels of groups."""
     group, inner = op.attr("group" if op.name == "shuffle_channel" else "groups"), op.known_shape("x", 1)
     last = op.name == "channel_shuffle" and op.attr("data_format") != "NCHW"
     if inner is None or last:
@@ -215,7 +215,7 @@ def shuffle_channel(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def unfold(op: PdOp, emit: Emitter) -> ir.Value:
-    """Windows as columns: a convolution with one filter for each position in the window."""
+    """Extract windows as columns, by a convolution with one filter per window position."""
     import numpy as np
 
     shape, kernel = op.shape("x"), op.attr("kernel_sizes")
@@ -235,7 +235,7 @@ def unfold(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def repeat_interleave(op: PdOp, emit: Emitter) -> ir.Value:
-    """Every slice along an axis several times in a row."""
+    """Repeat each slice along an axis several times."""
     times, axis = op.attr("repeats"), op.axis(op.attr("axis"), "x")
     extent = op.ranked_shape("x")[axis]
     if extent is None:
@@ -245,12 +245,12 @@ def repeat_interleave(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def view_shape(op: PdOp, emit: Emitter) -> ir.Value:
-    """A reshape to known extents."""
+    """Reshape to known extents."""
     return emit("Reshape", [op["input"], emit.ints(op.attr("dims"))])
 
 
 def triangle(upper: bool):
-    """The rule of a triangle of a matrix."""
+    """Create the rule of a triangle of a matrix."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import numpy as np

@@ -1,4 +1,4 @@
-"""Matrix products and diagonals."""
+"""Rules for matrix products and diagonals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _turned(op: PdOp, argument: str, turned: bool, emit: Emitter) -> ir.Value:
 
 
 def matmul(op: PdOp, emit: Emitter) -> ir.Value:
-    """A product of matrices, each transposed or not."""
+    """Multiply matrices, each optionally transposed."""
     operands = [_turned(op, name, op.attr(f"transpose_{name}"), emit) for name in ("x", "y")]
     made = emit("MatMul", operands)
     both_lists = op.shape("x") is not None and op.shape("y") is not None and op.rank("x") == op.rank("y") == 1
@@ -30,7 +30,7 @@ def matmul(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def product(op: PdOp, emit: Emitter) -> ir.Value:
-    """A product as ONNX has it."""
+    """Multiply matrices with the semantics of ONNX."""
     second = op.operator.operands[1].name
     return emit("MatMul", [op["x"], op[second]])
 
@@ -40,7 +40,7 @@ def _flattened(op: PdOp, argument: str, axis: int, emit: Emitter) -> ir.Value:
 
 
 def _by_flattening(op: PdOp, first: str, columns: int, second: str, columns2: int, emit: Emitter) -> ir.Value:
-    """A product of tensors as matrices, whose first axes are the rows."""
+    """Multiply tensors flattened to matrices, whose first axes form the rows."""
     rank, rank2 = op.rank(first), op.rank(second)
     if rank - columns == 1 and rank2 == 2 and columns2 == 1:
         return emit("MatMul", [op[first], op[second]])
@@ -53,12 +53,12 @@ def _by_flattening(op: PdOp, first: str, columns: int, second: str, columns2: in
 
 
 def matmul_with_flatten(op: PdOp, emit: Emitter) -> ir.Value:
-    """A product of tensors as matrices."""
+    """Multiply tensors flattened to matrices."""
     return _by_flattening(op, "x", op.attr("x_num_col_dims"), "y", op.attr("y_num_col_dims"), emit)
 
 
 def fc(op: PdOp, emit: Emitter) -> ir.Value:
-    """A fully connected layer with its activation."""
+    """Compute a fully connected layer with its activation."""
     made = _by_flattening(op, "input", op.attr("in_num_col_dims"), "w", 1, emit)
     if op.original("bias") is not None:
         made = emit("Add", [made, op["bias"]])
@@ -69,13 +69,13 @@ def fc(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def addmm(op: PdOp, emit: Emitter) -> ir.Value:
-    """`alpha * x @ y + beta * input`."""
+    """Compute `alpha * x @ y + beta * input`."""
     attributes = {"alpha": float(op.attr("alpha")), "beta": float(op.attr("beta"))}
     return emit("Gemm", [op["x"], op["y"], op["input"]], attributes)
 
 
 def dot(op: PdOp, emit: Emitter) -> ir.Value:
-    """The inner product of lists, row by row."""
+    """Compute inner products row by row."""
 
     result = op.result_shape()
     keep = result is not None and len(result) == op.rank("x")
@@ -84,12 +84,12 @@ def dot(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def einsum(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
-    """A sum of products by an equation."""
+    """Compute a sum of products from an equation."""
     return emit("Einsum", op.items("x"), {"equation": op.attr("equation")}), None, None
 
 
 def baddbmm(op: PdOp, emit: Emitter) -> ir.Value:
-    """`alpha * x @ y + beta * input`, matrix by matrix."""
+    """Compute `alpha * x @ y + beta * input` for batches of matrices."""
     made, added, dtype = emit("MatMul", [op["x"], op["y"]]), op["input"], op.dtype("x")
     if op.attr("alpha") != 1:
         made = emit("Mul", [made, emit.scalar(op.attr("alpha"), dtype)])
@@ -99,7 +99,7 @@ def baddbmm(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def flash_attn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
-    """Attention over [batch, step, head, feature]."""
+    """Compute attention over [batch, step, head, feature]."""
     import numpy as np
 
     shape, dtype = op.shape("q"), op.dtype("q")
@@ -120,7 +120,7 @@ def flash_attn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
 
 
 def diagonal(op: PdOp, emit: Emitter) -> ir.Value:
-    """The diagonal of two axes as the last one."""
+    """Extract the diagonal of two axes as the last axis."""
     first, second = (op.axis(op.attr(name), "x") for name in ("axis1", "axis2"))
     shape = op.ranked_shape("x")
     rows, columns = shape[first], shape[second]
@@ -136,12 +136,12 @@ def diagonal(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def trace(op: PdOp, emit: Emitter) -> ir.Value:
-    """The sum of a diagonal."""
+    """Sum the diagonal."""
     return emit("ReduceSum", [diagonal(op, emit), emit.ints([-1])], {"keepdims": 0})
 
 
 def _embedded(op: PdOp, argument: str, offset: int, rest: float, emit: Emitter) -> ir.Value:
-    """Matrices with the last axis as their diagonal."""
+    """Create matrices with the last axis as their diagonal."""
     import numpy as np
 
     extent = op.ranked_shape(argument)[-1]
@@ -152,14 +152,14 @@ def _embedded(op: PdOp, argument: str, offset: int, rest: float, emit: Emitter) 
         pads = [0] * (2 * op.rank(argument))
         pads[-1] = abs(offset)
         value = emit("Pad", [value, emit.ints(pads)])
-    # Elements are numbered by their row above the diagonal, by their column below it.
+    # Elements are indexed by row above the diagonal, by column below it.
     value = emit("Unsqueeze", [value, emit.ints([-1 if offset >= 0 else -2])])
     mask = emit.constant(np.eye(size, k=offset, dtype=bool))
     return emit("Where", [mask, value, emit.scalar(rest, op.dtype(argument))])
 
 
 def diag(op: PdOp, emit: Emitter) -> ir.Value:
-    """The diagonal of a matrix, or a matrix with a diagonal."""
+    """Extract the diagonal of a matrix, or create a matrix from a diagonal."""
     offset = op.attr("offset")
     if op.rank("x") == 1:
         return _embedded(op, "x", offset, op.attr("padding_value"), emit)
@@ -171,7 +171,7 @@ def diag(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def diag_embed(op: PdOp, emit: Emitter) -> ir.Value:
-    """Matrices with the last axis as their diagonal, over two axes of the result."""
+    """Create matrices with the last axis as their diagonal, over two axes of the result."""
     value, rank = _embedded(op, "input", op.attr("offset"), 0, emit), op.rank("input") + 1
     first, second = (op.attr(name) % rank for name in ("dim1", "dim2"))
     others = iter(range(rank - 2))
@@ -180,7 +180,7 @@ def diag_embed(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def kron(op: PdOp, emit: Emitter) -> ir.Value:
-    """Every element of one tensor times the whole other one."""
+    """Compute the Kronecker product."""
     rank = max(op.rank("x"), op.rank("y"))
     values, extents = [], []
     for name in ("x", "y"):
@@ -193,7 +193,7 @@ def kron(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def cross(op: PdOp, emit: Emitter) -> ir.Value:
-    """The vector product along an axis of extent 3; axis 9 stands for the first such."""
+    """Compute the cross product along an axis of extent 3; axis 9 means the first such axis."""
     axis = op.attr("axis")
     if axis == 9:
         axis = op.ranked_shape("x").index(3)
@@ -205,7 +205,7 @@ def cross(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def multi_dot(op: PdOp, emit: Emitter) -> ir.Value:
-    """The product of several matrices, from the left."""
+    """Multiply several matrices from the left."""
     value, *others = op.items("x")
     for other in others:
         value = emit("MatMul", [value, other])
@@ -213,7 +213,7 @@ def multi_dot(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def matrix_power(op: PdOp, emit: Emitter) -> ir.Value:
-    """A positive power, by squaring."""
+    """Compute a positive matrix power by squaring."""
     power, square = op.attr("n"), op["x"]
     made: ir.Value | None = None
     if power < 1:
@@ -228,14 +228,14 @@ def matrix_power(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def bilinear(op: PdOp, emit: Emitter) -> ir.Value:
-    """`x * weight * y` for each matrix of the weight."""
+    """Compute `x * weight * y` for each matrix of the weight."""
     made = emit("Einsum", [op["x"], op["weight"], op["y"]], {"equation": "bi,oij,bj->bo"})
     bias = op.get("bias")
     return made if bias is None else emit("Add", [made, bias])
 
 
 def det(op: PdOp, emit: Emitter) -> ir.Value:
-    """The determinant."""
+    """Compute the determinant."""
     return emit("Det", [op["x"]])
 
 

@@ -1,4 +1,4 @@
-"""Comparison, logic and bits, element by element."""
+"""Rules for elementwise comparison, logic and bit operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bitwise(logical: str, on_bits: str) -> Rule:
-    """The rule of an operator that is logic on booleans."""
+    """Create the rule of a bitwise operator, which is logical on booleans."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import onnx_ir as ir
@@ -29,7 +29,7 @@ def bitwise(logical: str, on_bits: str) -> Rule:
 
 
 def logical(onnx_name: str) -> Rule:
-    """The rule of logic, where numbers count as true unless they are zero."""
+    """Create the rule of a logical operator; nonzero numbers count as true."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import onnx_ir as ir
@@ -45,23 +45,23 @@ def logical(onnx_name: str) -> Rule:
 
 
 def not_equal(op: PdOp, emit: Emitter) -> ir.Value:
-    """Inequality."""
+    """Compare for inequality."""
     return emit("Not", [emit("Equal", [op["x"], op["y"]])])
 
 
 def isfinite(op: PdOp, emit: Emitter) -> ir.Value:
-    """Neither infinite nor NaN: only then a number minus itself is zero."""
+    """Check for finite numbers: only for these is `x - x` zero."""
     difference = emit("Sub", [op["x"], op["x"]])
     return emit("Equal", [difference, emit.scalar(0, op.dtype("x"))])
 
 
 def isclose(op: PdOp, emit: Emitter) -> ir.Value:
-    """Equal, or within a tolerance of the second operand."""
+    """Check for equality within a tolerance relative to the second operand."""
     x, y, dtype = op["x"], op["y"], op.dtype("x")
     relative, absolute = (emit.scalar(op.number(name), dtype) for name in ("rtol", "atol"))
     limit = emit("Add", [absolute, emit("Mul", [relative, emit("Abs", [y])])])
     near = emit("LessOrEqual", [emit("Abs", [emit("Sub", [x, y])]), limit])
-    # What is infinite is within an infinite tolerance of everything.
+    # Everything is within an infinite tolerance, so exclude infinite differences.
     near = emit("And", [near, emit("Not", [emit("IsInf", [emit("Sub", [x, y])])])])
     close = emit("Or", [emit("Equal", [x, y]), near])
     if op.attr("equal_nan"):
@@ -79,17 +79,17 @@ def _all(flags: ir.Value, op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def allclose(op: PdOp, emit: Emitter) -> ir.Value:
-    """Whether all elements are close."""
+    """Check whether all elements are close."""
     return _all(isclose(op, emit), op, emit)
 
 
 def equal_all(op: PdOp, emit: Emitter) -> ir.Value:
-    """Whether all elements are equal."""
+    """Check whether all elements are equal."""
     return _all(emit("Equal", [op["x"], op["y"]]), op, emit)
 
 
 def shifted(left: bool) -> Rule:
-    """The rule of a shift of bits, which is a product with a power of 2; ONNX shifts unsigned integers alone."""
+    """Create the rule of a bit shift, a product with a power of 2; ONNX only shifts unsigned integers."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         if not op.attr("is_arithmetic"):
@@ -104,7 +104,7 @@ def shifted(left: bool) -> Rule:
 
 
 def ordered(onnx_name: str) -> Rule:
-    """The rule of a comparison; false is below true, which ONNX does not compare."""
+    """Create the rule of an ordered comparison; booleans, which ONNX does not compare, order false below true."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import onnx_ir as ir

@@ -1,4 +1,4 @@
-"""Normalization."""
+"""Rules for normalization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
-    """By the mean and the variance that training has left; the other results are of training alone."""
+    """Normalize with the mean and variance from training; the other results are for training only."""
     names = ("scale", "bias", "mean", "variance")
     shape = op.known_shape("mean")
 
@@ -41,7 +41,7 @@ def _filled(shape: Sequence[int], number: float, dtype: ir.DataType, emit: Emitt
 
 
 def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
-    """Over the last axes; ONNX needs scale and bias with their extents."""
+    """Normalize over the last axes; ONNX requires scale and bias of their extents."""
     axis, shape, x = op.attr("begin_norm_axis"), op.shape("x"), op["x"]
     if shape is None:
         raise NotLowered("the rank of its input is not known")
@@ -67,7 +67,7 @@ def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
 
 
 def instance_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
-    """Over the extents of each channel."""
+    """Normalize each channel."""
     channels = (op.shape("x") or (None, None))[1]
     if channels is None:
         raise NotLowered("the number of its channels is open")
@@ -82,7 +82,7 @@ def instance_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
 
 
 def group_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
-    """Over groups of channels: an instance normalization of the groups, and the channels' own scale and bias."""
+    """Normalize groups of channels as instances, then apply the per-channel scale and bias."""
     groups, dtype, rank = op.attr("groups"), op.dtype("x"), op.rank("x")
 
     def lower(x: ir.Value) -> ir.Value:
@@ -102,7 +102,7 @@ def group_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
 
 
 def unit_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """Divided by the length along an axis."""
+    """Divide by the length along an axis."""
     axis, dtype = op.attr("axis"), op.dtype("x")
     squares = emit("ReduceSumSquare", [op["x"], emit.ints([axis])], {"keepdims": 1})
     length = emit("Sqrt", [emit("Add", [squares, emit.scalar(op.attr("epsilon"), dtype)])])
@@ -110,7 +110,7 @@ def unit_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def affine_channel(op: PdOp, emit: Emitter) -> ir.Value:
-    """A factor and an offset for each channel."""
+    """Scale and shift each channel."""
     last = op.attr("data_layout") == "NHWC"
     form = emit.ints([-1] if last else [-1, *[1] * (op.rank("x") - 2)])
     scaled = emit("Mul", [op["x"], emit("Reshape", [op["scale"], form])])
@@ -118,7 +118,7 @@ def affine_channel(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def rms_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
-    """Divided by the root of the mean square over the last axes."""
+    """Divide by the root mean square over the last axes."""
     import onnx_ir as ir
 
     rank, dtype = op.rank("x"), op.dtype("x")

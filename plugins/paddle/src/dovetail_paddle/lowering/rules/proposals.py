@@ -1,4 +1,4 @@
-"""What detectors of two stages do with regions: suppression by matrices, levels, and pooling."""
+"""Rules for regions of two-stage detectors: matrix suppression, pyramid levels, and pooling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _column(value: ir.Value, at: int, emit: Emitter) -> ir.Value:
 
 
 def images_of(op: PdOp, boxes: ir.Value, emit: Emitter) -> ir.Value:
-    """The number of the image that each region belongs to."""
+    """Return the image index of each region."""
     import numpy as np
     import onnx_ir as ir
 
@@ -42,7 +42,7 @@ def images_of(op: PdOp, boxes: ir.Value, emit: Emitter) -> ir.Value:
 
 
 def roi_pool(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
-    """The maximum of each part of a region."""
+    """Pool the maximum of each part of a region."""
     boxes, dtype = op["boxes"], op.dtype("boxes")
     images = emit("Unsqueeze", [emit.cast(images_of(op, boxes, emit), dtype), emit.ints([1])])
     attributes = {
@@ -53,7 +53,7 @@ def roi_pool(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
 
 
 def psroi_pool(op: PdOp, emit: Emitter) -> ir.Value:
-    """The mean of each part of a region, from channels of its own: masks over rows and columns choose the pixels."""
+    """Pool the mean of each part of a region from its own channels; row and column masks select the pixels."""
     import numpy as np
 
     inner, dtype = op.known_shape("x", 1), op.dtype("x")
@@ -91,7 +91,7 @@ def psroi_pool(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def nms(op: PdOp, emit: Emitter) -> ir.Value:
-    """The boxes that overlap no earlier one; they come in falling order of their scores."""
+    """Select boxes that overlap no earlier one; they are sorted by descending score."""
     import numpy as np
     import onnx_ir as ir
 
@@ -106,7 +106,7 @@ def nms(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def matrix_nms(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Scores lowered by how much a box overlaps better ones of its class, and the best of each image."""
+    """Decay the scores of boxes by their overlap with better ones of the class, and select the best of each image."""
     import numpy as np
     import onnx_ir as ir
 
@@ -123,7 +123,7 @@ def matrix_nms(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     chosen = _chosen(boxes, places, len(classes) * count, emit)
     chosen = emit("Reshape", [chosen, emit.ints([-1, len(classes), count, 4])])
     overlap = _overlaps(chosen, bool(op.attr("normalized")), dtype, emit)
-    # How much of each box (last axis) is covered by each better one (the axis before).
+    # Overlap of each box (last axis) with each better one (second-last axis).
     better = emit.constant(np.triu(np.ones((count, count), dtype.numpy()), 1))
     overlap = emit("Mul", [overlap, better])
     most = emit("Unsqueeze", [emit("ReduceMax", [overlap, emit.ints([2])], {"keepdims": 0}), emit.ints([3])])
@@ -155,13 +155,13 @@ def matrix_nms(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def _chosen(boxes: ir.Value, places: ir.Value, count: int, emit: Emitter) -> ir.Value:
-    """Boxes of each image by their numbers."""
+    """Gather boxes of each image by index."""
     index = emit("Reshape", [places, emit.ints([-1, count, 1])])
     return emit("GatherND", [boxes, index], {"batch_dims": 1})
 
 
 def _original(op: PdOp, places: ir.Value, order: ir.Value, kept: ir.Value, count: int, emit: Emitter) -> ir.Value:
-    """The numbers of boxes in the list of all images."""
+    """Return the indices of boxes in the list of all images."""
     flat = emit(
         "Reshape", [places, emit("Concat", [emit("Shape", [places], {"end": 1}), emit.ints([-1])], {"axis": 0})]
     )
@@ -174,7 +174,7 @@ def _original(op: PdOp, places: ir.Value, order: ir.Value, kept: ir.Value, count
 
 
 def _overlaps(boxes: ir.Value, normalized: bool, dtype: ir.DataType, emit: Emitter) -> ir.Value:
-    """Intersection over union of all pairs; corners are pixels, which belong to their boxes, unless normalized."""
+    """Compute the intersection over union of all pairs; unless normalized, corner pixels belong to the box."""
     low = emit("Slice", [boxes, *(emit.ints([number]) for number in (0, 2, -1))])
     high = emit("Slice", [boxes, *(emit.ints([number]) for number in (2, 4, -1))])
     if not normalized:
@@ -192,7 +192,7 @@ def _overlaps(boxes: ir.Value, normalized: bool, dtype: ir.DataType, emit: Emitt
 
 
 def distribute_fpn_proposals(op: PdOp, emit: Emitter) -> tuple[list, list, ir.Value]:
-    """Regions by the level of the pyramid that fits their size, their numbers, and the order that puts them back."""
+    """Assign regions to pyramid levels by size; return them, their counts, and the order that restores the input."""
     import math
 
     import onnx_ir as ir

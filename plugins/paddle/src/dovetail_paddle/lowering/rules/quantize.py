@@ -1,4 +1,4 @@
-"""Quantization: Paddle's scales are the largest magnitudes, ONNX's are those of one step."""
+"""Rules for quantization: Paddle's scale is the largest magnitude, ONNX's is the step size."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def _largest(op: PdOp) -> int:
-    """The largest quantized value."""
+    """Return the largest quantized value."""
     if op.attr("bit_length") != 8:
         raise NotLowered(f"it quantizes to {op.attr('bit_length')} bits, and 8 are supported")
     return 127
 
 
 def _step(op: PdOp, argument: str, emit: Emitter, *, scalar: bool) -> ir.Value:
-    """The scale of one step, of a scale that is the largest magnitude."""
+    """Convert a scale from the largest magnitude to the step size."""
     import numpy as np
 
     known, largest = op.constant(argument), _largest(op)
     if known is not None:
         step = known.astype(np.float32) / np.float32(largest)
-        step[step == 0] = np.finfo(np.float32).tiny  # nothing but zeros
+        step[step == 0] = np.finfo(np.float32).tiny  # an all-zero tensor
         return emit.constant(step.reshape(()) if scalar else step.reshape(-1))
     step = emit("Div", [op[argument], emit.scalar(largest, op.dtype(argument))])
     return emit("Reshape", [step, emit.ints([] if scalar else [-1])])
@@ -45,7 +45,7 @@ def _zero(step: ir.Value, scalar: bool, emit: Emitter) -> ir.Value:
 
 
 def linear(onnx_name: str) -> Rule:
-    """The rule of `quantize_linear` and `dequantize_linear`."""
+    """Create the rule of `quantize_linear` and `dequantize_linear`."""
 
     def rule(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
         import numpy as np
@@ -95,13 +95,13 @@ def _pair(op: PdOp, step: ir.Value, zero: ir.Value, emit: Emitter) -> ir.Value:
 
 
 def with_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, None, None]:
-    """Quantized and dequantized by the scale that training has left."""
+    """Quantize and dequantize with the scale from training."""
     step = _step(op, "in_scale", emit, scalar=True)
     return _pair(op, step, _zero(step, True, emit), emit), op["in_scale"], None, None
 
 
 def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """Quantized and dequantized by the magnitudes of the tensor itself, which is a parameter."""
+    """Quantize and dequantize a parameter with scales from its own magnitudes."""
     import numpy as np
 
     array = op.constant("x")
@@ -125,14 +125,14 @@ def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def integers_by_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
-    """Quantized to integers that are floats, as older programs compute with them."""
+    """Quantize to integers stored as floats, the form in older programs."""
     step = _step(op, "in_scale", emit, scalar=True)
     made = emit.cast(emit("QuantizeLinear", [op["x"], step, _zero(step, True, emit)]), op.dtype("x"))
     return made, op["in_scale"], *[None] * (len(op.operator.outputs) - 2)
 
 
 def integer_weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """A parameter quantized to integers that are floats."""
+    """Quantize a parameter to integers stored as floats."""
     import numpy as np
 
     array = op.constant("x")
@@ -146,13 +146,13 @@ def integer_weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def dequantize(op: PdOp, emit: Emitter) -> ir.Value:
-    """Integers that are floats, multiplied by the scale of one step."""
+    """Multiply integers stored as floats by the step size."""
     dtype = op.dtype("x")
     return emit("Mul", [op["x"], emit("Div", [op["scale"], emit.scalar(op.attr("max_range"), dtype)])])
 
 
 def dequantize_channels(op: PdOp, emit: Emitter) -> ir.Value:
-    """The same with a scale for each channel, and one of the activation."""
+    """Dequantize with a scale per channel and one for the activation."""
     scales, dtype, value = op.items("scales"), op.dtype("x"), op["x"]
     bits, rank = op.attr("quant_bits"), op.rank("x")
     axis = op.attr("quant_axis") if len(scales) == 1 else op.attr("x_num_col_dims")

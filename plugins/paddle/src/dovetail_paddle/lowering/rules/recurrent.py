@@ -1,4 +1,4 @@
-"""Recurrent layers."""
+"""Rules for recurrent layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dovetail_paddle.lowering.emitter import Emitter
 
 
-# The operator of a mode, its activation, and the order of Paddle's gates in ONNX.
+# By mode: ONNX operator, activation, and the order of Paddle's gates in ONNX.
 _MODES = {
     "LSTM": ("LSTM", None, (0, 3, 1, 2)),  # i f c o -> i o f c
     "GRU": ("GRU", None, (1, 0, 2)),  # r z c -> z r h
@@ -23,7 +23,7 @@ _MODES = {
 
 
 def rnn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, list[ir.Value], None]:
-    """Layers one after the other, each in one or two directions."""
+    """Lower stacked layers, each in one or two directions."""
     import onnx_ir as ir
 
     mode = op.attr("mode")
@@ -58,7 +58,7 @@ def _weight(value: ir.Value) -> np.ndarray:
 
 
 def _slice(state: ir.Value, start: int, count: int, whole: int, emit: Emitter) -> ir.Value:
-    """The states of one layer."""
+    """Return the states of one layer."""
     if count == whole:
         return state
     return emit("Slice", [state, emit.ints([start]), emit.ints([start + count]), emit.ints([0])])
@@ -73,7 +73,7 @@ def _layer(
     lengths: ir.Value | None,
     emit: Emitter,
 ) -> tuple[ir.Value, list[ir.Value]]:
-    """One layer: its output for every step, and its last states."""
+    """Lower one layer; return its output for every step, and its final states."""
     import numpy as np
 
     name, activation, order = _MODES[op.attr("mode")]

@@ -1,4 +1,4 @@
-"""Reductions, and scans: products, extrema and logarithms of sums up to each element."""
+"""Rules for reductions and scans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def reduced(op: PdOp, emit: Emitter, onnx_name: str, value: ir.Value, keep: bool) -> ir.Value:
-    """A reduction over the axes of an operator; no axis stands for all of them."""
+    """Reduce over the axes of an operator; an empty list means all axes."""
     axes = op.known_ints("axis")
     whole = axes is not None and (not axes or ("reduce_all" in op.operator.argument and op.attr("reduce_all")))
     if op.shape("x") is not None:
@@ -33,7 +33,7 @@ def _keeps(op: PdOp) -> bool:
 
 
 def reduction(onnx_name: str) -> Rule:
-    """The rule of a reduction."""
+    """Create the rule of a reduction."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         value = op["x"]
@@ -48,17 +48,17 @@ def reduction(onnx_name: str) -> Rule:
 
 
 def mean_all(op: PdOp, emit: Emitter) -> ir.Value:
-    """The mean of all elements."""
+    """Compute the mean of all elements."""
     return as_rank(emit("ReduceMean", [op["x"]], {"keepdims": 0}), 0, op.result_shape(), emit)
 
 
 def squared_l2_norm(op: PdOp, emit: Emitter) -> ir.Value:
-    """The sum of squares."""
+    """Compute the sum of squares."""
     return as_rank(emit("ReduceSumSquare", [op["x"]], {"keepdims": 0}), 0, op.result_shape(), emit)
 
 
 def logic(onnx_name: str) -> Rule:
-    """The rule of `all` and `any`: the least and the greatest of zeros and ones."""
+    """Create the rule of `all` or `any`: the minimum or maximum of zeros and ones."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import onnx_ir as ir
@@ -73,7 +73,7 @@ def logic(onnx_name: str) -> Rule:
 
 
 def p_norm(op: PdOp, emit: Emitter) -> ir.Value:
-    """The norm of an order along an axis, or of all elements."""
+    """Compute the p-norm along an axis, or of all elements."""
     order, keep = op.attr("porder"), op.attr("keepdim")
     axes = [] if op.attr("asvector") else [emit.ints([op.attr("axis")])]
     attributes = {"keepdims": int(keep)}
@@ -95,7 +95,7 @@ def p_norm(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def dist(op: PdOp, emit: Emitter) -> ir.Value:
-    """The norm of a difference."""
+    """Compute the norm of a difference."""
     order = op.attr("p")
     if order not in (1, 2):
         raise NotLowered(f"its norm is of order {order}, and 1 and 2 are supported")
@@ -104,7 +104,7 @@ def dist(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def cumsum(op: PdOp, emit: Emitter) -> ir.Value:
-    """Sums so far along an axis."""
+    """Compute the cumulative sum along an axis."""
     import numpy as np
 
     value, axis = op["x"], int(op.number("axis"))
@@ -119,13 +119,13 @@ def cumsum(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("CumSum", [value, emit.constant(np.array(axis, np.int64))], attributes)
 
 
-_MOST = 1 << 12  # extent of the axis, since its square is computed
+_MOST = 1 << 12  # extent of the axis; the intermediate is quadratic in it
 
 
 def _prefixes(
     op: PdOp, value: ir.Value, axis: int, extent: int | None, neutral: ir.Value, emit: Emitter
 ) -> tuple[ir.Value, list[int] | None]:
-    """For each element of an axis all of them up to it as a new last axis, and the permutation that moved the axis."""
+    """Return all prefixes along an axis, padded, on a new last axis, and the permutation that moved the axis."""
     import numpy as np
 
     if extent is None or extent > _MOST:
@@ -143,7 +143,7 @@ def _prefixes(
 
 
 def scan(onnx_name: str, neutral: float, axis_name: str) -> Rule:
-    """The rule of a reduction over the elements so far."""
+    """Create the rule of a scan: a reduction of every prefix."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         value, axis, dtype = op["x"], op.axis(op.attr(axis_name), "x"), op.dtype("x")
@@ -159,7 +159,7 @@ def scan(onnx_name: str, neutral: float, axis_name: str) -> Rule:
 
 
 def extremum(largest: bool) -> Rule:
-    """The rule of the extremum so far and its last position."""
+    """Create the rule of the running extremum and its last position."""
 
     def rule(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
         import numpy as np

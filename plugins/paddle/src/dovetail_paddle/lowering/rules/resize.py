@@ -1,4 +1,4 @@
-"""Pooling, and interpolation to other extents, on a grid or anywhere."""
+"""Rules for pooling, and for interpolation on a grid or at given positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def interpolation(onnx_mode: str, axes: int | None = None) -> Rule:
-    """The rule of interpolation over a number of axes; over all but two if it is not given."""
+    """Create the rule of interpolation over a number of axes; by default over all but two."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         spatial = axes or op.rank("x") - 2
@@ -29,7 +29,7 @@ def interpolation(onnx_mode: str, axes: int | None = None) -> Rule:
 
 
 def _coordinates(op: PdOp, mode: str) -> dict[str, object]:
-    """How positions of the result are those of the input."""
+    """Return the coordinate transformation attributes."""
     if mode == "nearest":
         if op.attr("align_corners"):
             return {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"}
@@ -37,7 +37,7 @@ def _coordinates(op: PdOp, mode: str) -> dict[str, object]:
     cubic = {"cubic_coeff_a": -0.75} if mode == "cubic" else {}
     if op.attr("align_corners"):
         return {"coordinate_transformation_mode": "align_corners", **cubic}
-    # Mode 1 is for linear interpolation alone.
+    # Mode 1 applies to linear interpolation only.
     asymmetric = mode == "linear" and op.attr("align_mode") == 1
     return {"coordinate_transformation_mode": "asymmetric" if asymmetric else "half_pixel", **cubic}
 
@@ -64,7 +64,7 @@ def _resized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, object],
 
 
 def _sizes(op: PdOp, spatial: int, emit: Emitter) -> ir.Value | None:
-    """The wanted extents; None if scales say them."""
+    """Return the output extents; None if scales determine them."""
     if op.original("size_tensor") is not None:
         return int_list(op, "size_tensor", emit)
     if op.original("out_size") is not None:
@@ -76,7 +76,7 @@ def _sizes(op: PdOp, spatial: int, emit: Emitter) -> ir.Value | None:
 
 
 def grid_sample(op: PdOp, emit: Emitter) -> ir.Value:
-    """Interpolation at given positions."""
+    """Interpolate at given positions."""
     padding = {"zeros": "zeros", "border": "border", "reflection": "reflection"}[op.attr("padding_mode")]
     mode = op.attr("mode")
     if emit.opset >= 20 and mode == "bilinear":
@@ -86,7 +86,7 @@ def grid_sample(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def pooling(spatial: int):
-    """The rule of pooling over a number of axes."""
+    """Create the rule of pooling over a number of axes."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         kernel = op.ints("kernel_size")
@@ -122,7 +122,7 @@ def _spatial_extents(op: PdOp) -> list[int | None]:
 
 
 def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emitter) -> ir.Value:
-    """Pooling to given extents: regular windows where they divide the input's, else one axis after the other."""
+    """Pool to given extents: with regular windows if they divide the input, else axis by axis."""
 
     have = _spatial_extents(op)
     counts = [extent if parts == -1 else parts for extent, parts in zip(have, wanted, strict=True)]
@@ -147,7 +147,7 @@ def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emi
 def _bounds(
     x: ir.Value, axis: int, extent: int | None, parts: int, emit: Emitter
 ) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """Where each part of an axis begins and ends; parts share elements if the extent does not divide."""
+    """Yield begin and end of each part of an axis; parts overlap if the extent is not divisible."""
     if extent is None:
         whole = emit("Shape", [x], {"start": axis, "end": axis + 1})
     for part in range(parts):
@@ -160,7 +160,7 @@ def _bounds(
 
 
 def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
-    """Maxima with their positions in the plane of a channel."""
+    """Pool maxima, with their positions in the plane of a channel."""
     inner, kernel = op.known_shape("x", 1), op.attr("kernel_size")
     if not op.node.outputs[1].uses():
         everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))

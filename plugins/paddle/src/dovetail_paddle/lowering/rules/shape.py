@@ -1,4 +1,4 @@
-"""Operators that give a tensor other extents, and those that ask for extents."""
+"""Rules that change or query shapes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def reshape(op: PdOp, emit: Emitter) -> ir.Value:
-    """A reshape, where 0 keeps an extent and -1 takes the rest, as in ONNX."""
+    """Reshape; as in ONNX, 0 keeps an extent and -1 infers it."""
     return emit("Reshape", [op["x"], int_list(op, "shape", emit)])
 
 
 def flatten(op: PdOp, emit: Emitter) -> ir.Value:
-    """Some axes as one."""
+    """Merge a range of axes."""
     rank = op.rank("x")
     start, stop = op.axis(op.attr("start_axis"), "x"), op.axis(op.attr("stop_axis"), "x")
     if rank == 0:
@@ -34,7 +34,7 @@ def flatten(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def squeeze(op: PdOp, emit: Emitter) -> ir.Value:
-    """Axes of extent 1 removed; others are left alone."""
+    """Remove axes of extent 1; others are kept."""
     axes, shape = op.ints("axis"), op.shape("x")
     if shape is None:
         return emit("Squeeze", [op["x"], emit.ints(axes)] if axes else [op["x"]])
@@ -46,26 +46,26 @@ def squeeze(op: PdOp, emit: Emitter) -> ir.Value:
         return op["x"]
     result = op.result_shape()
     if result is not None and len(result) == 1 and len(axes) == len(shape) and len(shape) > 0:
-        axes = axes[1:]  # older programs have no tensor without axes
+        axes = axes[1:]  # older programs have no scalars
     return emit("Squeeze", [op["x"], emit.ints(axes)]) if axes else op["x"]
 
 
 def unsqueeze(op: PdOp, emit: Emitter) -> ir.Value:
-    """Axes of extent 1 inserted, one after the other."""
+    """Insert axes of extent 1 one after the other."""
     axes = op.known_ints("axis")
     if axes is None:
         return emit("Unsqueeze", [op["x"], int_list(op, "axis", emit)])
     if len(axes) == 1:
         return emit("Unsqueeze", [op["x"], emit.ints(axes)])
     rank = op.rank("x")
-    places = list(range(rank))  # where each axis of the result comes from; -1 for a new one
+    places = list(range(rank))  # source axis of each result axis; -1 for a new one
     for axis in axes:
         places.insert(axis + len(places) + 1 if axis < 0 else axis, -1)
     return emit("Unsqueeze", [op["x"], emit.ints([at for at, source in enumerate(places) if source < 0])])
 
 
 def expand(op: PdOp, emit: Emitter) -> ir.Value:
-    """Axes of extent 1 repeated; -1 keeps an extent."""
+    """Broadcast axes of extent 1; -1 keeps an extent."""
     known = op.known_ints("shape")
     if known is not None:
         return emit("Expand", [op["x"], emit.ints([1 if extent < 0 else extent for extent in known])])
@@ -85,7 +85,7 @@ def expand(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def expand_as(op: PdOp, emit: Emitter) -> ir.Value:
-    """The extents of another tensor."""
+    """Broadcast to the shape of another tensor."""
     target = op.attr("target_shape")
     if op.original("y") is not None:
         return emit("Expand", [op["x"], shape_of(op, "y", emit)])
@@ -93,7 +93,7 @@ def expand_as(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def tile(op: PdOp, emit: Emitter) -> ir.Value:
-    """Repetitions along each axis; those that are missing are of the first axes."""
+    """Repeat along each axis; missing counts are those of the first axes."""
     known = op.known_ints("repeat_times")
     if known is None:
         return emit("Tile", [op["x"], int_list(op, "repeat_times", emit)])
@@ -104,7 +104,7 @@ def tile(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def shape(op: PdOp, emit: Emitter) -> ir.Value:
-    """All extents."""
+    """Return the shape."""
     import onnx_ir as ir
 
     value = emit("Shape", [op["input"]])
@@ -112,12 +112,12 @@ def shape(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def numel(op: PdOp, emit: Emitter) -> ir.Value:
-    """The number of elements."""
+    """Return the number of elements."""
     return as_rank(emit("Size", [op["x"]]), 0, op.result_shape(), emit)
 
 
 def is_empty(op: PdOp, emit: Emitter) -> ir.Value:
-    """Whether there are no elements."""
+    """Check whether there are no elements."""
     value = emit("Equal", [emit("Size", [op["x"]]), emit.constant(_zero())])
     return as_rank(value, 0, op.result_shape(), emit)
 
@@ -129,7 +129,7 @@ def _zero():
 
 
 def meshgrid(op: PdOp, emit: Emitter) -> list[ir.Value]:
-    """Coordinates of a grid."""
+    """Create the coordinates of a grid."""
     originals, items = op.originals("inputs"), op.items("inputs")
     if len(originals) != len(items):
         raise NotLowered("its coordinates are no list of tensors")
@@ -144,7 +144,7 @@ def meshgrid(op: PdOp, emit: Emitter) -> list[ir.Value]:
 
 
 def broadcast_tensors(op: PdOp, emit: Emitter) -> list[ir.Value]:
-    """Several tensors, each with the extents of all together."""
+    """Broadcast several tensors to their common shape."""
     items = op.items("input")
     shapes = [value.shape for value in op.originals("input")]
     found = []

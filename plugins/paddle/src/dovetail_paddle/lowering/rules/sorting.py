@@ -1,4 +1,4 @@
-"""Order and counts: the largest, sorting, one-hot codes, and elements without their repetitions."""
+"""Rules for ordering and counting: top-k, sorting, one-hot encoding, and unique elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def extremum(onnx_name: str) -> Rule:
-    """The rule of the position of an extremum."""
+    """Create the rule of the position of an extremum."""
 
     def rule(op: PdOp, emit: Emitter) -> ir.Value:
         import onnx_ir as ir
@@ -40,20 +40,20 @@ def extremum(onnx_name: str) -> Rule:
 
 
 def topk(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """The largest or the smallest, and where they are."""
+    """Return the largest or smallest elements and their positions."""
     attributes = {"axis": op.attr("axis"), "largest": int(op.attr("largest")), "sorted": int(op.attr("sorted"))}
     return emit("TopK", [op["x"], as_list(op.operand("k"), emit)], attributes, outputs=2)
 
 
 def argsort(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """All elements in order, and where they were."""
+    """Sort elements; return their original positions, too."""
     axis = op.attr("axis")
     attributes = {"axis": axis, "largest": int(op.attr("descending")), "sorted": 1}
     return emit("TopK", [op["x"], extent(op, "x", axis, emit)], attributes, outputs=2)
 
 
 def one_hot(op: PdOp, emit: Emitter) -> ir.Value:
-    """A one in place of each index."""
+    """Encode indices as one-hot vectors."""
     import numpy as np
     import onnx_ir as ir
 
@@ -64,7 +64,7 @@ def one_hot(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def kthvalue(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
-    """The smallest but so many, and where it is."""
+    """Return the k-th smallest element and its position."""
     import onnx_ir as ir
 
     axis, k, keep = op.axis(op.attr("axis"), "x"), op.attr("k"), op.attr("keepdim")
@@ -78,7 +78,7 @@ def kthvalue(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def median(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
-    """The element in the middle, or the mean of two."""
+    """Return the median, or the mean of the two middle elements."""
     shape, keep, axes = op.shape("x"), op.attr("keepdim"), op.attr("axis")
     if shape is None:
         raise NotLowered("the rank of its input is not known")
@@ -95,14 +95,14 @@ def median(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
     middle = [half - 2, half - 1] if count % 2 == 0 and op.attr("mode") == "avg" else [(count - 1) // 2]
     made = emit("Gather", [least, emit.ints(middle)], {"axis": -1})
     made = emit("ReduceMean", [made, emit.ints([-1])], {"keepdims": 0})
-    # A NaN anywhere gives NaN: a sum is NaN, too, and nothing else of it is kept.
+    # Any NaN must propagate; a sum detects it.
     total = emit("ReduceSum", [value, emit.ints([-1])], {"keepdims": 0})
     made = emit("Where", [emit("IsNaN", [total]), total, made])
     return (emit("Unsqueeze", [made, emit.ints(axes)]) if keep else made), None
 
 
 def searchsorted(op: PdOp, emit: Emitter) -> ir.Value:
-    """The number of sorted elements below each value, or not above it."""
+    """Count the sorted elements below each value, or up to it."""
     import onnx_ir as ir
 
     values = emit("Unsqueeze", [op["values"], emit.ints([-1])])
@@ -115,7 +115,7 @@ def searchsorted(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _counted(index: ir.Value, bins: ir.Value, weights: ir.Value | None, dtype: ir.DataType, emit: Emitter) -> ir.Value:
-    """The number of times that each bin is named, or the sum of the weights."""
+    """Count the occurrences of each bin, or sum their weights."""
     import numpy as np
 
     hot = emit("OneHot", [index, bins, emit.constant(np.array([0, 1], dtype.numpy()))])
@@ -125,7 +125,7 @@ def _counted(index: ir.Value, bins: ir.Value, weights: ir.Value | None, dtype: i
 
 
 def bincount(op: PdOp, emit: Emitter) -> ir.Value:
-    """How often each number occurs."""
+    """Count the occurrences of each number."""
     import onnx_ir as ir
 
     index = as_int64(op.operand("x"), emit)
@@ -137,7 +137,7 @@ def bincount(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def histogram(op: PdOp, emit: Emitter) -> ir.Value:
-    """How many elements lie in each of several intervals of one length."""
+    """Count the elements in equal intervals."""
     import onnx_ir as ir
 
     low, high, bins = op.attr("min"), op.attr("max"), op.attr("bins")
@@ -148,13 +148,13 @@ def histogram(op: PdOp, emit: Emitter) -> ir.Value:
     inside = emit("And", [emit("GreaterOrEqual", [value, bounds[0]]), emit("LessOrEqual", [value, bounds[1]])])
     place = emit("Mul", [emit("Sub", [value, bounds[0]]), emit.scalar(bins, dtype)])
     place = emit("Div", [place, emit.scalar(high - low, dtype)])
-    place = emit("Min", [emit("Floor", [place]), emit.scalar(bins - 1, dtype)])  # the end belongs to the last one
+    place = emit("Min", [emit("Floor", [place]), emit.scalar(bins - 1, dtype)])  # the upper end is in the last one
     kept = emit("Compress", [emit.cast(place, ir.DataType.INT64), inside])
     return _counted(kept, emit.ints([bins]), None, ir.DataType.INT64, emit)
 
 
 def unique(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
-    """Elements without repetitions, in order."""
+    """Return sorted unique elements."""
     import onnx_ir as ir
 
     axes = op.attr("axis")
@@ -166,7 +166,7 @@ def unique(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
 
 
 def unique_consecutive(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Elements without repetitions of the one before."""
+    """Remove consecutive duplicates."""
     import numpy as np
     import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""Windows of planes: deformable convolution, the inverses of pooling and unfolding, shifts in time."""
+"""Rules for windows of planes: deformable convolution, inverses of pooling and unfolding, temporal shifts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
-    """A convolution at moved positions: all are sampled as one grid, and a product with the weights sums them up.
+    """Convolve at displaced positions: sample them as one grid, then apply the weights as a product.
 
-    ONNX has DeformConv from opset 19 on, which few engines run; GridSample and a pointwise convolution run on most.
+    ONNX has DeformConv since opset 19, but few engines support it; GridSample and pointwise convolution are common.
     """
     import numpy as np
 
@@ -29,7 +29,7 @@ def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
     tall, wide = filters.shape[2:]
     count = tall * wide
     strides, pads, dilations = (op.attr(name) for name in ("strides", "paddings", "dilations"))
-    # Where each tap of each window is without an offset: x, then y, as GridSample has it.
+    # Position of each tap of each window without offset, in GridSample's order x, y.
     y = np.arange(rows)[:, None] * strides[0] - pads[0] + np.zeros((1, columns))
     x = np.arange(columns)[None] * strides[1] - pads[1] + np.zeros((rows, 1))
     taps = np.stack(np.meshgrid(np.arange(tall) * dilations[0], np.arange(wide) * dilations[1], indexing="ij"), -1)
@@ -37,7 +37,7 @@ def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
     offset = emit("Reshape", [op["offset"], emit.ints([-1, count, 2, rows, columns])])
     offset = emit("Gather", [offset, emit.ints([1, 0])], {"axis": 2})
     place = emit("Add", [offset, emit.constant(place.astype(dtype.numpy()))])
-    # Centers of pixels are at (2 * at + 1) / extent - 1.
+    # Pixel centers are at (2 * at + 1) / extent - 1.
     scale = np.array([2 / width, 2 / height]).reshape(2, 1, 1)
     first = np.array([1 / width - 1, 1 / height - 1]).reshape(2, 1, 1)
     place = emit("Mul", [place, emit.constant(scale.astype(dtype.numpy()))])
@@ -58,7 +58,7 @@ def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def fold(op: PdOp, emit: Emitter) -> ir.Value:
-    """Columns summed up where their windows were: a transposed convolution with one filter for each position."""
+    """Sum columns at their window positions, by a transposed convolution with one filter per position."""
     import numpy as np
 
     shape, size, kernel = op.shape("x"), op.attr("output_sizes"), op.attr("kernel_sizes")
@@ -85,7 +85,7 @@ def fold(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def unpool(op: PdOp, emit: Emitter) -> ir.Value:
-    """Maxima put back to their positions in the plane, zeros elsewhere."""
+    """Put maxima back at their positions in the plane, with zeros elsewhere."""
     import numpy as np
 
     flat = emit.ints([0, 0, -1])
@@ -109,7 +109,7 @@ def _wide(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def lp_pool2d(op: PdOp, emit: Emitter) -> ir.Value:
-    """The norm of each window."""
+    """Compute the norm of each window."""
     from dovetail_paddle.lowering.rules.convolution import channels_first, padding
 
     order = op.attr("norm_type")
@@ -128,7 +128,7 @@ def lp_pool2d(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def temporal_shift(op: PdOp, emit: Emitter) -> ir.Value:
-    """Some channels moved one step back in time, some one step forward."""
+    """Shift some channels one step back in time, and some one step forward."""
     shape, steps, ratio = op.shape("x"), op.attr("seg_num"), op.attr("shift_ratio")
     if shape is None or shape[1] is None or op.attr("data_format") != "NCHW":
         raise NotLowered("the number of its channels is open, or they come last")
@@ -147,7 +147,7 @@ def temporal_shift(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def affine_grid(op: PdOp, emit: Emitter) -> ir.Value:
-    """The positions that affine maps give to all pixels."""
+    """Compute the positions of all pixels under affine maps."""
     import numpy as np
 
     size = op.known_ints("output_shape")

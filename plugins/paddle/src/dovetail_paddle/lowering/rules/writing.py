@@ -1,4 +1,4 @@
-"""Elements written to tensors: at slices, at indices, and along axes."""
+"""Rules that write elements of tensors: at slices, at indices, and along axes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGE = (1 << 31) - 1
 
 
 def scatter(op: PdOp, emit: Emitter) -> ir.Value:
-    """Rows written, or added to zeros in their place."""
+    """Overwrite rows, or replace them by sums of the updates."""
     index = as_list(op.operand("index"), emit)
     index = emit("Unsqueeze", [index, emit.ints([1])])
     data, updates = op["x"], op["updates"]
@@ -29,13 +29,13 @@ def scatter(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def scatter_nd_add(op: PdOp, emit: Emitter) -> ir.Value:
-    """Slices added at the indices of their first axes."""
+    """Add slices at indices of the first axes."""
     index = as_int64(op.operand("index"), emit)
     return emit("ScatterND", [op["x"], index, op["updates"]], {"reduction": "add"})
 
 
 def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
-    """Elements written along an axis, or joined with those that are there, which may not count themselves."""
+    """Write elements along an axis, or reduce them with the existing ones, which may be excluded."""
     import numpy as np
 
     kinds = {"assign": None, "add": "add", "multiply": "mul", "mul": "mul", "amin": "min", "amax": "max"}
@@ -55,7 +55,7 @@ def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def index_put(op: PdOp, emit: Emitter) -> ir.Value:
-    """Values written, or added, at the indices of the first axes, or where a mask is true."""
+    """Write or add values at indices of the first axes, or where a mask is true."""
     import onnx_ir as ir
 
     originals, shape = op.originals("indices"), op.shape("x")
@@ -84,7 +84,7 @@ def index_put(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _broadcast(value: ir.Value, others: list[ir.Value], emit: Emitter) -> ir.Value:
-    """A tensor with the extents of all of several together."""
+    """Broadcast a tensor to the common shape of several tensors."""
     for other in others:
         if other is not value:
             value = emit("Expand", [value, emit("Shape", [other])])
@@ -92,7 +92,7 @@ def _broadcast(value: ir.Value, others: list[ir.Value], emit: Emitter) -> ir.Val
 
 
 def index_add(op: PdOp, emit: Emitter) -> ir.Value:
-    """Slices added along an axis."""
+    """Add slices along an axis."""
     axis, rank = op.axis(op.attr("axis"), "x"), op.rank("x")
     form = emit.ints([-1 if at == axis else 1 for at in range(rank)])
     index = emit("Reshape", [as_int64(op.operand("index"), emit), form])
@@ -101,7 +101,7 @@ def index_add(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def set_value(op: PdOp, emit: Emitter) -> ir.Value:
-    """A constant written to a slice: where extents are known, elements are chosen by a mask."""
+    """Write a constant to a slice; if extents are known, a mask selects the elements."""
     import numpy as np
 
     shape, dtype = op.shape("x"), op.dtype("x")
@@ -114,7 +114,7 @@ def set_value(op: PdOp, emit: Emitter) -> ir.Value:
         return _written(op, emit.constant(values), emit)
     index: list[slice] = [slice(None)] * len(shape)
     for axis, start, end, step in zip(axes, *bounds, strict=True):
-        before = step < 0 and (end == -1 or end < -extents[axis])  # an end before the first element
+        before = step < 0 and (end == -1 or end < -extents[axis])  # the end is before the first element
         index[axis] = slice(start, None if end >= _LARGE or before else end, step)
     mask = np.zeros([extents.get(axis, 1) for axis in range(len(shape))], np.bool_)
     mask[tuple(index)] = True
@@ -122,13 +122,13 @@ def set_value(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def set_value_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
-    """A tensor written to a slice."""
+    """Write a tensor to a slice."""
     value = op["values"]
     return _written(op, value if op.dtype("values") == op.dtype("x") else emit.cast(value, op.dtype("x")), emit)
 
 
 def _written(op: PdOp, values: ir.Value, emit: Emitter) -> ir.Value:
-    """Values written to a slice: the same slice of the numbers of all elements says where they belong."""
+    """Write values to a slice, by slicing the element indices in the same way."""
     import numpy as np
 
     shape = op.known_shape("x")
