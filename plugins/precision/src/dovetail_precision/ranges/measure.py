@@ -140,7 +140,7 @@ class MeasureRanges(Pass):
 
 
 def measured_ranges(model: Model) -> Mapping[int, tuple[ir.Value, Range]]:
-    """Return value and range by `id` of the value; quantized value the value keeps its `id` from being reused."""
+    """Return value and range by `id` of the value; holding the value keeps its `id` from being reused."""
     return model.ir.meta.get(_RANGES, {})
 
 

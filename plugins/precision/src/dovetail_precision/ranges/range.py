@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# Magnitudes from here on are masks, of attention scores for instance, and are left out of ranges.
+# Magnitudes from here on are masks, of attention scores for example, and are left out of ranges.
 MASK = 1e30
 
 # The only low type with a narrower range than float32. Deep sums in bfloat16 are a matter of policy.
