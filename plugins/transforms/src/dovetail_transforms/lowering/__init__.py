@@ -1,4 +1,4 @@
-"""Lowering to an older opset of the default ONNX domain, for tools that read nothing newer."""
+"""Lowering to an older opset of the default ONNX domain, for tools that do not support newer ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rewrites: local changes of the graph, each made of a pattern, a replacement and a check. For passes of any plugin.
+"""Rewrites: local changes of the graph, each made of a pattern, a replacement and a check, for passes of any plugin.
 
-Names are imported when they are first used.
+Names are imported on first use.
 """
 
 from __future__ import annotations
