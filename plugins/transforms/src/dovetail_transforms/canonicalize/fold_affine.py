@@ -200,7 +200,7 @@ class _Affine:
     shift: np.ndarray | None
 
     def along(self, constant: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
-        """Return a constant with one element per channel along `axis` (from the end); None if its shape is different."""
+        """Return a constant with one element per channel along `axis` (from the end); None if its shape differs."""
         import numpy as np
 
         shape = constant.shape
