@@ -181,7 +181,7 @@ class Backend(dovetail.plugin.Backend):
         return Judge(self, facts=facts, opset=opsets, as_typed=as_typed)
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """The operators that the file names, directly or in a group, as (domain, operator type)."""
+        """Return the operators that the file names, directly or in a group, as (domain, operator type)."""
         return tuple(self._rules)
 
     @property

@@ -98,7 +98,7 @@ class Claiming:
             self._lost[backend].add(id(part))
 
     def decline(self, pin: Pin, why: str) -> None:
-        """Drop a pin that its backend refuses, and record it; the node is placed as if nobody had pinned it.
+        """Drop a pin that its backend rejects, and record it; the node is placed as if unpinned.
 
         Raises:
             DovetailError: The pin must not be declined.

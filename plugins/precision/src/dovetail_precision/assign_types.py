@@ -232,7 +232,7 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
 
 
 def _as_asked(variable: Variable) -> bool:
-    """Whether a pin or `--high` asked for the chosen type."""
+    """Check whether a pin or `--high` asked for the chosen type."""
     return variable.policy == "pinned" or variable.policy == "high" and variable.format is variable.present
 
 

@@ -108,12 +108,12 @@ def candidates(problem: TypingProblem, variable: Variable) -> tuple[Choice, ...]
 
 
 def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
-    """Whether `variable` is an input that any type may enter, and that has a choice."""
+    """Check whether `variable` is an input that any type may enter, and that has a choice."""
     return variable.takes_any and not variable.outputs and len(candidates(problem, variable)) > 1
 
 
 def follows_readers(variable: Variable) -> bool:
-    """Whether an attribute or a scale of the node decides its type, so that it may take that of its readers."""
+    """Check whether an attribute or a scale of the node decides its type, so that it may take that of its readers."""
     return (
         variable.type_attribute
         and all(value.constant for _, value in variable.inputs)
@@ -154,7 +154,7 @@ class TypeEquality:
 
 
 def holds_bodies(node: ir.Node) -> bool:
-    """Whether `node` is control flow, which has no type parameters of its own."""
+    """Check whether `node` is control flow, which has no type parameters of its own."""
     return node.op_type in _CONTROL and node.domain in ("", "ai.onnx")
 
 

@@ -108,7 +108,7 @@ def find_trig_inputs(
 
 
 def _starts(node: ir.Node) -> bool:
-    """Whether `node` converts integers to floats."""
+    """Check whether `node` converts integers to floats."""
     return node.op_type in ("Cast", "CastLike") and float_name(node.inputs[0]) is None
 
 

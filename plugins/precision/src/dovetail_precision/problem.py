@@ -91,7 +91,7 @@ class TypingProblem:
         return self.reasons.of_values(variable, format_) or self.reasons.of_conditioning(variable, format_)
 
     def ill_conditioned(self, variable: Variable, format_: Format) -> bool:
-        """Whether conditioning is the only reason against float format `format_` for `variable`."""
+        """Check whether conditioning is the only reason against float format `format_` for `variable`."""
         found = self.reasons
         return not found.of_values(variable, format_) and bool(found.of_conditioning(variable, format_))
 

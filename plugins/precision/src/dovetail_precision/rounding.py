@@ -25,7 +25,7 @@ _MAX_ELEMENTS = 65536  # elements
 
 
 def fits(tensor: ir.TensorProtocol, name: str) -> bool:
-    """Whether the finite values of `tensor` stay finite in float type `name`, and not all of them round to zero.
+    """Check whether the finite values of `tensor` stay finite in float type `name`, and not all of them round to zero.
 
     Always true for bfloat16: it has the range of float32, and values in its last half step are clamped.
     """
@@ -33,7 +33,7 @@ def fits(tensor: ir.TensorProtocol, name: str) -> bool:
 
 
 def magnitude_fits(magnitude: float, name: str) -> bool:
-    """Whether a constant with this largest magnitude fits, whatever its other elements are. False for NaN."""
+    """Check whether a constant with this largest magnitude fits, whatever its other elements are. False for NaN."""
     return LARGEST_FLUSHED < magnitude <= LARGEST_FINITE[name]
 
 

@@ -41,7 +41,7 @@ _ATTRIBUTES = {
 
 
 def holds_type(node: ir.Node, low: Format) -> bool:
-    """Whether an attribute decides the type of the results of `node`, and its value fits the low format."""
+    """Check whether an attribute decides the type of the results of `node`, and its value fits the low format."""
     if node.op_type not in _ATTRIBUTES or node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Cast":

@@ -65,7 +65,7 @@ class Range:
         return max(self.low, -self.high, 0.0)
 
     def __or__(self, other: Range) -> Range:
-        """The union of both ranges."""
+        """Return the union of both ranges."""
         sums = [one.accumulated for one in (self, other) if one.accumulated is not None]
         return Range(
             min(self.low, other.low),
