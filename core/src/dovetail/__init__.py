@@ -1,11 +1,11 @@
-"""Dovetail cuts a model into the parts that each backend does best, joins them, and can say why.
+"""Dovetail partitions a model over backends, inserts the conversions between the parts, and explains each decision.
 
     import dovetail
     compiled = dovetail.compile("model.onnx", ["cpu-bf16"], data="inputs.npz")
     print(compiled.summary())
 
-Everything is imported when it is first used, so that importing this package costs next to nothing. Installed
-distributions bring further functions, `dovetail.verify` say; see `dovetail.api_extensions`.
+Names are imported on first use, so importing this package is cheap. Installed distributions add further functions, such
+as `dovetail.verify`; see `dovetail.api_extensions`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> object:
         return _own(name)
     from dovetail.api_extensions import api_extension
 
-    # Kept, so that only the first use looks at what is installed.
+    # Cache it, so that entry points are looked up once per name.
     globals()[name] = found = api_extension(name)
     return found
 

@@ -1,4 +1,4 @@
-"""The functions that the command line and Python users call; each does one thing from model to result."""
+"""The Python API: the functions behind the command line, each from a model to a result."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def open(model: AnyModel, plugins: PluginSet | None = None) -> Model:
     """Open a model; the weights of an ONNX file stay on disk.
 
     Args:
-        model: The path of a file that an installed front end reads, or a model in memory; see
+        model: Path of a file that an installed front end reads, or a model in memory; see
             `dovetail.compiler.frontends.open_any`.
-        plugins: The plugins whose front ends are asked; by default all that are installed.
+        plugins: The plugins whose front ends are tried; all installed ones by default.
 
     Raises:
         DovetailError: The model cannot be read, or is invalid.
@@ -71,25 +71,25 @@ def plan(
     instrumentation: Instrumentation | None = None,
     **options: Any,
 ) -> Plan:
-    """Decide where and in what every node of `model` is computed, without changing it.
+    """Decide the backend and the formats of every node of `model`, without changing it.
 
     Args:
-        model: The model, its path, or what else `dovetail.open` takes.
-        backends: `NAME` or `NAME:key=value,...`, one or several in order of preference; the host takes what they leave.
-        strategy: A strategy to use instead of the one that each backend names.
-        solver: How precisions are chosen.
-        costs: What `min-cut` counts: the path of a cost table, or the name of one that a plugin brings.
-        pins: Manual choices, `SELECTOR=backend/precision`.
-        edits: Changes of the graph by name, `KIND=NODE[:before|after]`; plugins bring the kinds.
-        low: Selectors of nodes that shall be computed in the low precision whatever their policy is.
-        high: Selectors of nodes that shall be computed in the types of the source model.
+        model: A model, its path, or any other object that `dovetail.open` takes.
+        backends: `NAME` or `NAME:key=value,...`, one or several in order of preference; the host takes all other nodes.
+        strategy: A strategy to use instead of each backend's own.
+        solver: The solver that chooses precisions.
+        costs: Cost table for the solver `min-cut`: a path, or the name of a registered table.
+        pins: Manual placements, `SELECTOR=backend/precision`.
+        edits: Graph edits by name, `KIND=NODE[:before|after]`; plugins bring the kinds.
+        low: Selectors of nodes to compute in the low precision whatever their policy is.
+        high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
-        freeze_inputs: Take inputs that have a default for constants: nobody will give another value.
-        data: Data for passes that measure; see `dovetail.input_data`.
-        passes: Passes of your own that join those of the plugins, each in the stage that its class names.
-        plugins: The plugins to use; by default all that are installed.
-        progress: Called with (what, done, total).
-        instrumentation: What to print and verify on the way.
+        freeze_inputs: Turn inputs that have a default value into constants; callers can no longer override them.
+        data: Input data for passes that measure; see `dovetail.input_data`.
+        passes: The caller's own passes, added to those of plugins, each in the stage that its class names.
+        plugins: The plugins to use; all installed ones by default.
+        progress: Progress callback, called with (step, done, total).
+        instrumentation: What to print and verify between passes.
         options: Keyword arguments that installed plugins add.
 
     Raises:
@@ -135,27 +135,26 @@ def compile(
     keep: Callable[[CompiledModel], None] | None = None,
     **options: Any,
 ) -> CompiledModel:
-    """Carry a plan out: give every node its backend and precision, with exactly the conversions that needs.
+    """Compile `model`: give every node its backend and precision, and insert exactly the conversions this needs.
 
-    A model that the same request compiled before is recognized and given back as it is.
+    If the model is already the result of the same request, it is recognized and returned unchanged.
 
     Args:
-        model: The model, its path, or what else `dovetail.open` takes; a model that is passed in is not changed.
-        data: Inputs to measure on, and for options that run the result; see `dovetail.input_data`.
-        plan: A plan to replay, or its path. Its backends are used where `backends` names none.
-        try_engines: Load the result on the engines that the backends are made for, and place elsewhere what they
-            refuse: always (True), never (False), or unless the model is large or a plan is replayed (None).
-        keep: Called with the result before an option looks at it, and in any case before it is returned: whatever comes
-            of looking at it, a result that is saved here is there.
+        model: A model, its path, or any other object that `dovetail.open` takes; a model in memory is not changed.
+        data: Inputs for calibration, and for options that run the result; see `dovetail.input_data`.
+        plan: A plan to replay, or its path. Its backends are used if `backends` is empty.
+        try_engines: Load the result on the backends' engines, and place rejected nodes elsewhere: always (True), never
+            (False), or unless the model is large or a plan is replayed (None).
+        keep: Called with the result before any option examines it, and in any case before it is returned. A result
+            saved here survives a failure of a later option.
         options: Keyword arguments that installed plugins add. `dovetail-verify` adds `verify`, `input_shapes` and the
             accuracy goals; see `dovetail_verify.option`.
         backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
-            progress,
-            instrumentation: As for `plan`.
+            progress, instrumentation: See `plan`.
 
     Raises:
         UsageError: No installed plugin adds a keyword that is given.
-        ResultError: The result is whole, and an option found something wrong with it; the error holds it.
+        ResultError: The result is complete, but an option found something wrong with it; the error holds the result.
         DovetailError: The model or the request is at fault.
     """
     plugins = plugins or load_plugins()
@@ -174,14 +173,14 @@ def compile(
 
 
 def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
-    """Read back what `CompiledModel.save` wrote.
+    """Load a result that `CompiledModel.save` wrote.
 
-    The files must belong together: a result whose model was exchanged or edited is refused. A plan or remarks that were
-    edited or removed are not taken, and a remark says so. A model file alone, or a folder without `result.json`, is
-    taken as it is.
+    The files must belong together: a result whose model was replaced or edited is rejected. A plan or remarks that were
+    edited or removed are ignored, with a remark. A model file alone, or a folder without `result.json`, is loaded
+    without these checks.
 
     Raises:
-        DovetailError: The folder holds no compiled model or one that was altered, or a backend is not installed.
+        DovetailError: The folder holds no compiled model, its model was altered, or a backend is not installed.
     """
     from dovetail.compiler.compiled import CompiledModel
     from dovetail.compiler.stores import loaded
@@ -191,10 +190,10 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
 
 
 def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:
-    """The request that keyword arguments as those of `plan` stand for.
+    """Build a request from keyword arguments like those of `plan`.
 
     Raises:
-        UsageError: No backend is named, and no plan to replay.
+        UsageError: No backend and no plan to replay is given.
     """
     return _checked(_request(backends, **choices))
 
@@ -217,7 +216,7 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
 
 
 def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet) -> tuple[Plan | None, Any]:
-    """The plan to replay, if any, and the backends of the request, which are the plan's where it names none."""
+    """Return the plan to replay, or None, and the backends of the request; by default those of the plan."""
     from dovetail.passes.backends import check_installed
     from dovetail.planning.plan import Plan
 

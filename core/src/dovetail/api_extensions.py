@@ -3,7 +3,7 @@
     [project.entry-points."dovetail.api"]
     verify = "dovetail_verify.functions:verify"
 
-makes `dovetail.verify`. What core has itself is never looked up here.
+defines `dovetail.verify`. Names that core defines are never looked up here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INSTALL_HINTS = {
 
 
 def to_install(name: str) -> str:
-    """Say how to get the command or function `name`: `pip install dovetail-verify`; empty if no distribution has it."""
+    """Return the command that installs `name`: `pip install dovetail-verify`; empty if no distribution has it."""
     return next((f"pip install {distribution}" for distribution, names in _INSTALL_HINTS.items() if name in names), "")
 
 
@@ -37,28 +37,28 @@ GROUP = "dovetail.api"
 
 
 class NotInstalledError(DovetailError, AttributeError):
-    """Somebody asks for a function of a distribution of the house that is not installed."""
+    """An API function was used whose distribution, a part of Dovetail, is not installed."""
 
 
 def member_function_names() -> list[str]:
-    """The names of the functions that installed distributions bring."""
+    """Return the names of the functions that installed distributions add."""
     return sorted({point.name for point in metadata.entry_points(group=GROUP)})
 
 
 def api_extension(name: str) -> Any:
-    """The function, or whatever else, that a distribution brings as `dovetail.NAME`.
+    """Return the function (or other object) that a distribution adds as `dovetail.NAME`.
 
     Raises:
-        AttributeError: None brings it.
-        NotInstalledError: The distribution of the house that brings it is not installed.
-        DovetailError: Two distributions do, or the one that does cannot be imported.
+        AttributeError: No distribution adds it.
+        NotInstalledError: A distribution of Dovetail adds it, but is not installed.
+        DovetailError: Two distributions add it, or the one that does cannot be imported.
     """
-    # Python itself asks a package for the names of its modules, and for many that begin with an underscore.
+    # Python itself looks up the names of a package's modules, and many names that begin with an underscore.
     ours = name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(f"dovetail.{name}") is not None
     if ours:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     points = list(metadata.entry_points(group=GROUP))
-    # A distribution that is found twice on the path, as editable installs may be, is one.
+    # A distribution found twice on the path, as with editable installs, counts once.
     found = list({(_owner(point), point.value): point for point in points if point.name == name}.values())
     if not found and (hint := to_install(name)):
         raise NotInstalledError(f"the distribution that brings dovetail.{name} is not installed", hint)

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: each names the node, file or line, and the way out."""
+"""Errors that a user can act on: each names the node, file or line, and a way out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class DovetailError(Exception):
 
     Args:
         message: What is wrong, naming the node, file or line.
-        hint: What to do about it, one sentence; empty when the message says it already.
+        hint: What to do about it, one sentence; empty if the message says it already.
 
     Attributes:
-        node: Name of the node at fault, or of a value that it computes; empty where that is not known.
+        node: Name of the node at fault, or of a value that it computes; empty if unknown.
     """
 
     exit_code = 1
@@ -32,17 +32,17 @@ class DovetailError(Exception):
 
 
 class UsageError(DovetailError):
-    """The command line itself is wrong (exit code 2)."""
+    """The command line or the call itself is wrong (exit code 2)."""
 
     exit_code = 2
 
 
 class PinError(DovetailError):
-    """A user asks a backend for a node that it refuses.
+    """A pin asks a backend for a node that the backend rejects.
 
     Attributes:
         backend: The backend.
-        reason: Why it refuses the node, in one clause.
+        reason: Why the backend rejects the node, in one clause.
     """
 
     def __init__(self, message: str, hint: str, backend: str, reason: str):
@@ -52,7 +52,7 @@ class PinError(DovetailError):
 
 
 class ResultError(DovetailError):
-    """A result is whole, and something is wrong with it.
+    """A result is complete, but something is wrong with it.
 
     Attributes:
         compiled: The result.
@@ -71,11 +71,11 @@ class VerificationError(ResultError):
 
 
 class GoalError(ResultError):
-    """A result, as accurate as it can be made, does not meet the accuracy goals of its request."""
+    """A result, made as accurate as possible, does not meet the accuracy goals of its request."""
 
     def __init__(self, compiled: CompiledModel, error: DovetailError):
         super().__init__(compiled, error.message, error.hint)
 
 
 class NoEngineError(DovetailError):
-    """Every engine of a backend is absent on this machine, so nothing of it runs here; a result may run elsewhere."""
+    """No engine of a backend is available on this machine, so the result cannot run here; it may run elsewhere."""

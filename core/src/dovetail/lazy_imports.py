@@ -1,4 +1,4 @@
-"""Packages that import their public names on first use: the stub file `__init__.pyi` beside them says which."""
+"""Lazy package imports: names listed in a package's stub file `__init__.pyi` are imported on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def attach_stub(package: str, file: str) -> tuple[Callable[[str], object], Calla
 
     Args:
         package: The package's `__name__`.
-        file: Its `__file__`; the stub is beside it.
+        file: Its `__file__`; the stub is in the same folder.
     """
     public = stub_imports(Path(file).with_suffix(".pyi"))
     names = sorted(public)

@@ -1,4 +1,4 @@
-"""Text for people: plural forms, near misses, and text of strangers made safe to show."""
+"""Text for people: plural forms, near misses, and untrusted text made safe to print."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    r"""`text` with its control characters escaped as Python writes them: `"\x1b[31m"` is shown as `\x1b[31m`.
+    r"""Return `text` with control characters escaped as Python writes them: `"\x1b[31m"` is shown as `\x1b[31m`.
 
-    Names come from models that anybody may have written; printed raw they could move the cursor, color or clear the
-    terminal, or imitate our own messages.
+    Names come from untrusted models; printed raw, they could move the cursor, color or clear the terminal, or imitate
+    our own messages.
 
     Args:
-        text: What is to be shown.
-        lines: Keep line feeds: for text of several lines that we wrote ourselves.
+        text: The text to show.
+        lines: Keep line feeds, for multi-line text of our own.
     """
     pattern = _UNSAFE_BUT_NEWLINE if lines else _UNSAFE
     return pattern.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), str(text))
 
 
 def pluralize(number: int, noun: str) -> str:
-    """`1 node`, `3 nodes`, `2 batches`; words like `is` and `are` are the caller's."""
+    """Return `1 node`, `3 nodes`, `2 batches`; the caller chooses verbs such as `is` and `are`."""
     if number == 1:
         return f"1 {noun}"
     ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
@@ -33,13 +33,13 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def near_misses(word: str, known: Iterable[str], most: int = 3, alike: float = 0.6) -> list[str]:
-    """The names in `known` that look most like `word`, the nearest first; another case of it is the only one.
+    """Return the names in `known` most similar to `word`, nearest first; one that differs only in case wins alone.
 
     Args:
-        word: What was written.
-        known: What could have been.
-        most: How many at most.
-        alike: How much alike they must be, from 0 to 1.
+        word: The misspelled word.
+        known: The valid words.
+        most: The maximum number of names.
+        alike: The minimum similarity, from 0 to 1.
     """
     import difflib
 
@@ -49,6 +49,6 @@ def near_misses(word: str, known: Iterable[str], most: int = 3, alike: float = 0
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
+    """Return a parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
     near = near_misses(word, known)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

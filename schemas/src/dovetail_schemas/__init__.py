@@ -1,4 +1,4 @@
-"""Backend files, operator files, policies and operator facts as YAML, and what reads them.
+"""YAML formats of backend files, operator files, policies and operator facts, with their parsers.
 
 Names are imported on first use (`__init__.pyi`): a listing needs few of them, and none needs onnx before a file's
 operators or a node are looked at.
@@ -16,14 +16,14 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Bring the format of backend files, and the command that checks one."""
+    """Register the format of backend files, and the command that checks one."""
     registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
     registry.command("check", "dovetail_schemas.check_command:CHECK")
 
 
 @hookimpl
 def before_opening(registry):
-    """Let checks and inference know the operators of installed files."""
+    """Register the operators of installed files with onnx, for its checks and shape inference."""
     from dovetail_schemas.operator_files.opening import register_schemas
 
     register_schemas(registry)
@@ -31,7 +31,7 @@ def before_opening(registry):
 
 @hookimpl
 def opened(model, registry):
-    """Give the model the decompositions of its operators."""
+    """Add the decompositions of the model's operators to it, as functions."""
     from dovetail_schemas.operator_files.opening import add_functions
 
     add_functions(model, registry)

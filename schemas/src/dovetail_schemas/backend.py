@@ -1,4 +1,4 @@
-"""A backend as its file describes it: plain data, and one question per operator."""
+"""The backend that a backend file describes: plain data, and a rule per operator."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"
 
 @dataclass(frozen=True, slots=True)
 class RegionRule:
-    """What a region must satisfy as a whole.
+    """Requirements on a region as a whole.
 
     Attributes:
-        limits: Limits on `inputs`, `outputs`, `nodes` and `constants`, among them that of `min_region`.
-        need: Operators of which a region must hold one at least; empty for no such demand.
-        need_source: File and line of that demand.
+        limits: Limits on `inputs`, `outputs`, `nodes` and `constants`, including `min_region`.
+        need: Operators of which a region must contain at least one; empty for no such requirement.
+        need_source: File and line of that requirement.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -42,11 +42,11 @@ class RegionRule:
     need_source: str = ""
 
     def refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
-        """What of it a region breaks.
+        """Return the requirements that a region violates.
 
         Args:
-            counts: Its `inputs`, `outputs`, `nodes` and `constants`; all four names must be there.
-            operators: The operators in it, as files name them.
+            counts: Its `inputs`, `outputs`, `nodes` and `constants`; all four keys are required.
+            operators: The operators in it, named as in files.
         """
         found = [limit.refusal(counts, "refuse") for limit in self.limits]
         if self.need and not set(self.need) & set(operators):
@@ -60,37 +60,37 @@ class Backend(dovetail.plugin.Backend):
 
     Attributes:
         name: Its name, as after `--backend`.
-        summary: One line about it.
-        device: Where it runs.
+        summary: A one-line description.
+        device: The device it runs on.
         low: The low precision, or None.
         high: The high precision, or None.
-        accumulate: The type that sums are kept in, or None.
-        typed: `strict` when types in the graph are law, `hint` when the backend may change them.
-        widened: The float types of a source model that stand for float32.
-        opset: The lowest and the highest version of the default ONNX domain that its tools read.
-        dynamic: What becomes of an extent that is not known before run time: `refuse` takes no node that has one,
-            `accept` and `profile` take it for allowed; empty: only a limit that needs it refuses.
-        dynamic_source: File and line that say so.
-        open_cost: What its engines pay for such an extent where they take it; empty for nothing.
-        open_facts: The facts that say whether a node has such an extent.
-        options: The values of every option; the first is the default.
-        chosen: The value of every option.
-        idle_options: The options that change no placement, but what becomes of regions, and how the same element types
-            are quantized.
+        accumulate: The accumulator type, or None.
+        typed: `strict` if types in the graph are binding, `hint` if the backend may change them.
+        widened: Float types of source models that are treated as float32.
+        opset: Lowest and highest version of the default ONNX domain that its tools read.
+        dynamic: Treatment of extents unknown until run time: `refuse` rejects nodes with such an extent, `accept` and
+            `profile` assume that it is allowed; empty: only a limit that needs the extent rejects the node.
+        dynamic_source: File and line of `dynamic`.
+        open_cost: The cost to its engines of such an extent, if accepted; empty for none.
+        open_facts: The facts that tell whether a node has such an extent.
+        options: The values of every option, the default first.
+        chosen: The chosen value of every option.
+        idle_options: Options that do not affect placement, only the treatment of regions and the quantization of the
+            same element types.
         types: The named types.
-        region: What a region must satisfy.
-        border: Where conversions stand.
-        refine: The refinements of quantized weights that are made unless the request names others.
+        region: The requirements on a region.
+        border: Positions of conversions at the border of regions.
+        refine: Refinements of quantized weights, unless the request names others.
         strategy: Name of the strategy that claims nodes for it; empty for none.
-        min_region: The smallest region worth having, in nodes.
-        regions: Name of the partitioner that cuts its nodes into regions; empty for the default.
-        place: The other keys under `place:`, which its strategy reads.
-        place_sources: File and line of each of them.
+        min_region: The minimum size of a region, in nodes.
+        regions: Name of its partitioner; empty for the default.
+        place: The other keys under `place:`, which are options of its strategy.
+        place_sources: File and line of each of these keys.
         engines: Engines in order of preference.
-        artifacts: What it emits.
-        arithmetic: What its engines compute quantized nodes in: `floats` between conversions, or `integers`.
+        artifacts: Names of its emitters.
+        arithmetic: The arithmetic of quantized nodes on its engines: `floats` between conversions, or `integers`.
         source: Name of its file.
-        files: Every file that it was read from: its own, what that extends, variants, policies and dialects.
+        files: Every file that it was loaded from: its own, its bases, variants, policies and dialects.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Backend(dovetail.plugin.Backend):
     _facts: frozenset[str] = field(repr=False)
 
     def rule(self, domain: str, op_type: str) -> Rule:
-        """What it says about an operator, with the shared policy where the file says nothing else."""
+        """Return the rule for an operator, with the shared policy unless the file sets one."""
         operator = ("" if domain == "ai.onnx" else domain, op_type)
         rule = self._rules.get(operator)
         if rule is None:
@@ -141,26 +141,26 @@ class Backend(dovetail.plugin.Backend):
         )
 
     def policy(self, domain: str, op_type: str) -> str:
-        """How autocast treats an operator; empty when nothing says so."""
+        """Return the autocast policy of an operator; empty if there is none."""
         return self.rule(domain, op_type).policy
 
     def takes_angles(self, domain: str, op_type: str) -> bool:
-        """Whether what makes the operator's input from positions has to stay in the high precision."""
+        """Return whether nodes that derive the operator's input from positions must stay in the high precision."""
         return ("" if domain == "ai.onnx" else domain, op_type) in self._policies.angles
 
     def lists(self, domain: str, op_type: str) -> bool:
-        """Whether the file names an operator, itself or in a group."""
+        """Return whether the file names an operator, directly or in a group."""
         return self.rule(domain, op_type).listed
 
     def takes(self, domain: str, op_type: str) -> bool:
-        """Whether the file takes some nodes of an operator."""
+        """Return whether the file supports some nodes of an operator."""
         return self.rule(domain, op_type).status == "ok"
 
     @property
     def border_types(self) -> frozenset[str]:
-        """The element types that the file gives a name, the low precision, and the high one where it is computed.
+        """The element types of the file's named types, the low precision, and the high precision if values may have it.
 
-        A device that takes float16 alone has `high: float32` for what its nodes are in elsewhere.
+        A device that supports only float16 has `high: float32` for the precision of its nodes elsewhere.
         """
         named = {dtype for spec in self.types.values() for dtype in spec.dtype}
         high = {self.high} if self._has_high else set()
@@ -168,34 +168,34 @@ class Backend(dovetail.plugin.Backend):
 
     @cached_property
     def _has_high(self) -> bool:
-        """Whether values in the high precision may enter or leave it, for an operator or for its conversions."""
+        """Return whether values in the high precision may cross its border, for an operator or for its conversions."""
         if "inside" in (self.border.into, self.border.out) or self.border.floats == "high":
             return True
         taken = [rule.types for rule in (*self._rules.values(), self._unlisted) if rule.status == "ok"]
         return any(types is None or types.may_be(self.high) for types in taken)
 
     def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact], as_typed: bool = False) -> Judge:
-        """The judge of the nodes of one model; see `dovetail_schemas.legality.Judge`."""
+        """Return the judge for the nodes of one model; see `dovetail_schemas.legality.Judge`."""
         from dovetail_schemas.legality import Judge
 
         return Judge(self, facts=facts, opset=opsets, as_typed=as_typed)
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """The operators that the file names, itself or in a group, as (domain, operator type)."""
+        """Return the operators that the file names, directly or in a group, as (domain, operator type)."""
         return tuple(self._rules)
 
     @property
     def limits_regions(self) -> bool:  # type: ignore[override]  # nobody sets it
-        """Whether it says anything of regions as a whole."""
+        """Whether it has requirements on regions as a whole."""
         return bool(self.region.limits or self.region.need)
 
     def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
-        """Why it does not take a region as a whole; see `RegionRule.refusals`."""
+        """Return why it rejects a region as a whole; see `RegionRule.refusals`."""
         return self.region.refusals(counts, operators)
 
     @cached_property
     def region_maxima(self) -> dict[str, int]:  # type: ignore[override]  # nobody sets it
-        """The largest number of nodes, inputs, outputs and constants of a region; larger ones are split."""
+        """The maximum number of nodes, inputs, outputs and constants of a region; larger regions are split."""
         found = {}
         for limit in self.region.limits:
             largest = _LARGEST.fullmatch(limit.range.text)
@@ -205,10 +205,10 @@ class Backend(dovetail.plugin.Backend):
 
     @property
     def lowest_opset(self) -> int:
-        """The lowest opset of a model in which its formats can be written.
+        """The lowest opset that can express its formats.
 
-        QuantizeLinear has scales per channel from opset 13 on; scales in other types than float32 from 19 on; blocks,
-        16 and 4 bits from 21 on.
+        QuantizeLinear supports per-channel scales from opset 13 on; scales in types other than float32 from 19 on;
+        blocks, 16 bits and 4 bits from 21 on.
         """
         quantized = [spec for spec in self.types.values() if spec.quantized]
         new = any(spec.granularity == "group" or _WIDE_OR_NARROW & set(spec.dtype) for spec in quantized)
@@ -223,5 +223,5 @@ class Backend(dovetail.plugin.Backend):
 
     @property
     def facts(self) -> frozenset[str]:
-        """Names of the facts that its limits use."""
+        """Names of the facts that its limits evaluate."""
         return self._facts

@@ -1,4 +1,4 @@
-"""Loading a backend file: what it extends, its variants, and everything checked with file and line."""
+"""Loading a backend file with its bases and variants, and checking all of it with file and line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_typ
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
 _Layer = tuple[Source, Entries]
-"""A file, or a part of it, with the file in whose neighborhood its names are looked for."""
+"""A file, or a part of it, with the file relative to which its names are resolved."""
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "open_extents", "types", "groups", "unlisted", "ops",
@@ -33,7 +33,7 @@ _PLACE = ("strategy", "min_region", "regions")
 _MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed", "widened")
 _REFINE = ("equalize", "smooth", "rounding", "bias", "none")
-_OLD_REFINE = ("equalise",)  # what files of the release before call it
+_OLD_REFINE = ("equalise",)  # former spellings in files
 _COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 
@@ -46,17 +46,17 @@ def load_backend(
     *,
     unread: bool = True,
 ) -> Backend:
-    """Load a backend file and all it refers to.
+    """Load a backend file and all files that it refers to.
 
     Args:
         source: The file: a path, or a resource inside a package.
-        find: Finds the files of the names it uses; by default they are looked for beside it.
-        options: Chosen values of its options; the first value of an option is its default.
+        find: Looks up the files that it names; by default they are searched in its folder.
+        options: Chosen values of its options; the default is an option's first value.
         facts: Names of the facts that its limits may use.
-        unread: Take keys of the format that nothing reads yet; see `dovetail_schemas.rules`.
+        unread: Accept keys of the format that nothing reads yet; see `dovetail_schemas.rules`.
 
     Raises:
-        SchemaError: A file is at fault, or an option does not exist.
+        SchemaError: A file is invalid, or an option does not exist.
     """
     files = _chain(source, find, ())
     declared: dict[str, tuple[str, ...]] = {}
@@ -73,7 +73,7 @@ def load_backend(
 
 
 def _chain(source: Source, find: FindFile | None, seen: tuple[Source, ...]) -> list[_Layer]:
-    """The file and what it extends, the most basic one first."""
+    """Return the file and its bases, the outermost base first."""
     tree = load_tree(source).only("backend file", FILE_KEYS)
     tree.require("backend").text("backend")
     extends = tree.get("extends")
@@ -93,7 +93,7 @@ def _variants(
     chosen: Mapping[str, str],
     read: list[Source],
 ) -> list[_Layer]:
-    """The variants that apply, in order; one in a file of its own is read from there, and joins the files in `read`."""
+    """Return the variants that apply, in order; variants in files of their own are loaded, and appended to `read`."""
     node = tree.get("variants")
     if node is None:
         return []
@@ -117,7 +117,7 @@ def _variants(
 
 
 def _merge_top(layers: list[Entries]) -> Entries:
-    """The keys of all layers: mappings merge key by key, anything else is replaced."""
+    """Merge the keys of all layers: mappings merge key by key, anything else is replaced."""
     merged: dict[str, tuple[Scalar, Node]] = {}
     for layer in layers:
         for key, value in layer:
@@ -229,7 +229,7 @@ def _types(top: Entries) -> dict[str, TypeSpec]:
 
 
 def _idle_options(trees: list[Entries]) -> frozenset[str]:
-    """The options whose variants say nothing but `emit`, and how types quantize the element types that they have."""
+    """Return the options whose variants only set `emit`, or the quantization of the same element types."""
     idle: set[str] = set()
     others: set[str] = set()
     known = [_elements(tree) for tree in trees]
@@ -249,7 +249,7 @@ def _idle_options(trees: list[Entries]) -> frozenset[str]:
 
 
 def _elements(entries: Entries) -> dict[str, tuple[str, ...]]:
-    """The element types of the named types that a file or a variant defines as mappings; empty for others."""
+    """Return the element types of named types that a file or a variant defines as mappings; empty for others."""
     node = entries.get("types")
     found: dict[str, tuple[str, ...]] = {}
     for key, value in node.entries("types") if node else ():
@@ -285,7 +285,7 @@ def _count(node: Node, what: str) -> int:
 
 
 def _region(entries: Entries, smallest: Node | None) -> RegionRule:
-    """What stands under `region:`; `min_region` of `place:` is one more limit on its nodes."""
+    """Parse the section `region:`; `min_region` of `place:` adds a limit on its nodes."""
 
     def check(place: Node, names) -> None:
         for name in names:
@@ -304,7 +304,7 @@ def _region(entries: Entries, smallest: Node | None) -> RegionRule:
 
 
 def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -> Policies:
-    """The policies that the last layer names; the file is looked for beside the one that names it."""
+    """Load the policies that the last layer names, searched in the folder of the file that names them."""
 
     def extended(beside: Source, name: str) -> Source | None:
         found = find_file(find, beside, "policy", name)
@@ -321,7 +321,7 @@ def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -
 
 
 def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:
-    """Every listed operator's rule, and the rule of all others."""
+    """Compile the rule of every listed operator, and the rule of all others."""
     groups = {key.raw: value.words("groups") for key, value in _section(top, "groups", None)}
     for words in groups.values():
         for word in words:

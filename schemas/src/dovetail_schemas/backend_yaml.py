@@ -1,4 +1,4 @@
-"""The format of backend files that this distribution registers. Nothing heavy is imported before a file is read."""
+"""The registered YAML format of backend files; nothing heavy is imported before a file is read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BackendYaml(BackendFormat):
     endings = (".yaml", ".yml")
 
     def name(self, source: Source) -> str:
-        """The value of the line `backend:`; the file itself is parsed when somebody uses it.
+        """Return the value of the line `backend:`, without parsing the file.
 
         Raises:
             SchemaError: There is no such line.
@@ -35,12 +35,12 @@ class BackendYaml(BackendFormat):
         raise SchemaError("no line says 'backend: NAME'", FileName(source.name, str(source)))
 
     def peek(self, source: Source) -> BackendSummary:
-        """What a listing shows; see `peek_backend`."""
+        """Return the listing entry of a file; see `peek_backend`."""
 
         return peek_backend(source)
 
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
-        """The backend; see `load_backend`. A key that nothing reads is refused."""
+        """Load the backend; see `load_backend`. A key that nothing reads is an error."""
         from dovetail_schemas.backend_file import load_backend
 
         return load_backend(source, find, options=options, facts=frozenset(facts), unread=False)
@@ -48,17 +48,17 @@ class BackendYaml(BackendFormat):
     def check(
         self, source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], object]
     ) -> None:
-        """Check what loading leaves out; see `lint_backend`."""
+        """Check the parts that loading does not reach; see `lint_backend`."""
         from dovetail_schemas.check_command import lint_backend
 
         lint_backend(source, known, load)
 
 
 def peek_backend(source: Source) -> BackendSummary:
-    """What a listing shows of a backend file; nothing else in it is checked, and onnx is not imported.
+    """Return the listing entry of a backend file, without checking the rest or importing onnx.
 
     Raises:
-        SchemaError: It is not YAML, or its name is missing.
+        SchemaError: It is not YAML, or the name is missing.
     """
     tree = load_tree(source)
     emit = tree.get("emit")

@@ -1,4 +1,4 @@
-"""`dovetail check`: what is wrong in backend and operator files, and what a backend file says about real models."""
+"""`dovetail check`: check backend and operator files, and judge real models against a backend file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL")
     parser.add_argument(
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _holds_operators(file: Path) -> bool:
-    """Whether a file defines operators; what cannot be read is left to whatever reads backend files."""
+    """Check whether a file defines operators; an unreadable file is left to the reader of backend files."""
     try:
         tree = load_document(file)
     except DovetailError:
@@ -95,10 +95,10 @@ def _holds_operators(file: Path) -> bool:
 
 
 def _check_operators(args: argparse.Namespace) -> int:
-    """Check a file of operators, with the distribution that reads such files.
+    """Check an operator file, with the distribution that reads such files.
 
     Raises:
-        DovetailError: It is not installed, or the file is at fault.
+        DovetailError: It is not installed, or the file is invalid.
     """
     operators = api_extension("check_operators")(args.file)
     if args.json:
@@ -112,7 +112,7 @@ def _check_operators(args: argparse.Namespace) -> int:
 
 
 def _normalize(model: Model, backend: Backend, plugins: PluginSet, request: Request) -> None:
-    """Bring the model to the form that a compilation judges: its values typed, its constants folded."""
+    """Normalize the model as a compilation does before judging: values typed, constants folded."""
     from dovetail.passes import Context, compose
 
     context = Context(request, plugins=plugins)
@@ -121,9 +121,9 @@ def _normalize(model: Model, backend: Backend, plugins: PluginSet, request: Requ
 
 
 def _judge(model: Model, judge: Any) -> tuple[list[dict[str, Any]], int]:
-    """Per operator: how many nodes are accepted, refused, or left to the region, and how often each reason is given.
+    """Count per operator the nodes that are accepted, rejected, or pending on the region, and each reason.
 
-    Also how many nodes are refused because of open extents alone.
+    Also count the nodes rejected only because of open extents.
     """
     counts: dict[str, Counter] = {}
     reasons: dict[str, Counter] = {}
@@ -149,7 +149,7 @@ def _judge(model: Model, judge: Any) -> tuple[list[dict[str, Any]], int]:
 
 
 def _open_extents(model: Model, lost: int) -> str:
-    """What open extents of the model cost, and the option that fixes them; empty if nothing."""
+    """Describe the cost of the model's open extents, and the option that fixes them; empty if there is none."""
     inputs = open_inputs(model)
     if not lost or not inputs:
         return ""
@@ -159,7 +159,7 @@ def _open_extents(model: Model, lost: int) -> str:
 
 
 def _lines(operators: list[dict[str, Any]]) -> list[str]:
-    """A table; nodes that only their region can decide are open."""
+    """Format a table; nodes that depend on their region are listed as open."""
     rows: list[tuple] = [("operator", "accepted", "refused", "open", "reasons")]
     for item in operators:
         reasons = [f"{count} x {reason}" for reason, count in item["reasons"].items()] or [""]
@@ -192,7 +192,7 @@ _NAMED = {
 def lint_backend(
     source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], object]
 ) -> None:
-    """Check what loading a file with its default options leaves out.
+    """Check the parts of a file that loading it with default options does not reach.
 
     Names of engines, emitters, strategies and partitioners must be registered, the opset must exist, and every
     variant must load.
@@ -200,10 +200,10 @@ def lint_backend(
     Args:
         source: The file.
         known: Registered names by kind: `engine`, `emitter`, `strategy`, `partitioner`.
-        load: Loads the file with values of its options.
+        load: Loads the file with given option values.
 
     Raises:
-        SchemaError: The first thing that is wrong, with file and line.
+        SchemaError: The first error found, with file and line.
     """
     tree = load_tree(source)
     for layer in (tree, *_variants(tree)):
@@ -242,7 +242,7 @@ def _check_opset(layer: Entries) -> None:
 
 
 def _combinations(declared: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, str]]:
-    """All values of all options together, or, where these are too many, all values of each option."""
+    """Yield all combinations of option values or, if these are too many, all values of each option."""
     sizes = 1
     for values in declared.values():
         sizes *= len(values)

@@ -1,7 +1,7 @@
-"""Effective attributes: what a node means where it says nothing, or says it another way in another opset.
+"""Effective attributes: defaults filled in, and differences between opsets normalized.
 
-Every function answers for one name and gets the view of the node. `NotImplemented` means that the name needs no
-normalization for this operator.
+Each function computes one name from the view of the node. `NotImplemented` means that the name needs no normalization
+for this operator.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _UNORDERED_AXES = ("Reduce", "Squeeze", "Unsqueeze")
 
 
 def effective(view: NodeView, name: str) -> object:
-    """The effective value of an attribute, or of an input that once was one; `NotImplemented` if it is as written.
+    """Return the effective value of an attribute, or of an input that was one; `NotImplemented` if it is as written.
 
-    An invalid node (an axis beyond the rank, a stride of 0) has no effective values: they are not known.
+    An invalid node (an axis beyond the rank, a stride of 0) has no effective values; they are unknown.
     """
     rule = _RULES.get(name)
     if rule is None:
@@ -78,7 +78,7 @@ def _pads(view: NodeView, written: object) -> object:
 
 
 def _no_pads(view: NodeView) -> object:
-    """No padding at either end of every axis of the window."""
+    """Return zero padding for both ends of every axis of the window."""
     if view.op_type not in _WINDOWED:
         return ABSENT
     kernel = view["kernel_shape"]

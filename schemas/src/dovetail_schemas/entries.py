@@ -1,10 +1,10 @@
-"""Entries: everything that several places of several files say about one operator, merged.
+"""Entries: the merged settings of one operator from all files.
 
-    unlisted < group < named operator < variant < the file that extends
+    unlisted < group < named operator < variant < the extending file
 
-Keys merge one by one: what the more specific place says replaces the same key below, and the rest of the rule stays.
-Three keys depend on each other: `shape` also replaces `limits`, whose names it gives, and `rows`, which hold shapes and
-limits of their own, replace both and are replaced by either. `limits` alone keep the shape below.
+Keys merge one by one: a more specific value replaces the value of the same key, and the rest of the rule stays. Three
+keys depend on each other: `shape` also replaces `limits`, which use its names, and `rows`, which hold shapes and limits
+of their own, replace both and are replaced by either. `limits` alone keep the less specific shape.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _STATUS = ("refuse", "forbid")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What several places of several files say about one operator, not yet read closely.
+    """The merged settings of one operator, not yet compiled to a rule.
 
     Attributes:
         status: `ok`, `refuse` or `forbid`.
         keys: The merged keys.
-        place: The most specific place.
-        listed: A file names the operator.
+        place: The most specific place that sets any key.
+        listed: Whether a file names the operator.
     """
 
     status: Literal["ok", "refuse", "forbid"]
@@ -44,7 +44,7 @@ class Entry:
     listed: bool = True
 
     def under(self, other: Entry) -> Entry:
-        """With `other`, which is more specific, laid over."""
+        """Merge the more specific entry `other` into this one."""
         if other.status != "ok":
             return other
         dropped = {key for above in other.keys for key in _REPLACES.get(above, ())}
@@ -53,19 +53,19 @@ class Entry:
 
 
 def parse_unlisted(node: Node) -> Entry:
-    """What stands under `unlisted:`.
+    """Parse the section `unlisted:`.
 
     Raises:
-        SchemaError: It is neither `refuse`, `forbid` nor a mapping of a rule's keys.
+        SchemaError: It is neither `refuse`, `forbid` nor a mapping of rule keys.
     """
     return replace(_entry(node, "unlisted", node), listed=False)
 
 
 def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tuple[str, str], Entry]:
-    """What one `ops:` table says about every operator it lists.
+    """Collect the entries of all operators in one `ops:` table.
 
     Raises:
-        SchemaError: An unknown operator, group or key, or an operator given twice on one level.
+        SchemaError: An operator, group or key is unknown, or an operator is given twice on one level.
     """
     levels: tuple[dict[tuple[str, str], Entry], ...] = ({}, {})
     lines: tuple[dict[tuple[str, str], int], ...] = ({}, {})

@@ -1,4 +1,4 @@
-"""What is wrong with a YAML file: file, line, and the word that was probably meant."""
+"""Errors in YAML files, with file, line and the nearest valid word."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class FileName(str):
-    """The name of a file as messages and remarks show it, the same on every machine, with the path beside it.
+    """A file name as shown in messages, independent of the machine, together with the file's path.
 
     Args:
         name: Its name.
-        path: Where it is: several files may have the name.
+        path: Its path, because several files may have the same name.
     """
 
     __slots__ = ("path",)
@@ -25,19 +25,19 @@ class FileName(str):
     path: str
 
     def __new__(cls, name: str, path: str) -> FileName:
-        """The name with its path."""
+        """Create the name with its path."""
         made = super().__new__(cls, name)
         made.path = path
         return made
 
 
 class SchemaError(DovetailError):
-    """A backend, policy or operator file is at fault.
+    """A backend, policy or operator file is invalid.
 
     Args:
-        problem: What is wrong, without file and line.
-        file: Name of the file; the hint says where it is, if that is known and not the current folder.
-        line: Line in it, from 1; 0 when the file as a whole is at fault.
+        problem: The error, without file and line.
+        file: Name of the file; the hint has its folder, if known and not the current one.
+        line: Line in it, from 1; 0 if the error concerns the file as a whole.
     """
 
     def __init__(self, problem: str, file: str, line: int = 0):
@@ -48,12 +48,12 @@ class SchemaError(DovetailError):
 
 
 def near_miss(word: str, candidates: Iterable[str]) -> str:
-    """The candidate that looks most like `word` as ` (did you mean 'Conv'?)`, or an empty text."""
+    """Return the candidate most similar to `word` as ` (did you mean 'Conv'?)`, or an empty text."""
     found = near_misses(word, candidates, 1, 0.6 if len(word) > 3 else 0.5)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 
 def one_of(candidates: Iterable[str]) -> str:
-    """The candidates as `"active", "passive" or "manual"`."""
+    """Format candidates as `"active", "passive" or "manual"`."""
     words = [f'"{word}"' for word in candidates]
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,4 +1,4 @@
-"""Find the files that a backend file names: policies, and backends that it extends or lays over others."""
+"""Search for the files that a backend file names: policies, base files and variants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FOLDERS = {"policy": ("../policies", "."), "backend": (".", "../backends")}
 
 
 def find_beside(source: Source, kind: str, name: str) -> Source | None:
-    """The file of a name near the file that uses it: `../policies/fp16.yaml`, `bpu-int8.yaml`, `bpu_int8.yaml`."""
+    """Search near the file that uses a name: `../policies/fp16.yaml`, `bpu-int8.yaml`, `bpu_int8.yaml`."""
     parent = getattr(source, "parent", None)
     if parent is None:
         return None
@@ -25,7 +25,7 @@ def find_beside(source: Source, kind: str, name: str) -> Source | None:
 
 
 def is_file(source: Source) -> bool:
-    """Is it a file; a name that no file can have (one that is too long, say) is none."""
+    """Check whether it is a file; False for a name that no file can have, such as an overlong one."""
     try:
         return source.is_file()
     except OSError:
@@ -33,7 +33,7 @@ def is_file(source: Source) -> bool:
 
 
 def find_file(find: FindFile | None, source: Source, kind: str, name: str) -> Source | None:
-    """The caller's `find` is asked first, then the folders beside the file that uses the name."""
+    """Look up a file with the caller's `find`, then in folders near the file that uses the name."""
     found = find(kind, name) if find else None
     return found if found is not None and is_file(found) else find_beside(source, kind, name)
 
@@ -42,7 +42,7 @@ def require_file(find: FindFile | None, source: Source, kind: str, node: Node, k
     """Find the file that `node` names.
 
     Raises:
-        SchemaError: There is none.
+        SchemaError: There is no such file.
     """
     name = node.text(key)
     found = find_file(find, source, kind, name)

@@ -1,7 +1,7 @@
-"""Legality: may a backend take a node, and if not, why.
+"""Legality: whether a backend supports a node, and if not, why.
 
-Three answers: yes, no, and None where only the region can tell (`region.last`), which is asked again once there are
-regions.
+The answer is yes, no, or None if it depends on the region (`region.last`); such nodes are judged again once regions
+exist.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """What the backend's file says of one operator, and what its answers depend on besides types and attributes."""
+    """The file's rule for one operator, and the inputs of its verdicts besides types and attributes."""
 
     rule: Rule
     facts: tuple[Fact, ...]
@@ -42,7 +42,7 @@ class _Operator:
 
 @dataclass(slots=True)
 class _Fit:
-    """A row laid over a node: what it refuses, and what only the region can tell."""
+    """A row matched against a node: its reasons for rejection, and whether it depends on the region."""
 
     row: Row
     index: int
@@ -53,7 +53,7 @@ class _Fit:
 
 
 class _Env(dict):
-    """The names of a limit: extents first, then the node."""
+    """The environment of a limit's names: extents first, then the node."""
 
     def __init__(self, view: NodeView, extents: Mapping[str, object]):
         super().__init__(extents)
@@ -64,14 +64,14 @@ class _Env(dict):
 
 
 class Judge:
-    """Judges the nodes of one model for one backend; equal questions are answered once.
+    """Judges the nodes of one model for one backend; verdicts on equal nodes are cached.
 
     Args:
         backend: The backend.
-        facts: The facts that its limits use, by name.
-        opset: The version of the default ONNX domain of the model, or those of all domains that it imports.
+        facts: The facts that its limits evaluate, by name.
+        opset: The model's version of the default ONNX domain, or all its opset imports.
         constants: Constants known besides initializers and Constant nodes, by value name.
-        as_typed: Judge nodes in the types that they have, instead of those that they might be given.
+        as_typed: Judge nodes in their present types, instead of in the types that they could get.
 
     Raises:
         SchemaError: The backend uses a fact that is not given.
@@ -98,11 +98,11 @@ class Judge:
         self._facts = {name: given[name] for name in backend.facts}
 
     def __call__(self, node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
-        """What the backend says of `node`.
+        """Return the backend's verdict on `node`.
 
         Args:
-            node: A node of the model; its values should be typed.
-            region: What is known of its region (`{"last": True}`); None before regions are formed.
+            node: A node of the model; its values should have types.
+            region: Known facts about its region (`{"last": True}`); None before regions are formed.
         """
         key = (node.domain, node.op_type)
         operator = self._operators.get(key) or self._operators.setdefault(key, self._look_up(*key))
@@ -139,7 +139,7 @@ class Judge:
             if types is not None:
                 said = said.narrowed(types) if said else types
         keep, sharing = rule.keep | row.keep, rule.sharing
-        if fit.swapped:  # the file means the other one of the first two inputs where it names one
+        if fit.swapped:  # in the file, names of the first two inputs then mean the other one
             other = view.exchanged_ports()
             said = said and said.renamed(other)
             keep = frozenset(other.get(port, port) for port in keep)
@@ -152,7 +152,7 @@ class Judge:
         return _verdict(rule, ok, reasons, row, index, answer.types, keep, answer.rules)
 
     def _dynamic(self, view: NodeView) -> list[Refusal]:
-        """What is not known before run time of the node's shapes, where the backend takes nothing of that kind."""
+        """Return refusals for shapes of the node unknown until run time, if the backend rejects all of these."""
         if self.backend.dynamic != "refuse":
             return []
         names_in, names_out = port_names(view.node, self.opset)
@@ -168,7 +168,7 @@ class Judge:
         return []
 
     def _fit(self, rule: Rule, view: NodeView) -> _Fit | list[Refusal]:
-        """The first row that fits, or why none does."""
+        """Return the first row that fits, or why none does."""
         mismatches: list[Refusal] = []
         swapped = view.swap()
         for index, row in enumerate(rule.rows):
@@ -202,9 +202,9 @@ class Judge:
             return Refusal(f"not met: {row.when}", row.source)
         fit = _Fit(row, index, pending=isinstance(met, Unknown))
         if fit.pending:
-            return fit  # another row may decide
+            return fit  # a later row may decide
         if doubt := row.when.doubt(env, self.backend.dynamic):
-            # Taking the row would allow what it may not be about; skipping it, what it may be there to restrict.
+            # Accepting the row could allow unsupported nodes; skipping it could drop a restriction.
             fit.reasons.append(doubt._replace(text=f"{doubt.text} to choose a row"))
         if self.backend.dynamic not in ("accept", "profile"):
             fit.reasons += [
@@ -227,7 +227,7 @@ class Judge:
         return fit
 
     def _answer(self, limit: Limit, env: _Env) -> Refusal | Unknown | None:
-        """What a limit says; a fact about open extents that does not hold is told apart from what nobody can fix."""
+        """Evaluate a limit; for a fact about open extents, mark the refusal as one that users can fix."""
         answer = limit.refusal(env, self.backend.dynamic)
         if isinstance(answer, Refusal) and not self.backend.open_facts.isdisjoint(limit.names):
             return answer._replace(open=True)

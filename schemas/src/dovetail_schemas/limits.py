@@ -1,4 +1,4 @@
-"""Limits: `term: range` lines, the blocks they stand in, and what they say about one node."""
+"""Limits: `term: range` lines, blocks of them, and their evaluation on one node."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 CheckNames = Callable[[Node, Iterable[str]], None]
-"""Refuses a name that the operator does not have."""
+"""Raises an error for a name that the operator does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One term that must lie in one range.
+    """A term that must lie in a range.
 
     Attributes:
         term: The left side.
@@ -36,25 +36,25 @@ class Limit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name it uses."""
+        """The names used in it."""
         return (*self.term.names, *self.range.names)
 
     def __str__(self) -> str:
         return f"{self.term.text}: {self.range.text}"
 
     def check(self, env: Env) -> bool | Unknown:
-        """Does it hold; a name that the node does not have limits nothing."""
+        """Check whether it holds; a name that the node does not have imposes no limit."""
         value = self.term(env)
         if value is ABSENT:
             return True
         return value if isinstance(value, Unknown) else self.range.holds(value, env)
 
     def refusal(self, env: Env, dynamic: str) -> Refusal | Unknown | None:
-        """Why it does not hold; None when it does; `Unknown` when that depends on the region.
+        """Return why it does not hold; None if it does; `Unknown` if that depends on the region.
 
         Args:
             env: The values of its names.
-            dynamic: What becomes of an extent that is not known before run time.
+            dynamic: The backend's treatment of extents unknown until run time.
         """
         try:
             answer = self.check(env)
@@ -80,13 +80,13 @@ class Limit:
         return Refusal(f"{answer.name} {state}, and {self} needs it", self.source, open_, facts)
 
     def _facts(self, env: Env) -> dict[str, object]:
-        """The limit, and the values of the names that it uses, as JSON has them."""
+        """Return the limit and the values of its names, as JSON data."""
         names = self.range.names if self.term.is_name else self.names
         values = {name: _plain(env[name]) for name in names}
         return {"term": self.term.text, "allowed": self.range.text} | ({"values": values} if values else {})
 
     def _numbers(self, env: Env) -> str:
-        """The names of a compound term with their values: ` (KH = 3, KW = 3)`."""
+        """Format the values of the names in a compound term: ` (KH = 3, KW = 3)`."""
         if self.term.is_name or not self.term.names:
             return ""
         return f" ({', '.join(f'{name} = {_show(env[name])}' for name in self.term.names)})"
@@ -98,15 +98,15 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The conditions under `when:`; all must hold."""
+    """The conditions under `when:`, all of which must hold."""
 
     limits: tuple[Limit, ...] = ()
 
     def check(self, env: Env) -> bool | Unknown:
-        """True, False, or `Unknown` when only the region can tell.
+        """Return True, False, or `Unknown` if it depends on the region.
 
-        A condition that is not known or cannot be computed counts as true: skipping a limit would take what the
-        backend may not support. A condition on a name that the node does not have is not met.
+        A condition that is unknown or cannot be computed counts as true: skipping its limits could accept unsupported
+        nodes. A condition on a name that the node does not have counts as false.
         """
         pending: Unknown | None = None
         for limit in self.limits:
@@ -121,18 +121,18 @@ class Guard:
         return pending or True
 
     def doubt(self, env: Env, dynamic: str) -> Refusal | None:
-        """Why nobody can say before run time whether it is met, where `check` takes it for true; None where it is met.
+        """Return why the guard is undecidable until run time, if `check` assumes that it holds; None if it is decided.
 
         Args:
             env: The values of its names.
-            dynamic: What becomes of an extent that is not known before run time.
+            dynamic: The backend's treatment of extents unknown until run time.
         """
         answers = (limit.refusal(env, dynamic) for limit in self.limits)
         return next((answer for answer in answers if isinstance(answer, Refusal)), None)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name it uses."""
+        """The names used in it."""
         return tuple(name for limit in self.limits for name in limit.names)
 
     def __str__(self) -> str:
@@ -145,8 +145,8 @@ class Block:
 
     Attributes:
         when: The guard.
-        limits: What must hold if the guard does.
-        types: What the types of ports are narrowed to if the guard holds; None for nothing.
+        limits: The limits that apply if the guard holds.
+        types: The types that ports are narrowed to if the guard holds, or None.
     """
 
     when: Guard = field(default_factory=Guard)
@@ -155,10 +155,10 @@ class Block:
 
 
 def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Node], PortTypes]) -> tuple[Block, ...]:
-    """What stands under `limits:`: one map, or a list of blocks.
+    """Parse the section `limits:`, one mapping or a list of blocks.
 
     Raises:
-        SchemaError: A bad term, range or name.
+        SchemaError: A term, range or name is invalid.
     """
     maps = node.items if isinstance(node, Items) else (node,)
     if not maps:
@@ -167,7 +167,7 @@ def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Nod
 
 
 def parse_guards(node: Node | None, check_names: CheckNames) -> Guard:
-    """What stands under `when:`; nothing is a guard that always holds."""
+    """Parse the section `when:`; without one, the guard always holds."""
     return Guard(parse_limits(node.entries("when"), check_names)) if node else Guard()
 
 
@@ -181,10 +181,10 @@ def _parse_block(entries: Entries, check_names: CheckNames, parse_types: Callabl
 
 
 def parse_limits(entries: Entries, check_names: CheckNames, skip: tuple[str, ...] = ()) -> tuple[Limit, ...]:
-    """The `term: range` lines of one map, without the keys in `skip`.
+    """Parse the `term: range` lines of one mapping, without the keys in `skip`.
 
     Raises:
-        SchemaError: A bad term, range or name.
+        SchemaError: A term, range or name is invalid.
     """
     found: list[Limit] = []
     for key, value in entries:
@@ -205,7 +205,7 @@ def parse_limits(entries: Entries, check_names: CheckNames, skip: tuple[str, ...
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it; None for one that is not known."""
+    """Return a value as JSON data; None for an unknown one."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value if isinstance(value, (bool, int, float, str)) else None

@@ -1,7 +1,7 @@
-"""A node as limits see it: one set of names that holds for all opsets.
+"""The view of a node for limits, with one set of names for all opsets.
 
-Names are looked up in this order: facts, `version`, `constants` and `outputs`, attributes (in their effective form),
-ports (their constant value). Extents, which a shape gives names to, come before all of these.
+Lookup order of names: facts, `version`, `constants` and `outputs`, attributes (effective values), ports (constant
+values). Extents named in a shape precede all of these.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SCALAR_TYPES, _LISTS = frozenset({1, 2, 3}), frozenset({6, 7, 8})  # onnx.Attri
 
 
 def content_names(rule: Rule, facts: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The facts in a rule, and its other names whose value neither types nor attributes determine.
+    """Return the facts in a rule, and its other names whose value neither types nor attributes determine.
 
-    What they stand for belongs into the key. A name that a shape gives is an extent, even if a port has that name.
+    Their values belong in the cache key. A name given by a shape is an extent, even if a port has that name.
     """
     operator = known_names(rule.domain, rule.op_type)
     known, listed = (operator.ports, operator.attributes) if operator else ((), ())
@@ -42,11 +42,11 @@ def content_names(rule: Rule, facts: frozenset[str]) -> tuple[tuple[str, ...], t
 
 
 def question(node: ir.Node, constants: Collection[str], region: Mapping[str, object] | None) -> tuple:
-    """What an answer depends on apart from facts and the names of `content_names`.
+    """Return the cache key of a verdict, except for facts and the names of `content_names`.
 
-    This is asked of every node, once per backend.
+    Computed for every node, once per backend.
     """
-    # `data` is the plain dictionary inside.
+    # `data` is the plain dict that `attributes` wraps.
     written = node.attributes.data
     attributes = tuple([(name, attr.type, _content(attr)) for name, attr in written.items()]) if written else ()
     values = tuple([value and (_key(value), is_constant(value, constants)) for value in node.inputs])
@@ -63,7 +63,7 @@ def question(node: ir.Node, constants: Collection[str], region: Mapping[str, obj
 
 
 def is_constant(value: ir.Value, constants: Collection[str]) -> bool:
-    """Is it known before run time, or named among `constants`; says so without reading its content."""
+    """Check whether a value is known before run time or named in `constants`, without reading its content."""
     if value.const_value is not None:
         return True
     producer = value.producer()
@@ -72,7 +72,7 @@ def is_constant(value: ir.Value, constants: Collection[str]) -> bool:
 
 
 def _key(value: ir.Value) -> tuple:
-    """Tells types and shapes apart; the element type is enough for tensors."""
+    """Return a key of type and shape; for tensors, the element type is enough."""
     kind, shape = value.type, value.shape
     return (
         kind.dtype if kind is not None and kind.__class__.__name__ == "TensorType" else str(kind),
@@ -81,7 +81,7 @@ def _key(value: ir.Value) -> tuple:
 
 
 def _content(attribute: ir.Attr) -> object:
-    """What a limit may read of an attribute; tensors, graphs and references have nothing."""
+    """Return the value of an attribute that limits may use; none for tensors, graphs and references."""
     if attribute.is_ref():
         return None
     if attribute.type in _SCALAR_TYPES:
@@ -90,7 +90,7 @@ def _content(attribute: ir.Attr) -> object:
 
 
 Fact = Callable[["ir.Node"], object]
-"""A fact about a node that limits may name; None means that it is not known before run time."""
+"""A named fact about a node, for limits; None if it is unknown until run time."""
 
 COMMUTATIVE = frozenset({
     "Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
@@ -104,15 +104,15 @@ _SCALARS = (int, float, str)
 
 
 class NodeView:
-    """The names of one node with their values; a value is looked up when it is first asked for.
+    """The names of one node and their values; a value is computed on first use.
 
     Args:
         node: The node.
-        opsets: The versions of the model's domains, for nodes that do not say.
+        opsets: The opset imports of the model, for nodes without a version.
         constants: Constants known besides initializers and Constant nodes, by value name.
         facts: Facts by name.
-        region: What is known of its region (`{"last": True}`); None before regions are formed.
-        swapped: See a commutative operator with its first two inputs exchanged.
+        region: Known facts about its region (`{"last": True}`); None before regions are formed.
+        swapped: View a commutative operator with its first two inputs exchanged.
     """
 
     def __init__(
@@ -136,27 +136,27 @@ class NodeView:
 
     @cached_property
     def signature(self) -> Signature | None:
-        """What its operator's schema says."""
+        """The signature of its operator."""
         return signature(self.node, self.opsets)
 
     @cached_property
     def ports(self) -> dict[str, ir.Value | None]:
-        """Its values by port, and by position (`in0`, `out0`)."""
+        """Its values by port name and by position (`in0`, `out0`)."""
         names_in, names_out = port_names(self.node, self.opsets)
-        # Inputs last: BatchNormalization had an input and an output of one name before opset 14.
+        # Inputs win: before opset 14, BatchNormalization had an input and an output of the same name.
         found = dict(zip((*names_out, *names_in), (*self.outputs, *self.inputs)))
         for kind, values in (("in", self.inputs), ("out", self.outputs)):
             found.update((f"{kind}{i}", value) for i, value in enumerate(values))
         return found
 
     def swap(self) -> NodeView | None:
-        """The same node with its two inputs exchanged, if that changes nothing."""
+        """Return the view with its two inputs exchanged, if that is an equivalent node; else None."""
         if self.op_type not in COMMUTATIVE or self.node.domain or len(self.inputs) != 2:
             return None
         return NodeView(self.node, self.opsets, self._constants, self._facts, self.region, not self._swapped)
 
     def exchanged_ports(self) -> dict[str, str]:
-        """The names of the first two inputs, each with that of the other, for a view that was swapped."""
+        """Return the names of the first two inputs, each mapped to the other, for a swapped view."""
         first, second = (input_name(index, self.signature) for index in (0, 1))
         return {first: second, second: first, "in0": "in1", "in1": "in0"}
 
@@ -195,7 +195,7 @@ class NodeView:
         return value.is_graph_output() if fact == "is_output" else len(value.uses())
 
     def written(self, name: str) -> object:
-        """An attribute, or a port's constant value, as the node has it; else the attribute's default."""
+        """Return an attribute or a port's constant value as written; else the attribute's default."""
         for candidate in (name, *(old for old in self.node.attributes if later_name(old) == name)):
             attribute = self.node.attributes.get(candidate)
             if attribute is not None:
@@ -212,7 +212,7 @@ class NodeView:
         return tuple(array.ravel().tolist()) if array.ndim else array.item()
 
     def constant(self, value: ir.Value | None) -> np.ndarray | None:
-        """The content of a constant."""
+        """Return the content of a constant."""
         if value is None:
             return None
         if value.const_value is not None:
@@ -228,28 +228,27 @@ class NodeView:
         return content.numpy() if hasattr(content, "numpy") else np.asarray(content)
 
     def is_constant(self, value: ir.Value | None) -> bool:
-        """Is it known before run time; says so without reading its content."""
+        """Check whether a value is known before run time, without reading its content."""
         return value is not None and is_constant(value, self._constants)
 
     def count_outputs(self) -> int:
-        """How many of its outputs it gives."""
+        """Return the number of outputs that are present."""
         return sum(bool(value.name) for value in self.outputs)
 
     def rank_at(self, index: int) -> int | None:
-        """The rank of an input, or None if it is not known."""
+        """Return the rank of an input; None if unknown."""
         extents = self.extents_at(index)
         return None if extents is None else len(extents)
 
     def extents_at(self, index: int) -> list | None:
-        """The extents of an input, or None if not even their number is known."""
+        """Return the extents of an input; None if the rank is unknown."""
         value = self.inputs[index] if index < len(self.inputs) else None
         return None if value is None else extents_of(value)
 
     def extents(self, target: str) -> list | tuple | Absent | None:
-        """What a shape is laid over: the extents of a port, or the elements of a list attribute.
+        """Return the subject of a shape pattern: the extents of a port, or the elements of a list attribute.
 
-        A list that was an attribute in an older opset is one where it is an input, too. `ABSENT` when the node has
-        neither.
+        A list that was an attribute in an older opset is also accepted as an input. `ABSENT` if the node has neither.
         """
         known = known_names(self.node.domain, self.op_type)
         if target in self.ports and not (known and target in known.attributes):
@@ -262,14 +261,14 @@ class NodeView:
 
 
 def extents_of(value: ir.Value) -> list | None:
-    """Extents as numbers, names of symbolic extents, or None."""
+    """Return extents as numbers, names of symbolic extents, or None."""
     if value.shape is None:
         return None
     return [extent if isinstance(extent, int) else extent.value for extent in value.shape]
 
 
 def _plain(value: object, name: str) -> object:
-    """An attribute's value; tensors, graphs and types have none that a limit could use."""
+    """Return an attribute's value; tensors, graphs and types have none that a limit could use."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, _SCALARS):

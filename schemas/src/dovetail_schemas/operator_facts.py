@@ -1,4 +1,4 @@
-"""Facts about operators that hold for every backend: groups, what flows on each port, and where its numbers go."""
+"""Backend-independent facts about operators: groups, kinds of values per port, and data flow between ports."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _Links = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """What is true of operators on every backend.
+    """Facts about operators that hold on every backend.
 
     Attributes:
-        groups: Names of operators, by group; of another domain than ONNX's as `acme::scale`.
+        groups: Operator names by group; with the domain for operators outside of ONNX, `acme::scale`.
     """
 
     groups: Mapping[str, frozenset[str]]
@@ -36,12 +36,12 @@ class OperatorFacts:
     _links: _Links = field(repr=False)
 
     def is_in(self, group: str, domain: str, op_type: str) -> bool:
-        """Whether an operator belongs to a group."""
+        """Check whether an operator belongs to a group."""
         name = op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
         return name in self.groups.get(group, ())
 
     def joined(self, others: Sequence[OperatorFacts]) -> OperatorFacts:
-        """These facts and those of others, which are about other operators."""
+        """Merge these facts with those of `others`, which describe other operators."""
         every = (self, *others)
         names = dict.fromkeys(name for one in every for name in one.groups)
         return OperatorFacts(
@@ -53,32 +53,32 @@ class OperatorFacts:
         )
 
     def input_kind(self, domain: str, op_type: str, port: str, *, integer: bool = True) -> EdgeKind:
-        """What flows into a port.
+        """Return the kind of value that flows into a port.
 
         Args:
             domain: The operator's domain.
             op_type: Its type.
             port: Name of the port.
-            integer: The value there is an integer; some ports (of Range, say) carry data when it is not.
+            integer: Whether the value is an integer; some ports (of Range, for example) otherwise carry data.
         """
         return self._kind(self._inputs, (domain, op_type, port), integer)
 
     def output_kind(self, domain: str, op_type: str, port: str, *, integer: bool = True) -> EdgeKind:
-        """What flows out of a port; see `input_kind`."""
+        """Return the kind of value that flows out of a port; see `input_kind`."""
         return self._kind(self._outputs, (domain, op_type, port), integer)
 
     def carries(self, domain: str, op_type: str, source: str, target: str, *, integer: bool = True) -> bool:
-        """Whether the output `target` is computed from the numbers of the input `source`.
+        """Check whether the output `target` is computed from the numbers of the input `source`.
 
-        Extents, indices, bounds and conditions only control a result; an operator that no file mentions carries the
-        numbers of every input to every output.
+        Extents, indices, bounds and conditions only control a result. An operator without facts carries the numbers of
+        every input to every output.
 
         Args:
             domain: The operator's domain.
             op_type: Its type.
             source: Name of the input port in the schema, also for variadic ports.
             target: Name of the output port there.
-            integer: The value at the input is an integer; see `input_kind`.
+            integer: Whether the input value is an integer; see `input_kind`.
         """
         links = self._links.get(("" if domain == "ai.onnx" else domain, op_type, source))
         return (
@@ -96,8 +96,8 @@ def load_operator_facts(source: Source) -> OperatorFacts:
     """Load a file of operator facts (`ops/onnx.yaml`).
 
     Raises:
-        SchemaError: An unknown key, operator or port, a port with two kinds, or a link that does not lead from an input
-            to outputs.
+        SchemaError: A key, operator or port is unknown, a port has two kinds, or a link does not lead from an input to
+            outputs.
     """
     return parse_operator_facts(load_tree(source).only("operator facts", _KEYS))
 
@@ -105,22 +105,22 @@ def load_operator_facts(source: Source) -> OperatorFacts:
 def parse_operator_facts(
     tree: Entries, domain: str = "", signatures: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None
 ) -> OperatorFacts:
-    """Read operator facts.
+    """Parse operator facts.
 
     Args:
         tree: The keys `groups`, `kinds`, `if-integer` and `links`.
-        domain: The domain of operators that are named without one.
-        signatures: Names of the inputs and outputs of the operators that facts may be about; without it, of all that
-            onnx knows.
+        domain: The domain of operators named without one.
+        signatures: Input and output names of the operators that facts may describe; by default, of all operators in
+            onnx.
 
     Raises:
-        SchemaError: As for `load_operator_facts`.
+        SchemaError: See `load_operator_facts`.
     """
     return _Reader(domain, signatures).read(tree.only("facts", _KEYS))
 
 
 class _Reader:
-    """Reads the facts about the operators of one domain, or about all that onnx knows."""
+    """Parser of the facts about the operators of one domain, or about all operators in onnx."""
 
     def __init__(self, domain: str, signatures: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None):
         self._domain, self._signatures = domain, signatures
@@ -144,7 +144,7 @@ class _Reader:
         return OperatorFacts(self._groups(tree), inputs, outputs, self._if_integer(tree), self._links(tree))
 
     def _operator(self, key: Scalar) -> tuple[tuple[str, str], Collection[str] | None, Collection[str] | None]:
-        """Domain and type of an operator, and the names of its inputs and outputs; None where all names are good."""
+        """Return domain and type of an operator, and its input and output names; None if any name is valid."""
         if self._signatures is None:
             domain, op_type = split_operator(key)
             names = known_names(domain, op_type)

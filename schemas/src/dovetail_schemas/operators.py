@@ -1,7 +1,7 @@
-"""What files may call operators and their parts: the names over all versions that onnx knows.
+"""Valid names of operators and their parts in files, over all versions in onnx.
 
-What an operator is at one version says `dovetail_onnx.signatures`. onnx is imported at the first question, so that
-listing backends stays fast.
+For an operator at one version, see `dovetail_onnx.signatures`. onnx is imported on first use, so that listing backends
+stays fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LATER_PORTS = {"k": "K"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a file may call the parts of an operator, over all versions of it.
+    """Valid names in files for the parts of an operator, over all of its versions.
 
     Attributes:
         inputs: Input ports.
@@ -52,19 +52,19 @@ class Names:
 
 
 def dtype_name(value: ir.Value) -> str:
-    """The element type of a value as we write it (`float32`, `int64`), or an empty text if it is not known."""
+    """Return the element type of a value in Dovetail's spelling (`float32`, `int64`); empty if unknown."""
     name = "undefined" if value.dtype is None else plain_name(value.dtype)
     return "" if name == "undefined" else name
 
 
 def is_position(port: str) -> bool:
-    """Is it one of `in0`, `in1`, ..., `out0`, ..."""
+    """Check for a positional name: `in0`, `in1`, ..., `out0`, ..."""
     return _POSITION.fullmatch(port) is not None
 
 
 @lru_cache(maxsize=1)
 def _catalog() -> dict[str, dict[str, list[OpSchema]]]:
-    """All registered schemas, of every version, by domain and operator."""
+    """Return all registered schemas, of every version, by domain and operator."""
     from onnx import defs
 
     found: dict[str, dict[str, list[OpSchema]]] = {}
@@ -78,13 +78,13 @@ def _domain(domain: str) -> str:
 
 
 def operator_names(domain: str) -> frozenset[str]:
-    """All operators of a domain; empty for a domain that onnx does not know."""
+    """Return all operators of a domain; empty if onnx does not know it."""
     return frozenset(_catalog().get(_domain(domain), {}))
 
 
 @lru_cache(maxsize=512)
 def known_names(domain: str, op_type: str) -> Names | None:
-    """The names of one operator's parts, or None when onnx does not know the operator."""
+    """Return the names of an operator's parts; None if onnx does not know the operator."""
     versions = _catalog().get(_domain(domain), {}).get(op_type)
     if not versions:
         return None
@@ -96,5 +96,5 @@ def known_names(domain: str, op_type: str) -> Names | None:
 
 
 def later_name(attribute: str) -> str:
-    """The input that an attribute of an old version became, where its name changed."""
+    """Return the input that an attribute of an old version became, if its name changed."""
     return _LATER_PORTS.get(attribute, attribute)

@@ -1,4 +1,4 @@
-"""Options of a backend, and the variants that depend on them."""
+"""Options of a backend file, and the conditions of variants on them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 
 def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:
-    """The values of every option, the default first.
+    """Parse the values of every option, the default first.
 
     Raises:
-        SchemaError: An option without values, or with one that is no word.
+        SchemaError: An option has no values, or one that is not a word.
     """
     found: dict[str, tuple[str, ...]] = {}
     for key, value in node.entries("options") if node else ():
@@ -21,10 +21,10 @@ def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:
 
 
 def choose_options(declared: Mapping[str, tuple[str, ...]], wanted: Mapping[str, str], place: Node) -> dict[str, str]:
-    """The value of every option: the wanted one, else the first.
+    """Return the value of every option: the requested one, else the first.
 
     Raises:
-        SchemaError: An unknown option or value, said at the file as a whole.
+        SchemaError: An option or value is unknown; the error refers to the file as a whole.
     """
     node = place.get("options") if isinstance(place, Entries) else None
     where = node or place
@@ -34,12 +34,12 @@ def choose_options(declared: Mapping[str, tuple[str, ...]], wanted: Mapping[str,
 
 
 def variant_applies(node: Node, declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]) -> bool:
-    """Does what stands under a variant's `when:` hold for the chosen options.
+    """Check whether a variant's `when:` holds for the chosen options.
 
     A value is a word, a list of words, or a range of versions (`..10`, `8.6..`), compared part by part.
 
     Raises:
-        SchemaError: An unknown option or value.
+        SchemaError: An option or value is unknown.
     """
     applies = True
     for key, value in node.entries("when"):

@@ -1,11 +1,11 @@
-"""Policies: how operators of one type are treated, as columns of names shared by several backends.
+"""Policies: the autocast treatment of operators, as columns of names shared by several backends.
 
     extends: fp16
     policy: {pass: [Exp, Log], fp32: [CumProd]}
     keep: {Resize: [scales]}
     angles: [Cos, Sin]
 
-What a file says about an operator replaces what the file that it extends says about it.
+Settings for an operator replace those of the extended file.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ POLICIES = (
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What a policies file says, with what it extends.
+    """The content of a policy file, merged with its bases.
 
     Attributes:
         policy: Policy by (domain, operator type).
         keep: Ports that stay in the high precision even where the operator goes low, by (domain, operator type).
-        angles: Operators that take an angle: where it is made from positions, all of that stays in the high precision.
+        angles: Operators that take an angle; a chain that derives it from positions stays in the high precision.
     """
 
     policy: Mapping[tuple[str, str], str]
@@ -40,7 +40,7 @@ class Policies:
 
 
 def split_operator(key: Scalar) -> tuple[str, str]:
-    """`Conv` or `com.acme::FusedMlp` as (domain, operator type).
+    """Split `Conv` or `com.acme::FusedMlp` into (domain, operator type).
 
     Raises:
         SchemaError: onnx knows the domain, but not the operator.
@@ -54,14 +54,14 @@ def split_operator(key: Scalar) -> tuple[str, str]:
 
 
 def load_policies(source: Source, find: Callable[[Source, str], Source | None]) -> Policies:
-    """Load a policies file and what it extends.
+    """Load a policy file and the files that it extends.
 
     Args:
         source: The file.
-        find: Finds the file of a name, given the file that names it.
+        find: Looks up the file for a name, given the file that names it.
 
     Raises:
-        SchemaError: The file, or one that it extends, is at fault.
+        SchemaError: The file, or one that it extends, is invalid.
     """
     return _load(source, find, (source,))
 
@@ -82,10 +82,10 @@ def _load(source: Source, find: Callable[[Source, str], Source | None], chain: t
 
 
 def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
-    """The columns of one file laid over those of `base`.
+    """Merge the columns of one file into `base`.
 
     Raises:
-        SchemaError: An unknown policy, operator or port, or an operator that stands in two columns.
+        SchemaError: A policy, operator or port is unknown, or an operator is in two columns.
     """
     policy: dict[tuple[str, str], str] = {}
     lines: dict[tuple[str, str], int] = {}
@@ -115,10 +115,10 @@ def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
 
 
 def parse_ports(operator: tuple[str, str], words: list[Scalar]) -> frozenset[str]:
-    """Words that name ports of an operator.
+    """Parse words that name ports of an operator.
 
     Raises:
-        SchemaError: It has no such port.
+        SchemaError: The operator has no such port.
     """
     names = known_names(*operator)
     for word in words:

@@ -1,15 +1,15 @@
-"""Types of ports: does an assignment exist that the backend, the operator schema and the node's own types allow.
+"""Port types: find the assignments that the backend, the operator schema and the node's own types allow.
 
-* A float32 port may become any listed float type. Any other float type is taken only where it is listed itself, and
-  becomes nothing that holds less: float64 is never narrowed silently.
-* Ports with one type parameter of the schema have one type. Ports that the file does not name apart share one choice,
-  except those that stay in the high precision (`keep`), and the two ends of a Cast. Ports that the file leaves out
-  follow those that it names: in floats, or in the floats that their integers stand for.
-* A quantized format expresses floats by way of a scale, so the schema does not limit its element type. Ports that the
-  file does not name apart have one such format, too, and those of a rule with `same_scale` share their parameters.
-* Integer and boolean ports are free, unless the file names the port, or lists types for all ports among which are
-  integers that are not quantized.
-* Sequences and optionals are taken only by an operator that the file lists, with the element type listed.
+* A float32 port may become any listed float type. Any other float type is accepted only if it is listed itself, and is
+  never narrowed: float64 does not silently lose precision.
+* Ports with one type parameter of the schema have one type. Ports that the file does not name separately share one
+  choice, except those that stay in the high precision (`keep`), and the two ends of a Cast. Ports that the file leaves
+  out follow those that it names: in floats, or in the floats that their integers express.
+* A quantized format expresses floats through a scale, so the schema does not limit its element type. Ports that the
+file does not name separately also share one such format, and those of a rule with `same_scale` share their parameters.
+* Integer and boolean ports are free, unless the file names the port, or lists types for all ports that include
+  unquantized integers.
+* Sequences and optionals are accepted only by an operator that the file lists, with the element type listed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _NOTHING_SHARED = Sharing()
 
 @dataclass(frozen=True, slots=True)
 class TypeAnswer:
-    """What the types of a node may be.
+    """The allowed types of a node.
 
     Attributes:
         types: Allowed formats by port, in the order of the file.
         reasons: Why no assignment exists; empty if one does.
-        pending: Only the region can tell.
-        rules: What else is required of quantized ports.
+        pending: Whether the answer depends on the region.
+        rules: Further requirements on quantized ports.
     """
 
     types: dict[str, tuple[Format, ...]]
@@ -82,12 +82,12 @@ class _Port:
 
     @property
     def expressed(self) -> tuple[str, ...]:
-        """The float types that its numbers may have, be they held in floats or in integers that stand for them."""
+        """The float types of its values, represented in floats or expressed by integers."""
         return tuple(dict.fromkeys([*self.plain, *(format_.computes_in for format_ in self.quantized)]))
 
     @property
     def formats(self) -> tuple[Format, ...]:
-        """What it may be, in the order of the file."""
+        """The allowed formats, in the order of the file."""
         plain = tuple(map(Format.of, self.plain))
         if not self.quantized:
             return plain
@@ -96,7 +96,7 @@ class _Port:
 
 
 def untyped(view: NodeView) -> str:
-    """The name of a value whose type is not known, or an empty text."""
+    """Return the name of a value without a known type, or an empty text."""
     for value in (*view.inputs, *view.outputs):
         if value is not None and value.name and not dtype_name(value):
             return value.name
@@ -113,17 +113,17 @@ def assign_types(
     sharing: Sharing = _NOTHING_SHARED,
     as_typed: bool = False,
 ) -> TypeAnswer:
-    """What the ports of a node may be.
+    """Compute the allowed formats of a node's ports.
 
     Args:
         view: The node; all its values have a type.
-        said: What the rule says about types, or None if nothing.
-        listed: The file names the operator.
-        precisions: The backend's low and its high precision.
-        keep: Ports that stay in the high one.
+        said: The types in the rule, or None.
+        listed: Whether the file names the operator.
+        precisions: The backend's low and high precision.
+        keep: Ports that stay in the high precision.
         source: File and line for the reasons.
-        sharing: What the rule says about the parameters of quantized ports.
-        as_typed: Ports keep the types that they have, instead of those that they might be given.
+        sharing: The rule's settings on the parameters of quantized ports.
+        as_typed: Ports keep their present types, instead of the types that they could get.
     """
     ports: list[_Port] = []
     reasons: list[Refusal] = []
@@ -161,7 +161,7 @@ def assign_types(
 
 
 def _rule_of(port: _Port, tied: bool, sharing: Sharing) -> PortRule:
-    """What else is required of a quantized port."""
+    """Return the further requirements on a quantized port."""
     named = not sharing.ports or port.name in sharing.ports or port.alias in sharing.ports
     same_scale = sharing.same_scale if named and not port.follows else ""
     return PortRule(port.quantized, port.shares and tied, same_scale, sharing.fuses if port.alias == "out0" else ())
@@ -175,7 +175,7 @@ def _take(
     precisions: tuple[str | None, str | None],
     kept: bool,
 ) -> bool:
-    """Fill in what the port may be; False when it may be nothing."""
+    """Fill in the allowed formats of a port; return False if there are none."""
     if port.present in FLOATS and not port.contained:
         _allow_float(port, specs, chosen, precisions)
         port.shares = not apart and port.said and not kept and len(_dtypes(port.formal)) != 1
@@ -184,7 +184,7 @@ def _take(
 
 
 def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Port | None]]:
-    """(port, its position, value, formal) of every value that is there."""
+    """Yield (port, its position, value, formal) for every value that is present."""
     sig = view.signature
     for i, value in enumerate(view.inputs):
         if value is not None and value.name:
@@ -195,7 +195,7 @@ def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Port | None]]:
 
 
 def _held(specs: Iterable[TypeSpec], view: NodeView) -> tuple[list[TypeSpec], bool]:
-    """The types whose condition holds, and whether one waits for the region."""
+    """Return the types whose condition holds, and whether one depends on the region."""
     answers = [(spec, spec.when.check(view)) for spec in specs]
     return [spec for spec, answer in answers if answer is True], any(isinstance(a, Unknown) for _, a in answers)
 
@@ -212,7 +212,7 @@ def _allow_float(
 ) -> None:
     schema = _dtypes(port.formal)
     if len(schema) == 1:
-        port.plain = (port.present,)  # the schema fixes it: computed, never written
+        port.plain = (port.present,)  # fixed by the schema: computed, never written
         return
     if specs is None:
         port.plain, port.said = (port.present,), False
@@ -235,14 +235,14 @@ def _allow_float(
 
 
 def _quantize(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "", computed: str | None = None) -> None:
-    """Fill in the quantized formats of a port, and where the parameters of each come from.
+    """Fill in the quantized formats of a port, and the source of the parameters of each.
 
     Args:
         port: The port.
         chosen: The types that the file lists for it.
         expressed: The float type that they express.
-        only: The element type that they must have, or empty.
-        computed: The float type that those with `scale: compute` express instead.
+        only: The required element type, or empty.
+        computed: The float type that formats with `scale: compute` express instead.
     """
     found: dict[Format, ParameterRule] = {}
     order: list[Format] = []
@@ -259,7 +259,7 @@ def _quantize(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "
 
 
 def _resolved(rule: ParameterRule, view: NodeView) -> ParameterRule:
-    """The rule with the factors of its scale by their names at this operator: X and W may be A and B of a Gemm."""
+    """Return the rule with the factors of its scale named as at this operator: X and W may be A and B of a Gemm."""
     if not rule.factors:
         return rule
     names = [
@@ -270,7 +270,7 @@ def _resolved(rule: ParameterRule, view: NodeView) -> ParameterRule:
 
 
 def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None) -> bool:
-    """Integers, booleans, strings, complex numbers, and what stands in sequences."""
+    """Handle integers, booleans, strings, complex numbers, and elements of sequences."""
     listed = {dtype for spec in chosen for dtype in spec.dtype}
     if port.contained or port.present in _NO_NUMBERS:
         return port.present in listed
@@ -292,7 +292,7 @@ def _refuse(port: _Port, specs: Iterable[TypeSpec], source: str) -> Refusal:
 
 
 def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
-    """Narrow ports that have one type: those of one type parameter, and those that share one choice."""
+    """Narrow tied ports to one type: those of one type parameter, and those that share one choice."""
     sets: list[list[_Port]] = []
     by_parameter: dict[str, list[_Port]] = {}
     for port in ports:
@@ -306,7 +306,7 @@ def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
         sets.append(tied)
     if view.op_type not in _CONVERSIONS:
         sets.append([port for port in ports if port.shares and port.plain])
-    # Twice, because the shared choice may narrow a port whose type parameter was looked at before.
+    # Twice, because the shared choice may narrow a port whose type parameter was visited before.
     for tied in (*sets, *sets):
         if not tied:
             continue

@@ -21,11 +21,11 @@ _Test = Callable[[object, Env], "bool | Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a value may be.
+    """The set of allowed values.
 
     Attributes:
-        text: As it was written.
-        names: The names that its ends use.
+        text: The source text.
+        names: The names used in its bounds.
     """
 
     text: str
@@ -34,10 +34,10 @@ class Range:
     _whole: bool = False
 
     def holds(self, value: object, env: Env) -> bool | Unknown:
-        """Is `value` in it; `Unknown` when an end is not known.
+        """Check whether it contains `value`; `Unknown` if a bound is unknown.
 
         Raises:
-            TermError: An end has no value.
+            TermError: A bound has no value.
         """
         if isinstance(value, tuple) and not self._whole:
             answers = [self._test(item, env) for item in value]
@@ -48,10 +48,10 @@ class Range:
 
 
 def parse_range(node: Node) -> Range:
-    """The range under a key.
+    """Parse the range under a key.
 
     Raises:
-        SchemaError: It is none of the forms above.
+        SchemaError: It has none of the forms above.
     """
     if isinstance(node, Items):
         return _parse_set(node)
@@ -148,7 +148,7 @@ def _parse_end(node: Scalar, text: str) -> Term:
 
 
 def _compare(end: object, compare: Callable[[Any], bool]) -> bool | Unknown:
-    """Compare with an end: an unknown one leaves the answer open, an absent one limits nothing."""
+    """Compare with a bound: an unknown bound leaves the answer open, an absent one limits nothing."""
     if isinstance(end, Unknown):
         return end
     if end is ABSENT:

@@ -1,4 +1,4 @@
-"""Rules: what a backend says about one operator, read closely."""
+"""Rules: the compiled settings of a backend for one operator."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
 
 class Sharing(NamedTuple):
-    """What a rule says about the parameters of quantized ports.
+    """A rule's settings on the parameters of quantized ports.
 
     Attributes:
-        same_scale: Where the parameters come from that ports share: `all`, `input`, `output`, `consumer`, `free`; empty
-            if they share none.
+        same_scale: Source of the parameters that ports share: `all`, `input`, `output`, `consumer`, `free`; empty if
+            they share none.
         ports: The ports that share them; empty for all.
-        fuses: The operators that are computed together with the node, if they alone read its first output.
+        fuses: Operators fused with the node if they are the only user of its first output.
     """
 
     same_scale: str = ""
@@ -33,7 +33,7 @@ class Sharing(NamedTuple):
 
 ROLES = ("active", "passive", "manual")
 UNLISTED = ("", "")
-"""Stands for every operator that a file does not list."""
+"""The entry for all operators that a file does not list."""
 
 ROW_KEYS = ("when", "shape", "limits", "types", "policy", "role", "set", "keep", "note")
 _SCALES_FROM = ("input", "output", "consumer", "free")
@@ -46,14 +46,14 @@ class Row:
     """One of several ways to support an operator.
 
     Attributes:
-        when: What must hold for the row to be asked.
-        patterns: Its shapes.
+        when: The condition under which the row applies.
+        patterns: Its shape patterns.
         blocks: Its limits.
-        types: What it says about types, or None.
-        role: Its role, or empty for the rule's.
-        policy: Its policy, or empty for the rule's.
-        set: Attributes it sets besides the rule's.
-        keep: Ports it keeps in the high precision besides the rule's.
+        types: Its types, or None.
+        role: Its role; empty for that of the rule.
+        policy: Its policy; empty for that of the rule.
+        set: Attributes to set in addition to the rule's.
+        keep: Ports to keep in the high precision in addition to the rule's.
         source: File and line.
     """
 
@@ -69,7 +69,7 @@ class Row:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that it asks of a node."""
+        """The names that it uses."""
         guards = (self.when, *(block.when for block in self.blocks))
         parts: list[Guard | Limit] = [*guards, *(limit for block in self.blocks for limit in block.limits)]
         return frozenset(name for part in parts for name in part.names)
@@ -81,21 +81,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a backend says about one operator.
+    """A backend's rule for one operator.
 
     Attributes:
         domain: Its domain.
         op_type: Its type.
-        status: `ok`, `refuse` (someone else takes it), `forbid` (the backend's tools reject the whole model).
-        listed: The file names it, itself or in a group.
+        status: `ok`, `refuse` (left to other backends), `forbid` (the backend's tools reject the whole model).
+        listed: Whether the file names it, directly or in a group.
         role: `active`, `passive`, `manual` or empty.
-        policy: How autocast treats it, or empty.
-        keep: Ports that stay in the high precision even where it goes low.
-        set: Attributes to rewrite when it goes low.
-        sharing: What it says about the parameters of its quantized ports.
+        policy: Its autocast policy, or empty.
+        keep: Ports that stay in the high precision even if the operator is typed low.
+        set: Attributes to rewrite if it is typed low.
+        sharing: The settings on the parameters of its quantized ports.
         note: A remark of the file's author.
-        types: What is said about types, or None.
-        rows: The ways to support it; exactly one when the file has no `rows:`.
+        types: Its types, or None.
+        rows: The ways to support it; exactly one if the file has no `rows:`.
         source: File and line of the most specific place.
     """
 
@@ -116,7 +116,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a rule may refer to.
+    """The names that a rule may refer to.
 
     Attributes:
         types: The file's named types.
@@ -128,10 +128,10 @@ class Context:
 
 
 def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> Rule:
-    """Read an entry closely.
+    """Compile an entry to a rule.
 
     Raises:
-        SchemaError: A bad word, name, port, term, range or shape.
+        SchemaError: A word, name, port, term, range or shape is invalid.
     """
     domain, op_type = operator
     source = entry.place.where
@@ -167,7 +167,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
 
 
 class _Reader:
-    """Reads the parts of a rule, knowing its operator."""
+    """Parser of the parts of a rule for a given operator."""
 
     def __init__(self, operator: tuple[str, str], context: Context):
         self.operator = operator
@@ -226,7 +226,7 @@ class _Reader:
         return Sharing(mode, ports, tuple(word.raw for word in fused))
 
     def _same_scale(self, node: Node) -> tuple[str, frozenset[str]]:
-        """Where the parameters come from that ports share, and which ports; none named are all of them."""
+        """Parse the source of shared parameters, and the ports that share them; empty for all."""
         if isinstance(node, Items):
             ports = parse_ports(self.operator, node.words("same_scale"))
             if len(ports) < 2:
@@ -281,14 +281,14 @@ class _Reader:
 
 
 UNREAD_OF_SECTIONS = {"precision": ("typed",)}
-"""Keys without a reader, by the section that they stand in."""
+"""Keys that nothing reads, by section."""
 
 
 def refuse_unread(layers: Iterable[Entries]) -> None:
-    """Refuse keys that nothing reads.
+    """Reject keys that nothing reads.
 
     Args:
-        layers: The file, what it extends and the variants that apply.
+        layers: The file, its bases and the variants that apply.
 
     Raises:
         SchemaError: The first such key, with file and line.

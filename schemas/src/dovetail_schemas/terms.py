@@ -1,7 +1,7 @@
-"""Terms: the left side of a limit, and the ends of a range.
+"""Terms: the left side of a limit, and the bounds of a range.
 
 Integers, names, `+ - * / // % **`, `min max prod len align(x, n)` and one dot (`X.rank`). A term is parsed, checked
-against this list and compiled to closures; nothing of the text is ever executed.
+against this list and compiled to closures; text from a file is never executed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MOST_BITS = 4096
 
 
 class TermError(Exception):
-    """A term that cannot be parsed, or that has no value for these numbers (a division by zero, say)."""
+    """A term cannot be parsed, or has no value for these numbers (a division by zero, for example)."""
 
 
 class Absent:
-    """The one value of a name that this node does not have: an optional input or attribute that is not given."""
+    """Singleton value of a name that the node does not have: an omitted optional input or attribute."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -42,8 +42,8 @@ class Unknown:
 
     Attributes:
         name: The name in the term.
-        why: `run-time` (an extent, a fact), `constant` (the content of a port that is no constant), `region` (asked
-            again once regions exist).
+        why: `run-time` (an extent, a fact), `constant` (the content of a non-constant port), `region` (evaluated again
+            once regions exist).
     """
 
     name: str
@@ -51,10 +51,10 @@ class Unknown:
 
 
 class Env(Protocol):
-    """The values of names."""
+    """The environment of names."""
 
     def __getitem__(self, name: str, /) -> object:
-        """The value of a name, `ABSENT` or `Unknown`."""
+        """Return the value of a name, `ABSENT` or `Unknown`."""
 
 
 _Run = Callable[[Env], object]
@@ -62,10 +62,10 @@ _Run = Callable[[Env], object]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A compiled term; call it with the values of its names.
+    """A compiled term; call it with an environment.
 
     Attributes:
-        text: As it was written.
+        text: The source text.
         names: The names in it, sorted; `X.rank` is one name.
     """
 
@@ -74,7 +74,7 @@ class Term:
     _run: _Run = field(repr=False, compare=False)
 
     def __call__(self, env: Env) -> Any:
-        """The value: a number, text, a tuple for a list; `ABSENT` or `Unknown` when one of its names is.
+        """Evaluate to a number, a string, or a tuple for a list; `ABSENT` or `Unknown` if one of its names is.
 
         Raises:
             TermError: It has no value for these numbers.
@@ -95,12 +95,12 @@ class Term:
 
     @property
     def is_name(self) -> bool:
-        """The term is nothing but one name."""
+        """Whether the term is a single name."""
         return self.names == (self.text,)
 
 
 def split_keys(key: str) -> list[str]:
-    """The terms of a key such as `KH, KW`: split at commas that stand in no parentheses."""
+    """Split a key such as `KH, KW` into terms, at commas outside of parentheses."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(key):
         depth += (char in "([") - (char in ")]")
@@ -115,7 +115,7 @@ def parse_term(text: str) -> Term:
     """Parse and check a term.
 
     Raises:
-        TermError: It is no term; the message quotes it.
+        TermError: It is not a term; the message quotes it.
     """
     if len(text) > _LONGEST:
         raise TermError(f'longer than {_LONGEST} characters: "{text[:40]}..."')
@@ -144,7 +144,7 @@ def _align(x, n):
 
 
 def _numbers(args: tuple) -> tuple:
-    """The arguments of min, max, prod: one list, or numbers."""
+    """Return the arguments of min, max, prod: one list, or numbers."""
     return args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
 
 
@@ -168,7 +168,7 @@ _CALLS: dict[str, tuple[Callable, int, int]] = {
 
 
 def _number(value: object) -> object:
-    """Arithmetic is for numbers: Python would also add tuples and repeat texts. A list of one is its element."""
+    """Restrict arithmetic to numbers, since Python also adds tuples and repeats strings; unwrap a list of one."""
     if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, (int, float)):
@@ -208,24 +208,24 @@ def _compile_call(name: str, args: list[ast.expr], text: str, names: set[str]) -
 
 
 Extent = int | str | None
-"""A number, the name of a symbolic extent, or None for one that nobody named."""
+"""A number, the name of a symbolic extent, or None for an unnamed one."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LITERAL = re.compile(r"[0-9]{1,18}")
 
 
 class Mismatch(Exception):
-    """The shape does not fit; the message says where."""
+    """A shape does not match its pattern; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The pattern of one port or list attribute.
+    """The shape pattern of one port or list attribute.
 
     Attributes:
         target: The port or attribute.
         tokens: Its extents from left to right, without the leading `...`.
-        open: It began with `...`.
+        open: Whether it begins with `...`.
         source: File and line.
     """
 
@@ -236,7 +236,7 @@ class Pattern:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names it gives."""
+        """The names it binds."""
         return tuple(token for token in self.tokens if token != "_" and not token.isdigit())
 
     def __str__(self) -> str:
@@ -244,10 +244,10 @@ class Pattern:
 
 
 class Binding:
-    """What the names stand for, while the patterns of one row are laid over a node.
+    """The bindings of names while the patterns of one row are matched against a node.
 
     Attributes:
-        doubts: What is not known before run time, with the pattern that needs it, in the order met.
+        doubts: Extents unknown until run time, each with the pattern that needs it, in the order found.
     """
 
     def __init__(self) -> None:
@@ -255,15 +255,15 @@ class Binding:
         self.doubts: list[tuple[str, Pattern]] = []
 
     def lay(self, pattern: Pattern, extents: Sequence[Extent] | None, pad: bool = False) -> None:
-        """Bind the names of `pattern`.
+        """Match `pattern`, and bind its names.
 
         Args:
             pattern: The pattern.
-            extents: The extents of the port, or None when not even their number is known.
-            pad: Missing leading extents are 1 (operators that broadcast).
+            extents: The extents of the port; None if the rank is unknown.
+            pad: Treat missing leading extents as 1 (for operators that broadcast).
 
         Raises:
-            Mismatch: It does not fit.
+            Mismatch: The extents do not match.
         """
         if extents is None:
             self.doubts.append((f"the rank of {pattern.target}", pattern))
@@ -300,15 +300,15 @@ class Binding:
             self.extents[token] = extent
 
     def values(self) -> dict[str, object]:
-        """The extents as values of a limit's names."""
+        """Return the extents as values for limits."""
         return {name: extent if isinstance(extent, int) else Unknown(name) for name, extent in self.extents.items()}
 
 
 def parse_pattern(target: str, node: Node) -> Pattern:
-    """The pattern under `target`.
+    """Parse the pattern under `target`.
 
     Raises:
-        SchemaError: It is no sequence of names, digits, `_` with a leading `...` at most.
+        SchemaError: It is not a sequence of names, digits and `_`, with an optional leading `...`.
     """
     tokens = node.text(f"shape of {target}").split()
     opened = tokens[0] == "..."

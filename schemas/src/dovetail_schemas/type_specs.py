@@ -1,4 +1,4 @@
-"""Types in a backend file: an element type and, where it is quantized, how."""
+"""Type specifications in a backend file: element types, and how they are quantized."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def parse_observer(node: Node | None) -> ObserverChoice:
-    """What stands under `observer:` of a type; the default observer if nothing does.
+    """Parse the key `observer:` of a type; without it, the default observer.
 
     Raises:
-        SchemaError: There is no name, or an option that is not one number, word or truth value.
+        SchemaError: The name is missing, or an option is not a single number, word or boolean.
     """
     if node is None:
         return ObserverChoice()
@@ -42,15 +42,15 @@ def parse_observer(node: Node | None) -> ObserverChoice:
 
 
 def resolve_observer(choice: ObserverChoice, table: Table) -> Callable[..., Observer]:
-    """The registered observer, which takes the options of a choice: the keywords behind the format.
+    """Look up a registered observer, and check that it takes the options of a choice.
 
     Args:
         choice: Name and options.
         table: The registered observers.
 
     Raises:
-        DovetailError: Nobody registered this name, the observer has no such option, or a value has another type than
-            the default of its option. The message begins with file and line.
+        DovetailError: The name is not registered, the observer has no such option, or a value has another type than the
+            default of its option. The message begins with file and line.
     """
     where = f"{choice.source}: " if choice.source else ""
     try:
@@ -71,7 +71,7 @@ def resolve_observer(choice: ObserverChoice, table: Table) -> Callable[..., Obse
 
 
 def _options(made: Callable[..., Observer]) -> dict[str, object] | None:
-    """The keywords behind the format with their defaults, None for one without; None if it takes any keyword."""
+    """Return the keywords after the format with defaults (None for one without); None if any keyword is accepted."""
     keywords = list(inspect.signature(made).parameters.values())[1:]
     if any(one.kind is one.VAR_KEYWORD for one in keywords):
         return None
@@ -90,7 +90,7 @@ DTYPES = (
     "uint32", "uint16", "uint8", "uint4", "uint2", "bool", "string", "complex64", "complex128",
 )  # fmt: skip
 INPUTS_OF_PRODUCTS = ("X", "W")
-"""What a scale calls the first and the second input of an operator that has no ports of these names."""
+"""Placeholders in scales for the first and second input of operators whose ports have other names."""
 
 _KEYS = ("dtype", "scheme", "granularity", "axis", "group", "observer", "scale", "when")
 _GRANULARITIES = ("tensor", "channel", "group")
@@ -106,12 +106,12 @@ class TypeSpec:
         dtype: Element types, in order of preference.
         scheme: `symmetric`, `asymmetric`, or empty for a type that is not quantized.
         granularity: `tensor`, `channel`, `group`, or empty.
-        axis: The axis of a granularity by channel or group, or None. Of a scale that is a product of ports: the axis
-            along which this port has the channels of a factor.
-        group: How many elements along the axis share a scale, or None.
-        observer: The observer that finds the scale; without a name, the default one.
-        scale: Where the scale comes from instead: a product of ports (`X*W`), `compute`, or empty.
-        when: Only while this holds.
+        axis: The axis of a granularity by channel or group, or None. For a scale that is a product of ports: the axis
+            of this port that corresponds to the channels of a factor.
+        group: The number of elements along the axis that share a scale, or None.
+        observer: The observer that computes the scale; without a name, the default one.
+        scale: The source of the scale if no observer computes it: a product of ports (`X*W`), `compute`, or empty.
+        when: The condition under which the type is allowed.
     """
 
     name: str
@@ -126,23 +126,23 @@ class TypeSpec:
 
     @property
     def quantized(self) -> bool:
-        """Its values stand for real numbers by way of a scale."""
+        """Whether its values represent real numbers through a scale."""
         return bool(self.scheme or self.granularity or self.observer.name or self.scale)
 
     @property
     def parameters(self) -> ParameterRule:
-        """Where scale and zero point come from."""
+        """The source of scale and zero point."""
         return ParameterRule(self.observer, self.scale)
 
     def quantizes(self, dtype: str) -> bool:
-        """Whether `dtype`, one of its element types, needs a scale: plain floats among them never do."""
+        """Check whether `dtype`, one of its element types, needs a scale; plain floats never do."""
         return self.quantized and dtype not in FLOATS
 
     def formats(self, dtype: str, rank: int | None = None, expressed: str = "float32") -> tuple[Format, ...]:
-        """The quantized formats that it stands for, in one of its element types.
+        """Return the quantized formats for one of its element types.
 
-        A scale that is a product of ports has the granularity of its factors: it is one scale if they have one each,
-        else one per channel. Which of these holds is known once the factors have formats, so both are returned.
+        A scale that is a product of ports has the granularity of its factors: one scale if each has one, else one per
+        channel. This is known only once the factors have formats, so both are returned.
 
         Args:
             dtype: The element type.
@@ -151,7 +151,7 @@ class TypeSpec:
         """
         axis = self.axis
         if self.parameters.factors:
-            # A vector, such as a bias, has nothing but channels; in other values ONNX has them second.
+            # A vector, such as a bias, has only a channel axis; in other values, ONNX puts channels second.
             along = axis if axis is not None else 0 if rank == 1 else 1
             return tuple(_format(dtype, self.scheme, where, None, expressed) for where in (None, along))
         return (_format(dtype, self.scheme, axis, self.group, expressed),)
@@ -165,37 +165,37 @@ def _format(dtype: str, scheme: str, axis: int | None, group: int | None, expres
 
 @dataclass(frozen=True, slots=True)
 class PortTypes:
-    """What stands under `types:` of an operator.
+    """The types under `types:` of an operator.
 
     Attributes:
-        common: The types of every port that is not named: one choice for all of them. None: nothing is said.
-        ports: The types of ports that are named apart; each chooses for itself.
+        common: The types shared as one choice by all ports that are not named; None if not given.
+        ports: The types of ports named separately; each port chooses for itself.
     """
 
     common: tuple[TypeSpec, ...] | None = None
     ports: Mapping[str, tuple[TypeSpec, ...]] = field(default_factory=dict)
 
     def may_be(self, element: str | None) -> bool:
-        """Whether a port may hold this element type as it is; also where nothing is said of any port."""
+        """Check whether a port may have this element type; True if no types are given for any port."""
         if self.common is None and not self.ports:
             return True
         specs = (*(self.common or ()), *(spec for held in self.ports.values() for spec in held))
         return any(element in spec.dtype and not spec.quantized for spec in specs)
 
     def narrowed(self, other: PortTypes) -> PortTypes:
-        """With what `other` says laid over."""
+        """Return these types, narrowed by `other`."""
         return PortTypes(other.common or self.common, {**self.ports, **other.ports})
 
     def renamed(self, names: Mapping[str, str]) -> PortTypes:
-        """The same with ports under other names."""
+        """Return these types with ports renamed."""
         return PortTypes(self.common, {names.get(port, port): types for port, types in self.ports.items()})
 
 
 def parse_type(name: str, node: Node) -> TypeSpec:
-    """An entry of the file's `types:`: an element type, a list of them, or a mapping with `dtype`.
+    """Parse an entry of the file's `types:`: an element type, a list of them, or a mapping with `dtype`.
 
     Raises:
-        SchemaError: An unknown key, element type, scheme or granularity.
+        SchemaError: A key, element type, scheme or granularity is unknown.
     """
     if not isinstance(node, Entries):
         return TypeSpec(name, _dtypes(node))
@@ -229,7 +229,7 @@ def parse_type(name: str, node: Node) -> TypeSpec:
 
 
 def _granularity(node: Entries, granularity: str, follows: bool) -> tuple[int | None, int | None]:
-    """The axis and the size of groups, which must fit the granularity."""
+    """Parse the axis and the group size, which must fit the granularity."""
     axis, group = (_whole(node, key) for key in ("axis", "group"))
     if group is not None and group < 1:
         raise node.require("group").error("group: a number from 1 is expected")
@@ -255,10 +255,10 @@ def _whole(node: Entries, key: str) -> int | None:
 
 
 def parse_dtype(node: Node, what: str) -> str:
-    """The element type under a key.
+    """Parse the element type under a key.
 
     Raises:
-        SchemaError: There is no such element type, or no single word.
+        SchemaError: It is not a single word, or not an element type.
     """
     word = node.text(what)
     if word not in DTYPES:
@@ -271,14 +271,14 @@ def _dtypes(node: Node) -> tuple[str, ...]:
 
 
 def parse_port_types(node: Node, types: Mapping[str, TypeSpec]) -> PortTypes:
-    """The `types:` of an operator, a row or a block.
+    """Parse the `types:` of an operator, a row or a block.
 
     Args:
         node: A type, a list of them, or a mapping from ports to these.
         types: The file's named types.
 
     Raises:
-        SchemaError: An unknown type.
+        SchemaError: A type is unknown.
     """
     if isinstance(node, Entries):
         return PortTypes(None, {port.raw: _named(value, types) for port, value in node})

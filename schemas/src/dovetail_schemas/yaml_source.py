@@ -1,8 +1,8 @@
-"""YAML as a tree that remembers its lines.
+"""YAML as a tree that records line numbers.
 
-The tree is composed from parser events, so that everything a file may not use (anchors, aliases, merge keys, tags,
-duplicate keys, words that tools read differently) is an error with its line. Keys stay text. Plain values follow the
-core words of YAML 1.2: `true`, `false`, `null`, integers and decimal numbers; all else is text.
+The tree is composed from parser events, so that every feature that files may not use (anchors, aliases, merge keys,
+tags, duplicate keys, ambiguous words) is an error with its line. Keys stay text. Plain values follow the core schema of
+YAML 1.2: `true`, `false`, `null`, integers and decimal numbers; all else is text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Node(abc.ABC):
-    """A part of a file.
+    """A node of the tree.
 
     Attributes:
         file: Name of the file.
@@ -50,33 +50,33 @@ class Node(abc.ABC):
         return f"{self.file}:{self.line}"
 
     def error(self, problem: str) -> SchemaError:
-        """An error at this place."""
+        """Return an error at this place."""
         return SchemaError(problem, self.file, self.line)
 
     def text(self, what: str) -> str:
-        """The text of a scalar; anything else is an error that names `what`."""
+        """Return the text of a scalar; for any other node, raise an error that names `what`."""
         raise self.error(f"{what}: one word or text is expected")
 
     def entries(self, what: str) -> Entries:
-        """This node as a mapping."""
+        """Return this node if it is a mapping; raise otherwise."""
         raise self.error(f"{what}: 'key: value' pairs are expected")
 
     def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
-        """The scalars of a list; a single scalar is a list of one. An empty list is an error unless `empty`."""
+        """Return the scalars of a list; a single scalar is a list of one. An empty list is an error unless `empty`."""
         raise self.error(f"{what}: a word or a list of words is expected")
 
     @abc.abstractmethod
     def plain(self) -> object:
-        """The node as Python data."""
+        """Return the node as Python data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar(Node):
-    """A single value.
+    """A scalar value.
 
     Attributes:
         raw: The text as written, without quotes.
-        quoted: It was quoted, so it is text whatever it looks like.
+        quoted: Whether it was quoted, and is therefore text.
     """
 
     raw: str
@@ -84,12 +84,12 @@ class Scalar(Node):
 
     @property
     def is_null(self) -> bool:
-        """Nothing was written."""
+        """Whether the value is empty."""
         return not self.quoted and self.raw in _NULLS
 
     @property
     def value(self) -> bool | int | float | str | None:
-        """The value by the core words of YAML 1.2."""
+        """The value according to the core schema of YAML 1.2."""
         if self.quoted:
             return self.raw
         if self.raw in _NULLS:
@@ -103,18 +103,18 @@ class Scalar(Node):
         return float(self.raw) if _DECIMAL.fullmatch(self.raw) else self.raw
 
     def text(self, what: str) -> str:
-        """The text as written; nothing is an error."""
+        """Return the text as written; an empty value is an error."""
         if self.is_null or not self.raw.strip():
             raise self.error(f"{what}: nothing is given")
         return self.raw
 
     def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
-        """Itself as a list of one."""
+        """Return a list with this scalar."""
         self.text(what)
         return [self]
 
     def plain(self) -> object:
-        """Its value."""
+        """Return the value."""
         return self.value
 
 
@@ -125,7 +125,7 @@ class Items(Node):
     items: tuple[Node, ...]
 
     def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
-        """Its items, all of them scalars."""
+        """Return the items, all of which must be scalars."""
         if not self.items and not empty:
             raise self.error(f"{what}: the list is empty; leave the key out if nothing is meant")
         found: list[Scalar] = []
@@ -137,37 +137,37 @@ class Items(Node):
         return found
 
     def plain(self) -> object:
-        """A list."""
+        """Return a list."""
         return [item.plain() for item in self.items]
 
 
 @dataclass(frozen=True, slots=True)
 class Entries(Node):
-    """A mapping in the order of the file."""
+    """A mapping in file order."""
 
     pairs: tuple[tuple[Scalar, Node], ...]
     flow: bool = False
 
     def entries(self, what: str) -> Entries:
-        """Itself."""
+        """Return this mapping."""
         return self
 
     def __iter__(self) -> Iterator[tuple[Scalar, Node]]:
         return iter(self.pairs)
 
     def get(self, key: str) -> Node | None:
-        """The value of `key`, or None."""
+        """Return the value of `key`, or None."""
         return next((value for name, value in self.pairs if name.raw == key), None)
 
     def require(self, key: str) -> Node:
-        """The value of `key`; missing is an error."""
+        """Return the value of `key`; a missing key is an error."""
         found = self.get(key)
         if found is None:
             raise self.error(f"key '{key}' is missing")
         return found
 
     def only(self, what: str, allowed: tuple[str, ...]) -> Entries:
-        """Itself, if it has no other keys than `allowed`."""
+        """Return this mapping; a key that is not in `allowed` is an error."""
         for key, _ in self.pairs:
             if key.raw not in allowed:
                 raise key.error(f"unknown key '{key.raw}' in {what}{near_miss(key.raw, allowed)}")
@@ -178,7 +178,7 @@ class Entries(Node):
     @overload
     def choice(self, key: str, allowed: tuple[_Word, ...]) -> _Word | Literal[""]: ...
     def choice(self, key: str, allowed: tuple[str, ...], default: str = "") -> str:
-        """The word under `key`, one of `allowed`; `default` when it is not given."""
+        """Return the word under `key`, one of `allowed`; `default` if it is not given."""
         node = self.get(key)
         if node is None:
             return default
@@ -188,21 +188,21 @@ class Entries(Node):
         return word
 
     def plain(self) -> dict[str, object]:
-        """A dict."""
+        """Return a dict."""
         return {key.raw: value.plain() for key, value in self.pairs}
 
 
 def load_tree(source: Source) -> Entries:
-    """Read a file whose top is a mapping.
+    """Load a file whose top level is a mapping.
 
     Raises:
-        SchemaError: It cannot be read, is not YAML, or uses what these files may not use.
+        SchemaError: It cannot be read, is not YAML, or uses a feature that these files may not use.
     """
     return load_document(source).entries("file")
 
 
 def load_document(source: Source) -> Node:
-    """Read a file whose top is a mapping or a list; see `load_tree`."""
+    """Load a file whose top level is a mapping or a list; see `load_tree`."""
     file = FileName(source.name, str(source))
     data = source_bytes(source, file)
     try:
@@ -213,10 +213,10 @@ def load_document(source: Source) -> Node:
 
 
 def source_bytes(source: Source, file: str = "") -> bytes:
-    """The content of a file that a user names, or of one in a package; errors call it `file`, if that is given.
+    """Read a file that a user names, or one in a package; errors call it `file`, if given.
 
     Raises:
-        SchemaError: It cannot be read, is no regular file, or is too large.
+        SchemaError: It cannot be read, is not a regular file, or is too large.
     """
     try:
         return read_input(source) if isinstance(source, Path) else source.read_bytes()
@@ -227,12 +227,12 @@ def source_bytes(source: Source, file: str = "") -> bytes:
 
 
 def parse_tree(text: str, file: str) -> Entries:
-    """The tree of a text whose top is a mapping; see `load_tree`."""
+    """Parse a text whose top level is a mapping; see `load_tree`."""
     return parse_document(text, file).entries("file")
 
 
 def parse_document(text: str, file: str) -> Node:
-    """The tree of a text; see `load_document`."""
+    """Parse a text; see `load_document`."""
     import yaml
 
     try:
@@ -251,7 +251,7 @@ def parse_document(text: str, file: str) -> Node:
 
 
 def _compose(events: list, file: str) -> Node | None:
-    """One pass with an explicit stack; a mapping's children alternate between keys and values."""
+    """Compose the tree in one pass with an explicit stack; a mapping's children alternate between keys and values."""
     import yaml
 
     stack: list[tuple[yaml.CollectionStartEvent | None, list[Node]]] = [(None, [])]

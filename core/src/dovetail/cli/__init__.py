@@ -1,4 +1,4 @@
-"""The command line, and what commands share. Names are imported on first use, as `__init__.pyi` lists them."""
+"""The command line and helpers for commands. Names are imported on first use, as `__init__.pyi` lists them."""
 
 from dovetail.lazy_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""`dovetail backends`: what is installed, what can run here, and what is broken."""
+"""`dovetail backends`: list installed backends, whether they can run here, and broken plugins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def broken_lines(plugins: PluginSet) -> list[str]:
-    """One line per plugin that is broken or left out, under a heading; empty if there is none."""
+    """Return one line per broken or disabled plugin, under a heading; empty if there is none."""
     rows = [(p.name, p.distribution, p.status, p.error) for p in plugins.plugins if p.status != "ok"]
     return ["not in use:", *columns(rows, indent="    "), ""] if rows else []
 

@@ -1,4 +1,4 @@
-"""The parser of the command line: core's commands, those of the installed plugins, and what plugins add to either."""
+"""The command-line parser: core's commands, commands of plugins, and the arguments that plugins add to either."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _CORE = "dovetail"
 
 
 class CommandLine:
-    """One call of the program.
+    """One invocation of the program.
 
-    Only the command that is called is imported.
+    Only the module of the invoked command is imported.
 
     Args:
-        arguments: The words after the name of the program.
+        arguments: The command-line words after the program name.
 
     Attributes:
-        name: The first word; a command, unless it is wrong or an option.
-        owner: The distribution that brings the command, once that is known.
-        options: What plugins add to the command, once its parser is made.
+        name: The first word: a command, an option, or a mistake.
+        owner: The distribution that brings the command, once known.
+        options: The options that plugins add to the command, once its parser is built.
     """
 
     def __init__(self, arguments: Sequence[str]):
@@ -49,10 +49,10 @@ class CommandLine:
 
     @cached_property
     def plugins(self) -> PluginSet:
-        """The installed plugins without those that `--no-plugin` leaves out.
+        """The installed plugins without those disabled by `--no-plugin`.
 
         Raises:
-            UsageError: It names one that is not installed.
+            UsageError: `--no-plugin` names a plugin that is not installed.
         """
         from dovetail.plugin.loader import load_plugins
 
@@ -61,15 +61,15 @@ class CommandLine:
         try:
             left_out = before.parse_known_args(self._arguments)[0].no_plugin
         except argparse.ArgumentError:
-            left_out = []  # the parser of the command says what is wrong
+            left_out = []  # the command's parser reports the error
         return load_plugins(block=left_out)
 
     def parser(self) -> argparse.ArgumentParser:
-        """The parser for this call: with the arguments of the command that is called, else with a line for each.
+        """Build the parser for this invocation; only the invoked command gets its arguments, others are listed.
 
         Raises:
             UsageError: There is no such command.
-            DovetailError: The command that is called cannot be loaded.
+            DovetailError: The invoked command cannot be loaded.
         """
         parser = argparse.ArgumentParser(
             prog="dovetail",
@@ -95,15 +95,15 @@ class CommandLine:
         return parser
 
     def _add_called(self, listed: _Subparsers, command: Command) -> None:
-        # What an abbreviation means would depend on what is installed: `--verify` would be `--verify-each` without the
-        # plugin that verifies.
+        # Abbreviations would depend on which plugins are installed: without the one that verifies, `--verify` would
+        # mean `--verify-each`.
         parser = listed.add_parser(command.name, help=command.summary, description=command.summary, allow_abbrev=False)
         parser.set_defaults(command=command, command_line=self)
         _add_arguments(parser, command)
         if command.name not in COMMANDS_WITH_OPTIONS:
             return
         for found in installed_options(self.plugins.registry, command.name):
-            # First on a parser that is thrown away: what fails half-way must leave nothing behind.
+            # Try on a throwaway parser first: an option that fails halfway must not leave arguments behind.
             trial = argparse.ArgumentParser(add_help=True)
             _add_arguments(trial, command)
             try:
@@ -119,7 +119,7 @@ class CommandLine:
 
 
 def _list_commands(listed: _Subparsers, registry: Registry) -> None:
-    """Add a line for every command that loads; warn of the others."""
+    """Add a line for every command that loads; warn about the others."""
     for name in registry.command:
         try:
             summary = load_command(registry, name).summary
@@ -130,7 +130,7 @@ def _list_commands(listed: _Subparsers, registry: Registry) -> None:
 
 
 def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Add the arguments of a command, and those that every command has."""
+    """Add the arguments of a command, and those common to all commands."""
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")
     _add_no_plugin(parser)

@@ -1,4 +1,4 @@
-"""What commands share, for those of core and of plugins: arguments, the request, plugins, and what is printed."""
+"""Helpers shared by all commands of core and plugins: arguments, requests, plugins and output."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ __all__ = [
 ]
 
 
-# What JSON leaves as it is and a terminal obeys: DEL and the C1 controls.
+# Characters that JSON does not escape and terminals interpret: DEL and the C1 controls.
 _RAW_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def note(*lines: str) -> None:
-    """Print lines on standard error."""
+    """Print lines to standard error."""
     for line in lines:
         print(printable(line, lines=True), file=sys.stderr)
 
 
 def say(*lines: object) -> None:
-    """Print lines on standard output, with control characters in names shown and not sent to the terminal."""
+    """Print lines to standard output; control characters in names are escaped."""
     for line in lines:
         print(printable(line, lines=True))
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output; what JSON does not know is printed as text."""
+    """Print one JSON document to standard output; values that JSON cannot represent are printed as text."""
     text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
     print(_RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
-    """Rows as lines with aligned columns; the last column is as long as it is."""
+    """Format rows as lines with aligned columns; the last column is not padded."""
     texts = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts)]
     return [
@@ -67,7 +67,7 @@ def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
 
 @dataclass(frozen=True)
 class PlainCommand:
-    """A command made of two functions; see `dovetail.plugin.Command` for the attributes."""
+    """A command made of two functions; see `dovetail.plugin.Command` for its attributes."""
 
     name: str
     summary: str
@@ -76,21 +76,21 @@ class PlainCommand:
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing, for commands without arguments of their own."""
+    """Add nothing, for commands that have no arguments of their own."""
 
 
 def plugins_of(args: argparse.Namespace) -> PluginSet:
-    """The installed plugins without those left out."""
+    """Return the installed plugins without those disabled on the command line."""
     plugins: PluginSet = args.command_line.plugins
     return plugins
 
 
 def option_keywords(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments that come from what plugins add to the command.
+    """Return the keyword arguments that plugin options derive from the parsed arguments.
 
     Raises:
-        UsageError: The arguments make no sense.
-        DovetailError: An option gives a keyword that it does not own.
+        UsageError: The arguments are inconsistent.
+        DovetailError: An option returns a keyword that it does not own.
     """
     found: dict[str, Any] = {}
     for option in args.command_line.options:
@@ -105,10 +105,10 @@ def option_keywords(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def existing(path: Path | None) -> Path | None:
-    """`path`, if it is there.
+    """Return `path` if it exists.
 
     Raises:
-        DovetailError: It is not.
+        DovetailError: It does not exist.
     """
     if path is not None and not path.exists():
         raise DovetailError(f"{path}: no such file or folder")
@@ -116,7 +116,7 @@ def existing(path: Path | None) -> Path | None:
 
 
 def output(text: str) -> Path:
-    """The type of options that name what to write; an empty name is an error of the command line."""
+    """Convert an argument that names an output path; an empty name is a command-line error."""
     if not text.strip():
         why = "the output has an empty name: name a file or folder; `.` is the current folder"
         raise argparse.ArgumentTypeError(why)

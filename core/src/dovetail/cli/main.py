@@ -1,4 +1,4 @@
-"""The program `dovetail`: the one place where errors become messages and exit codes."""
+"""Entry point of the program `dovetail`: the one place that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 
 _INTERRUPTED = 130
-_COLLECT_EVERY = 2_000_000  # objects; Python's 700 suits programs that live long and hold little
+_COLLECT_EVERY = 2_000_000  # objects; Python's default of 700 suits long-lived programs with little data
 _CORE = "dovetail"
 
 
 def program() -> None:
-    """Run one command as a process of its own, and end the process.
+    """Run one command as a process of its own, then end the process.
 
-    Imports and graphs are many objects that all stay, and Python's collector of cyclic garbage walks over them again
-    and again: a quarter of the time of a small model. So it runs less often here. Before the end everything is frozen,
-    because the operating system frees memory faster than the collector does. Neither is a library's to decide, so
-    `main` leaves the collector alone.
+    Imports and graphs are many long-lived objects. Python's cyclic collector traverses them repeatedly, which takes a
+    quarter of the time of a small model, so it runs less often here. Before exit everything is frozen, because the
+    operating system frees memory faster than the collector. A library must not make these choices for its caller, so
+    `main` does not touch the collector.
     """
     gc.set_threshold(_COLLECT_EVERY)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started the program: files are written all the same
+        if getattr(sys, name) is None:  # closed by the parent process; output files are still written
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process ends
     code = main()
     gc.freeze()
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser = line.parser()
             try:
                 args = parser.parse_args(arguments)
-            except SystemExit as leave:  # argparse leaves this way, also after --help.
+            except SystemExit as leave:  # argparse exits this way, also after --help
                 return leave.code if isinstance(leave.code, int) else 1
             if not hasattr(args, "command"):
                 note("error: the command comes first: dovetail COMMAND ...")
@@ -61,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; without this, Python complains again when it flushes at exit.
+        # The reader closed the pipe. Without this, Python complains again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except BaseException as error:  # no part of a command may leave without a word
+    except BaseException as error:  # no command may end without an error message
         if debug:
             import traceback
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
-    """Say what is wrong, for people on standard error and, if asked, for programs on standard output."""
+    """Report the error on standard error, and as JSON on standard output if requested."""
     code, hint = 1, ""
     if isinstance(error, DovetailError):
         code, message, hint = error.exit_code, error.message, error.hint
@@ -95,7 +95,7 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
 
 @contextmanager
 def _short_warnings() -> Iterator[None]:
-    """Print a warning as one line, without the line of code that gave it."""
+    """Print each warning as one line, without the source line that raised it."""
 
     def show(
         message: Warning | str,

@@ -1,4 +1,4 @@
-"""`dovetail passes`: the installed passes by stage, and the named pipelines."""
+"""`dovetail passes`: list the installed passes by stage, and the named pipelines."""
 
 from __future__ import annotations
 

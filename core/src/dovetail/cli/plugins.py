@@ -1,4 +1,4 @@
-"""`dovetail plugins`: the installed plugins, and what each brings."""
+"""`dovetail plugins`: list the installed plugins and what each one registers."""
 
 from __future__ import annotations
 

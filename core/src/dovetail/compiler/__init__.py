@@ -1,4 +1,4 @@
-"""What compiles, and what calls plugins: driver, options, front ends, stores. `__init__.pyi` lists the names."""
+"""The compiler: driver, options, front ends, stores. Names are imported on first use; see `__init__.pyi`."""
 
 from dovetail.lazy_imports import attach_stub
 

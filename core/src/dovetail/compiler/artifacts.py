@@ -1,4 +1,4 @@
-"""Where the artifacts of regions are, and which nodes of the result stand for regions."""
+"""The folder with the artifacts of regions, and the nodes of a result that stand for regions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 FUNCTIONS = "dovetail."
-"""How the domains of functions that hold regions begin; the name of the backend follows."""
+"""Prefix of the domains of functions that hold regions; the backend's name follows."""
 
 _ARTIFACT = "dovetail.artifact"
 
 
 class ArtifactFolder:
-    """The artifacts of a result: files below `root`, or of a compilation that has not been saved yet.
+    """The artifacts of a result: files below `root`, or in a temporary folder until the result is saved.
 
     Args:
-        root: The folder `artifacts` of a saved result; None for a new one that lives as long as this object.
-        altered: Names of files below it that are not as they were saved.
-        names: Names of the files below it that belong to the result; None for all that are there.
+        root: The folder `artifacts` of a saved result; None for a temporary one that lives as long as this object.
+        altered: Names of files below `root` that changed since they were saved.
+        names: Names of the files below `root` that belong to the result; None for all files there.
     """
 
     def __init__(self, root: Path | None = None, altered: Collection[str] = (), names: Collection[str] | None = None):
@@ -40,9 +40,9 @@ class ArtifactFolder:
         self._names = names
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """Every file of the result with its name below `artifacts`, sorted; those that are altered are not among them.
+        """Yield every file of the result with its name below `artifacts`, sorted; altered files are left out.
 
-        What others put beside them is none of them, and links are not followed.
+        Files that do not belong to the result are skipped, and links are not followed.
         """
         if self._names is not None:
             yield from ((name, self.root / name) for name in sorted(self._names) if name not in self.altered)
@@ -52,10 +52,10 @@ class ArtifactFolder:
                 yield path.relative_to(self.root).as_posix(), path
 
     def of(self, name: str) -> Path:
-        """The folder of the artifact that a node names.
+        """Return the folder of the artifact that a node names.
 
         Raises:
-            DovetailError: It is missing, or was edited since it was saved.
+            DovetailError: It is missing, or was edited after it was saved.
         """
         folder = self.root / name
         edited = next((file for file in sorted(self.altered) if file.startswith(f"{name}/")), "")
@@ -66,7 +66,7 @@ class ArtifactFolder:
 
 
 def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:
-    """The nodes that `node` stands for: those of the function that it calls, or of the region compiled into it.
+    """Return the nodes that `node` stands for: those of the function it calls, or of the region compiled into it.
 
     Any other node stands for itself.
     """
@@ -80,12 +80,12 @@ def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:
 
 
 def stands_for_region(node: ir.Node) -> bool:
-    """Whether `node` stands for a region: it calls a function that holds one, or an artifact was made of one."""
+    """Check whether `node` stands for a region: a call of a function that holds one, or a node compiled from one."""
     return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))
 
 
 def artifact_of(node: ir.Node, name: str | None = None) -> str:
-    """The artifact that `node` stands for, as `<backend>/<region>`; empty for all other nodes. With `name`, set it."""
+    """Return the artifact of `node` as `<backend>/<region>`; empty for all other nodes. With `name`, set it first."""
     if name is not None:
         node.metadata_props[_ARTIFACT] = name
     return node.metadata_props.get(_ARTIFACT, "")

@@ -1,4 +1,4 @@
-"""What plugins bring for files of a suffix: front ends, and stores of results."""
+"""Lookup of front ends and result stores by file suffix."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Installed(NamedTuple):
-    """A registered class, called.
+    """An instance of a registered class.
 
     Attributes:
-        who: Its kind, its name and its distribution, for messages.
-        made: The object.
+        who: Kind, name and distribution, for messages.
+        made: The instance.
     """
 
     who: str
@@ -28,12 +28,12 @@ class Installed(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What is responsible for a file.
+    """The object chosen for a file.
 
     Attributes:
-        found: That object; None if there is none.
-        suffix: The suffix that decided.
-        suffixes: The suffixes of all that might have been chosen.
+        found: The object; None if no suffix matches.
+        suffix: The suffix that matched.
+        suffixes: The suffixes of all candidates.
     """
 
     found: Installed | None
@@ -42,11 +42,11 @@ class Chosen(NamedTuple):
 
 
 def installed(table: Table, contract: type) -> Iterator[Installed]:
-    """Everything in a table, sorted by name; what is at fault is left out with a warning.
+    """Yield an instance of everything in a table, sorted by name; entries that fail are skipped with a warning.
 
     Args:
-        table: Holds classes that are called without arguments, and whose objects have `suffixes`.
-        contract: The base class of these.
+        table: The registered classes; they take no arguments, and their instances have `suffixes`.
+        contract: The base class of the entries.
     """
     for name in table:
         who = table.title(name)
@@ -57,10 +57,10 @@ def installed(table: Table, contract: type) -> Iterator[Installed]:
 
 
 def chosen_for(path: Path, table: Table, contract: type, verb: str) -> Chosen:
-    """What has the longest suffix that the name of a file ends with, and the method `verb`.
+    """Return the object that implements `verb` and has the longest suffix that matches the file name.
 
     Raises:
-        DovetailError: There are two of them.
+        DovetailError: Two objects match.
     """
     by_suffix: dict[str, Installed] = {}
     clashes: dict[str, DovetailError] = {}

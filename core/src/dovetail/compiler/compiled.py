@@ -1,4 +1,4 @@
-"""What compiling gives: the model, its plan, and how to run it."""
+"""The result of a compilation: the model, its plan, and methods to run and save it."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from dovetail.plugin.services import Executor, Runner
 
 
-_SHOWN = 5  # reasons among the notes
+_SHOWN = 5  # reasons listed in the notes
 
 
 @dataclass(repr=False)
 class CompiledModel:
-    """A model in which every operator has a backend and a precision.
+    """A model whose every operator has a backend and a precision.
 
     Attributes:
-        model: The result, with placements as annotations.
-        plan: What was decided, and why.
-        backends: The backends in it, with their options chosen.
-        verification: The comparison with the original, where one was asked for.
-        source: The file of the source model, which no result may replace.
-        saved: What the store that it was loaded from knows of it; None for a new one.
-        files: Texts to save beside the model, by file name.
-        artifacts: What backends made of their regions for their own tools, or None.
-        options: Passed to the engines when they load (`threads`, say); each takes what it knows.
-        registry: Has the engines and executors that plugins bring; None for those of all installed plugins.
-        trial: What trying the engines left for whatever runs the model.
+        model: The compiled model, with placements as annotations.
+        plan: The decisions and their reasons.
+        backends: Its backends, with their options chosen.
+        verification: The comparison with the original, if one was requested.
+        source: The file of the source model, which saving must not overwrite.
+        saved: What the store that loaded it knows about it; None for a new result.
+        files: Text files to save next to the model, by file name.
+        artifacts: The artifacts that emitters made of its regions, or None.
+        options: Engine options for loading (`threads`, for example); each engine takes those it knows.
+        registry: The registry with engines and executors; None for that of all installed plugins.
+        trial: State left by the engine trial, reused by the runner.
     """
 
     model: Model
@@ -75,14 +75,14 @@ class CompiledModel:
 
     @property
     def edited(self) -> bool:
-        """Whether somebody changed the model since it was compiled or opened."""
+        """Whether the model changed since it was compiled or opened."""
         return self.model.revision != self._revision
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self.model.graph.name or 'model'}: {self.summary()}>"
 
     def _repr_html_(self) -> str:
-        """The placement table and the coverage line, as notebooks show them."""
+        """Return the placement table and the coverage line as HTML, for notebooks."""
         rows = self.placement_table()
         head = "".join(f"<th>{html.escape(key)}</th>" for key in (rows[0] if rows else ()))
         body = "".join(
@@ -92,12 +92,12 @@ class CompiledModel:
 
     @property
     def remarks(self) -> list[Remark]:
-        """Every reason."""
+        """All remarks of the plan."""
         return self.plan.remarks
 
     @property
     def _runner(self) -> Runner | None:
-        """What runs it, made once for all threads; None if nothing that runs models is installed."""
+        """The runner of this result, created once for all threads; None if no runtime is installed."""
         with self._lock:
             return self._made_runner
 
@@ -110,10 +110,10 @@ class CompiledModel:
 
     @property
     def runner(self) -> Runner:
-        """What runs it.
+        """The runner of this result.
 
         Raises:
-            DovetailError: Nothing that runs models is installed.
+            DovetailError: No runtime is installed.
         """
         if self._runner is None:
             raise cannot_run()
@@ -121,68 +121,68 @@ class CompiledModel:
 
     @property
     def engines(self) -> Mapping[str, Sequence[Engine]]:
-        """The engines of each backend in it.
+        """The engines of each of its backends.
 
         Raises:
-            DovetailError: A backend has no engine at all.
+            DovetailError: A backend has no engine.
         """
         return self.runner.engines
 
     def executor(self, name: str = "") -> Executor:
-        """What runs it, made when first asked for, and again when `options` have changed.
+        """Return the executor that runs this result. It is created on first use, and again if `options` changed.
 
         Args:
-            name: The name of an executor that a plugin brings; without it, the one that runs region by region.
+            name: Name of a registered executor; by default the one that runs region by region.
 
         Raises:
-            DovetailError: No plugin brings it, it cannot be made, or no engine takes a region.
+            DovetailError: No such executor is registered, it cannot be created, or no engine takes a region.
         """
         return self.runner.executor(name)
 
     def unload(self) -> None:
-        """Let go of the engines' sessions and their memory; they are made again when something is run."""
+        """Release the engines' sessions and their memory; the next run creates them again."""
         self.runner.unload()
 
     @property
     def regions(self) -> Sequence[Any]:
-        """The regions in the order in which they run; each can be run alone: `compiled.regions[0].run({...})`."""
+        """The regions in execution order; each can be run alone: `compiled.regions[0].run({...})`."""
         return self.runner.runners
 
     def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs by name; may be called from several threads at once.
+        """Run the model and return all outputs by name; thread-safe.
 
         Args:
             inputs: An array, list or number for each input.
-            executor: As for `executor`.
+            executor: See `executor`.
 
         Raises:
-            DovetailError: An input is missing, unknown or does not fit, or no engine runs a region.
+            DovetailError: An input is missing, unknown or does not fit, or no engine takes a region.
         """
         return self.runner.run(inputs, executor)
 
     def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs for all batches of `data` (see `dovetail.input_data`), joined on the first axis.
+        """Run on all batches of `data` (see `dovetail.input_data`) and return the outputs, joined on the first axis.
 
         Raises:
-            DovetailError: The data does not fit, or no engine runs a region.
+            DovetailError: The data does not fit, or no engine takes a region.
         """
         return self.runner.run_on(data, executor)
 
     def executed(self) -> Mapping[str, Executed]:
-        """The precision that every node was really executed in, by what ran it last, by node name."""
+        """Return the precision that each node was actually executed in by the last executor, by node name."""
         return self.runner.executed()
 
     def placement_table(self) -> list[dict[str, Any]]:
-        """How many nodes of each operator are where and in what; those that stand for one of the plan count as one.
+        """Count nodes by operator, backend and precision; nodes that together replace one node of the plan count once.
 
-        Rows of operator, backend, precision, executed, nodes. `executed` is the precision that the engine reports,
-        where the regions have been loaded; `-` where it reports none.
+        Rows of operator, backend, precision, executed, nodes. `executed` is the precision that the engine reports once
+        the regions are loaded; `-` where it reports none.
         """
         executed = self.runner.executed() if self._runner is not None and self.runner.loaded else None
         return self.placements() if executed is None else self._table(executed)
 
     def placements(self) -> list[dict[str, Any]]:
-        """The rows of `placement_table` as they were planned: operator, backend, precision, nodes."""
+        """Return the rows of `placement_table` as planned: operator, backend, precision, nodes."""
         known = self.saved.placements if self.saved is not None and not self.edited else None
         return self._table(None) if known is None else [dict(row) for row in known]
 
@@ -191,7 +191,7 @@ class CompiledModel:
         placed = [(node, placement) for node in self._counted_nodes() if (placement := get_placement(node))]
         operator = self._planned_operator()
         if executed is None:
-            # Few distinct placements: text is made per kind of row, not per node.
+            # Distinct placements are few: build the text once per placement, not once per node.
             kinds = Counter((operator(node), placement.backend, placement.precision) for node, placement in placed)
             rows.update({(*row, str(precision or "")): number for (*row, precision), number in kinds.items()})
         else:
@@ -205,14 +205,14 @@ class CompiledModel:
         ]
 
     def summary(self) -> str:
-        """The coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
+        """Return the coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
         line = self.coverage() + (self.runner.stand_ins() if self._runner is not None else "")
         if self.verification is not None and self.verification.short():
             line += f"; {self.verification.short()}"
         return line
 
     def coverage(self) -> str:
-        """The coverage line without the verification."""
+        """Return the coverage line without the verification."""
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
         placements = (placement for node in self._counted_nodes() if (placement := get_placement(node)))
@@ -229,17 +229,17 @@ class CompiledModel:
         return ", ".join(parts) + f"; {pluralize(joins, 'join')}"
 
     def _counted_nodes(self) -> Iterator[ir.Node]:
-        """The placed nodes without those that are a part of what stands for one node of the plan."""
+        """Yield the placed nodes; nodes that together replace one node of the plan are yielded once."""
         return (node for node in self._placed_nodes() if PART not in node.metadata_props)
 
     def _planned_operator(self) -> Callable[[ir.Node], str]:
-        """The operator of a node; that of the plan where several nodes stand for one of it."""
+        """Return a function from a node to its operator, or to that of the planned node that it helps to replace."""
         split = {node.metadata_props[PART] for node in self._placed_nodes() if PART in node.metadata_props}
         planned = {node.name: node.op_type for node in self.plan.nodes if node.name in split} if split else {}
         return lambda node: planned.get(node.name or "", node.op_type)
 
     def _placed_nodes(self) -> Iterator[ir.Node]:
-        """All nodes, with those of functions and of compiled regions instead of the nodes that stand for them."""
+        """Yield all placed nodes; a node that stands for a function or a compiled region is replaced by its nodes."""
         if not self.model.ir.functions:
             yield from self.model.nodes()
             return
@@ -248,7 +248,7 @@ class CompiledModel:
             yield from (node, *body_nodes(node)) if held == (node,) else held
 
     def notes(self) -> list[str]:
-        """What the user should know: what was assumed of the model, what failed, and what engines have to say."""
+        """Return notes for the user: assumptions about the model, failures, and messages of engines."""
         failed = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node)
         lost = [f"{pluralize(number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
         if len(failed) > _SHOWN:
@@ -262,14 +262,14 @@ class CompiledModel:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write the result, by the installed store for paths of that suffix.
+        """Write the result with the store that is installed for the suffix of `folder`.
 
-        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, what passes want beside them, and
-        `result.json`, which says what belongs together. They take the place of an earlier result as a whole: whatever
-        happens meanwhile, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
+        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, further files of passes, and
+        `result.json`, which lists the files that belong together. An earlier result is replaced atomically: even after
+        a crash, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
 
         Raises:
-            DovetailError: The folder cannot be written to, the disk is full, or the source model would be replaced.
+            DovetailError: The folder is not writable, the disk is full, or the source model would be overwritten.
         """
         from dovetail.compiler.stores import store_for
 
@@ -278,7 +278,7 @@ class CompiledModel:
 
 
 def _reported(how: Executed | None, planned: Placement) -> str:
-    """The precision that an engine reports of a node, for a table; of a conversion it may report either side."""
+    """Return the precision that an engine reports for a node, for a table; for a conversion, either side may be it."""
     if how is None or how.how == "not-reported":
         return "-"
     if how.precision in map(str, planned.ports.values()):

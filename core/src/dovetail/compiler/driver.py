@@ -1,4 +1,4 @@
-"""The driver: decides, carries the decisions out, and decides again what a pass or an engine refuses on the way."""
+"""The driver: decides, carries out the decisions, and decides again when a pass or an engine rejects one."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _UNVERIFIED = Remark(
 
 
 class Driver:
-    """Decides one request for one model, as often as it is asked.
+    """Compiles one request for one model, as often as it is called.
 
     Args:
-        original: The model, which stays as it is.
-        ctx: The request; it gets the remarks of the last decision.
-        passes: Passes of the caller, in addition to those of plugins.
-        instrumentation: What to print and verify on the way.
+        original: The source model, which is not changed.
+        ctx: The context with the request; it receives the remarks of the last decision.
+        passes: The caller's own passes, in addition to those of plugins.
+        instrumentation: What to print and verify between passes.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Driver:
         self._result: Result | None = None
 
     def prepare(self) -> Model:
-        """Prepare the model and keep it, for callers that decide more than once; others are served without a copy.
+        """Prepare the model and keep it, for callers that decide more than once; without this, no copy is made.
 
         Returns:
-            The model that is decided on. Callers do not change it.
+            The prepared model, which callers must not change.
         """
         if self._prepared is None:
             prepared = self._original.clone()
@@ -79,14 +79,14 @@ class Driver:
         return self._prepared
 
     def decide(self, asked: Asked | None = None, pins: Sequence[str] = ()) -> tuple[Model, Plan]:
-        """The model with a place and types for every node, and the plan that says so.
+        """Return the model with a placement and types on every node, and its plan.
 
-        What was refused before stays refused, unless other nodes are asked for.
+        Earlier rejections stay in force, unless other overrides are given.
 
         Args:
-            asked: Nodes that shall be high or low wherever nothing forbids it.
-            pins: Pins beside those of the request. No pass that prepares a model reads pins, so they may differ from
-                one decision to the next.
+            asked: Overrides by node: high or low wherever nothing forbids it.
+            pins: Pins in addition to those of the request. No pass that prepares a model reads pins, so they may differ
+                from one decision to the next.
 
         Raises:
             DovetailError: The model or the request is at fault.
@@ -94,12 +94,12 @@ class Driver:
         return self._decide(asked, pins, carry_out=False)
 
     def compile(self, asked: Asked | None = None) -> CompiledModel:
-        """Give every node its backend and precision, with the conversions that needs.
+        """Give every node its backend and precision, and insert the conversions this needs.
 
-        What a pass refuses on the way is placed elsewhere, and that is repeated until nothing is refused.
+        Nodes that a pass rejects are placed elsewhere; this repeats until nothing is rejected.
 
         Args:
-            asked: As for `decide`.
+            asked: See `decide`.
 
         Raises:
             DovetailError: The model or the request is at fault.
@@ -111,7 +111,7 @@ class Driver:
         if not asked:
             self._refusals = ctx.refusals
         made = ctx.outcome
-        trial, made.trial = made.trial, None  # the context outlives results that are unloaded
+        trial, made.trial = made.trial, None  # the context outlives unloaded results
         decided.remarks, decided.values = list(ctx.remarks), quantized_values_document(made.quantized_values)
         return CompiledModel(
             work, decided, (*ctx.backends, ctx.host), files=dict(ctx.round.files), artifacts=made.artifacts,
@@ -140,14 +140,14 @@ class Driver:
         return work, plan
 
     def _undecided(self) -> Model:
-        """The prepared model, to decide on; most requests decide once, so that the first one is not copied."""
+        """Return a prepared model to decide on. Most requests decide once, so the first call makes no copy."""
         if self._prepared is None and not self._again:
             self._again = True
             work = self._original.clone()
             self._run(work, "prepare")
             self._after = self._ctx.round.copy()
             return work
-        # What earlier rounds left behind are graphs, whose nodes refer to each other.
+        # Graphs of earlier rounds are reference cycles.
         gc.collect()
         prepared = self.prepare()
         self._ctx.begin_round(self._after)
@@ -156,7 +156,7 @@ class Driver:
 
     @cached_property
     def _parts(self) -> dict[str, Pipeline]:
-        """The pipeline of the compilation in parts: composed and configured by plugins once, before anything runs."""
+        """The pipeline of the compilation, cut into parts: composed and configured once, before any run."""
         from dovetail.passes.composition import compose
 
         ctx = self._ctx
@@ -166,7 +166,7 @@ class Driver:
         return dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True))
 
     def _run(self, model: Model, part: str) -> Result:
-        """Run a part of the compilation over `model`, in place."""
+        """Run one part of the compilation over `model`, in place."""
         self._ctx.progress = self._watch.progress
         with gc_paused():
             result = Manager(self._parts[part], self._ctx, self._watch).run(model)
@@ -189,7 +189,7 @@ def compile_job(
     progress: Callable[[str, int, int], None] | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> CompiledModel:
-    """The result of a request for a model, by way of the options; see `dovetail.compile` for the arguments."""
+    """Compile a model through the chain of options; see `dovetail.compile` for the arguments."""
     ctx = Context(request, plugins=plugins)
     ctx.load_backends()
     ctx.try_engines = try_engines

@@ -1,4 +1,4 @@
-"""Models from files and objects: front ends, which distributions bring, read them; core knows no file format."""
+"""Opening models from files and objects through registered front ends; core itself knows no file format."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _OBJECTS = "an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model file"
 
 
 def open_any(source: object, plugins: PluginSet | None = None) -> Model:
-    """Return the model of `source`.
+    """Return `source` as a model.
 
     Args:
-        source: A `Model`, which gets what plugins add to models that are opened, the path of a file, or an object that
-            a front end converts: `dovetail-onnx` takes an `onnx.ModelProto`, an `onnx_ir.Model` and the bytes of a
+        source: A `Model`, which gets the additions that plugins make to opened models, the path of a file, or an object
+            that a front end converts: `dovetail-onnx` takes an `onnx.ModelProto`, an `onnx_ir.Model` and the bytes of a
             model file.
-        plugins: Have the front ends; by default all that are installed.
+        plugins: The plugins with the front ends; all installed ones by default.
 
     Raises:
         DovetailError: No front end takes `source`, or the model is invalid.
-        UsageError: `source` is of a type that is no model.
+        UsageError: The type of `source` is not that of a model.
     """
     if isinstance(source, Model):
         plugins = _plugins(plugins)
@@ -52,15 +52,15 @@ def open_any(source: object, plugins: PluginSet | None = None) -> Model:
 
 
 def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
-    """Open a model by the front end that reads files of its suffix.
+    """Open a model with the front end for the suffix of its file.
 
     Args:
-        path: The file; `-` is standard input, for the front end that reads files without a suffix of their own.
-        plugins: Have the front ends; by default all that are installed.
+        path: The file; `-` is standard input, read by the front end for files without a suffix of their own.
+        plugins: The plugins with the front ends; all installed ones by default.
 
     Raises:
-        DovetailError: The file cannot be read or holds no valid model, or no front end or more than one reads files of
-            its suffix.
+        DovetailError: The file cannot be read or holds no valid model, or not exactly one front end reads files of its
+            suffix.
     """
     plugins = _plugins(plugins)
     registry = plugins.registry
@@ -82,16 +82,16 @@ def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
 
 
 def open_object(source: object, registry: Registry, path: Path | None = None) -> Model:
-    """Return the model of an object in memory, converted by the first front end that takes it.
+    """Convert an object in memory to a model, with the first front end that accepts it.
 
     Args:
         source: The object.
-        registry: Has the front ends.
-        path: The file that the object was read from, if there is one.
+        registry: The registry with the front ends.
+        path: The file that the object was read from, or None.
 
     Raises:
         DovetailError: The model is invalid, or no front end converts objects.
-        UsageError: No front end takes an object of this type.
+        UsageError: No front end accepts an object of this type.
     """
     model = _converted(source, registry, path)
     if model is None:
@@ -100,7 +100,7 @@ def open_object(source: object, registry: Registry, path: Path | None = None) ->
 
 
 def _converted(source: object, registry: Registry, path: Path | None) -> Model | None:
-    """Return what the first front end that knows the type of `source` makes of it; None if none does."""
+    """Convert `source` with the first front end that knows its type; None if none does."""
     able = [found for found in _installed(registry) if overrides(found.made, Frontend, "convert")]
     if not able:
         raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
@@ -113,7 +113,7 @@ def _converted(source: object, registry: Registry, path: Path | None) -> Model |
 
 
 def open_declared(path: Path, registry: Registry) -> Model:
-    """Open a file that was written without the data of its tensors, which are zeros then.
+    """Open a file that was written without tensor data; the tensors read as zeros.
 
     Raises:
         DovetailError: The file cannot be read, or no front end reads such files.
@@ -127,7 +127,7 @@ def open_declared(path: Path, registry: Registry) -> Model:
 
 
 def dialect_of(registry: Registry) -> Dialect | None:
-    """The dialect of models that were built in memory: that of the first front end that has one; None if none has."""
+    """Return the dialect of models built in memory: that of the first front end that has one; None if none has."""
     return next((found.made.dialect for found in _installed(registry) if found.made.dialect is not None), None)
 
 
@@ -138,16 +138,16 @@ def give_dialect(model: Model, registry: Registry) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is not a regular file: a pipe or a device would block, or never end.
+    """Reject a path that is not a regular file: a pipe or a device could block, or never end.
 
     Raises:
-        DovetailError: Nothing is there, something else, or its path cannot be followed.
+        DovetailError: Nothing exists there, it is not a regular file, or its path cannot be followed.
     """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise DovetailError(f"{path} does not exist", "check the path of the model") from None
-    except (OSError, ValueError) as error:  # no permission, a name that is too long or holds a NUL
+    except (OSError, ValueError) as error:  # no permission, or a name that is too long or holds a NUL
         reason = getattr(error, "strerror", None) or error
         raise DovetailError(f"{path} cannot be read: {reason}", "check the path of the model") from error
     if stat.S_ISDIR(mode):
@@ -167,7 +167,7 @@ def _installed(registry: Registry) -> Iterator[Installed]:
 
 
 def _read(path: Path, found: Installed, registry: Registry) -> Model:
-    """Read a file, and check the model that comes of it."""
+    """Read a file and check the resulting model."""
     words_errors = found.made.dialect is not None
     try:
         with foreign_output(found.who):
@@ -179,7 +179,7 @@ def _read(path: Path, found: Installed, registry: Registry) -> Model:
         model.path = model.path or path
         if not words_errors:
             give_dialect(model, registry)
-            _ = model.source  # checks it
+            _ = model.source  # runs the check
     except DovetailError as error:
         if words_errors:
             raise

@@ -1,4 +1,4 @@
-"""Listing backends, without loading any."""
+"""Listing of backends, without loading any."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """What a listing says of a backend.
+    """The listing of one backend.
 
     Attributes:
-        name: As after `--backend`.
-        summary: One line.
-        distribution: Who brings it.
-        engines: Name, whether it runs here, and why not or with what caveat, in order of preference.
-        needs: The device it runs on.
-        error: What is wrong with its file, or empty.
+        name: Its name, as after `--backend`.
+        summary: A one-line description.
+        distribution: The distribution that brings it.
+        engines: Name, availability here, and the reason or caveat of each engine, in order of preference.
+        needs: The device that it runs on.
+        error: The error in its file, or empty.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BackendInfo:
 
 
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
-    """The installed backends, by name. No engine is loaded."""
+    """List the installed backends, by name, without loading any engine."""
     from dovetail.plugin.loader import load_plugins
 
     registry = (plugins or load_plugins()).registry
@@ -54,7 +54,7 @@ def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
 
 
 def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
-    """What there is to see of a backend: its file is not read closely."""
+    """Return the summary of a backend; its file is not fully checked."""
     from dovetail.passes.backends import load_chosen
     from dovetail.passes.request import BackendChoice
     from dovetail.plugin.backend_files import named_format_of

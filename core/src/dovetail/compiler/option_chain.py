@@ -1,4 +1,4 @@
-"""The installed options of a compilation: their keywords, what of them shapes the result, and how they nest."""
+"""The chain of installed options of a compilation: their keywords, their records in the request, and their nesting."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class OptionChain:
-    """The options around one compilation, or those of one plan.
+    """The options that wrap one compilation, or examine one plan.
 
     Args:
-        registry: Has the installed options.
-        keywords: What the caller gave beside the parameters of the function.
+        registry: The registry with the installed options.
+        keywords: The caller's keyword arguments that are not parameters of the function.
         command: The function: `compile` or `plan`.
 
     Attributes:
@@ -46,14 +46,14 @@ class OptionChain:
                 raise _unknown(command, name, owned)
 
     def owns(self, keyword: str) -> bool:
-        """Whether an installed option takes a keyword."""
+        """Check whether an installed option owns a keyword."""
         return any(keyword in found.option.keywords for found in self._options)
 
     def recorded(self) -> dict[str, dict[str, Any]]:
-        """What shapes the result, by the names of the options; options of which nothing does are left out.
+        """Return what options record of the keywords that shape the result, by option name; empty records are left out.
 
         Raises:
-            DovetailError: A keyword has a value that it cannot have, or an option gives what no file can hold.
+            DovetailError: A keyword has an invalid value, or an option records data that cannot be saved.
         """
         found: dict[str, dict[str, Any]] = {}
         for option in self._options:
@@ -70,12 +70,12 @@ class OptionChain:
         return found
 
     def requested(self, request: Request, model: Model) -> Request:
-        """The request with what the keywords of options ask for, and with what they record.
+        """Return the request extended by what the options' keywords ask for and by what the options record.
 
-        What an option records by itself wins over what another one put into `Request.options` for it.
+        For its own name in `Request.options`, an option's record wins over the entry of any other option.
 
         Raises:
-            DovetailError: A keyword has a value that it cannot have, or asks for what the model does not have.
+            DovetailError: A keyword has an invalid value, or asks for something that the model does not have.
         """
         for found in self._options:
             if own := self._own(found):
@@ -87,10 +87,10 @@ class OptionChain:
         return replace(request, options={**request.options, **self.recorded()})
 
     def planned(self, plan: Plan, model: Model, ctx: Context) -> Plan:
-        """The plan after every option that wants to has looked at it.
+        """Return the plan after every option that implements `planned` examined it.
 
         Raises:
-            DovetailError: An option cannot.
+            DovetailError: An option cannot examine the plan.
         """
         for found in self._options:
             if own := self._own(found):
@@ -99,7 +99,7 @@ class OptionChain:
         return plan
 
     def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
-        """What compiles with all options around it; the first by name is the outermost."""
+        """Wrap `innermost` in all options; the first by name is the outermost."""
         proceed = innermost
         for option in reversed(self._options):
             proceed = _wrapped(option, job, proceed)
@@ -116,7 +116,7 @@ def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed
 
         def proceed(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
             try:
-                # What an option further out asks for, this one cannot take back.
+                # Overrides of an outer option win over those of an inner one.
                 with own_output():
                     return inner({**(asked or {}), **further_out}, request or changed)
             except BaseException as error:

@@ -1,4 +1,4 @@
-"""What core asks of the distributions that run results, read input data, and compare results with their originals."""
+"""Interfaces to the distributions that run results, read input data, and verify results."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ _RUNNER = "regions"
 
 
 def runner_class(registry: Registry) -> type[Runner] | None:
-    """What runs compiled models, the executor `regions`; None if it is not installed."""
+    """Return the class of the runner of compiled models, the executor `regions`; None if it is not installed."""
     runner: type[Runner] | None = registry.executor.get(_RUNNER)
     return runner
 
 
 def cannot_run() -> DovetailError:
-    """The error where a result is to be run and `runner_class` gives None."""
+    """Return the error for a result that must run while `runner_class` returns None."""
     return DovetailError("no installed distribution runs models", "pip install dovetail-runtime")
 
 
 def input_data(data: object) -> InputData:
-    """Input data in any form as one object.
+    """Convert input data of any accepted form to one object.
 
     Raises:
-        DovetailError: Nothing that reads data is installed.
+        DovetailError: No distribution that reads data is installed.
     """
     given: InputData = api_extension("input_data")(data)
     return given
 
 
 class Verification(Protocol):
-    """A comparison, which an option leaves in `CompiledModel.verification`.
+    """A comparison with the original, which an option stores in `CompiledModel.verification`.
 
     Attributes:
-        notes: What to know of its figures.
-        warnings: What is alarming, one sentence each.
-        advice: What to do about the warnings; empty where there is nothing to say.
-        missed: What was asked for and is not met.
-        broken: Whether the result is no approximation of the original; commands then exit with 1.
+        notes: Notes on its figures.
+        warnings: Alarming findings, one sentence each.
+        advice: What to do about the warnings, or empty.
+        missed: The requested goals that are not met.
+        broken: Whether the result does not approximate the original; commands then exit with 1.
     """
 
     @property
     def notes(self) -> Sequence[str]:
-        """What to know of its figures."""
+        """Notes on its figures."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What is alarming, one sentence each."""
+        """Alarming findings, one sentence each."""
 
     @property
     def advice(self) -> str:
-        """What to do about the warnings."""
+        """What to do about the warnings, or empty."""
 
     @property
     def missed(self) -> Sequence[object]:
-        """What was asked for and is not met, each a sentence as text."""
+        """The requested goals that are not met; each is a sentence as text."""
 
     @property
     def broken(self) -> bool:
-        """Whether the result is no approximation of the original."""
+        """Whether the result does not approximate the original."""
 
     def lines(self) -> list[str]:
-        """Lines for a person."""
+        """Return the report as lines of text."""
 
     def short(self) -> str:
-        """What the coverage line says of it; empty if nothing."""
+        """Return its part of the coverage line, or empty."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""

@@ -1,4 +1,4 @@
-"""Results and plans in files: stores, which distributions bring, read and write them; core knows no such file."""
+"""Reading and writing results and plans through registered stores; core itself knows no file format."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _WAY_OUT = "pip install dovetail-onnx, which saves results in folders and plans 
 
 @contextmanager
 def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> Iterator[Any]:
-    """The `dovetail.plugin.ResultStore` for a path; whatever it raises inside the block is an error that names it.
+    """Yield the `dovetail.plugin.ResultStore` for a path; whatever the block raises becomes an error that names it.
 
     Args:
-        path: The path; the longest suffix decides.
-        verb: The method that it is needed for.
-        registry: Has the stores; by default those of all installed plugins.
+        path: The path; the longest matching suffix decides.
+        verb: The method that the store must implement.
+        registry: The registry with the stores; by default that of all installed plugins.
 
     Raises:
-        DovetailError: No store or more than one has such paths.
-        UsageError: The path is empty, which would mean the current folder.
+        DovetailError: No store, or more than one, takes such paths.
+        UsageError: The path is empty, and would mean the current folder.
     """
     found = _chosen(path, verb, registry)
     with calling(found.who):
@@ -55,17 +55,17 @@ def _chosen(path: str | Path, verb: str, registry: Registry | None) -> Installed
 
 
 def loaded(path: str | Path, verb: str, wanted: type[T], registry: Registry | None, *more: Any) -> T:
-    """What the store for a path reads there.
+    """Read a path with its store, and check the type of the result.
 
     Args:
         path: The path.
-        verb: The method that reads: `load` or `load_plan`.
-        wanted: What it returns.
-        registry: Has the stores; by default those of all installed plugins.
-        more: What the method gets besides the path.
+        verb: The store's method: `load` or `load_plan`.
+        wanted: The expected type.
+        registry: The registry with the stores; by default that of all installed plugins.
+        more: Further arguments of the method, after the path.
 
     Raises:
-        DovetailError: It cannot be read, or the store, which the error names, gives something else.
+        DovetailError: It cannot be read, or the store returns another type; the error names the store.
     """
     found = _chosen(path, verb, registry)
     with calling(found.who):
@@ -77,17 +77,17 @@ def loaded(path: str | Path, verb: str, wanted: type[T], registry: Registry | No
 
 
 def check_store(path: Path, plugins: PluginSet) -> None:
-    """Refuse what no result can be written to, before anything is compiled for it.
+    """Reject a path that no result can be written to, before anything is compiled.
 
     Raises:
-        DovetailError: No store has such paths, or the one that has refuses this one.
+        DovetailError: No store takes such paths, or the store rejects this one.
     """
     with store_for(path, "save", plugins.registry) as store:
         store.check(path)
 
 
 def recognized(job: CompileJob) -> Recognition:
-    """What all stores find out about a request before it is compiled: the first result that one of them recognizes."""
+    """Ask all stores about a request before it is compiled, and return the first result that one recognizes."""
 
     answers = []
     for who, store in installed(job.ctx.registry.result_store, ResultStore):

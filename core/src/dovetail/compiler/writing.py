@@ -1,4 +1,4 @@
-"""Models into files: front ends, which distributions bring, write them; core knows no file format."""
+"""Writing models to files through registered front ends; core itself knows no file format."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def write_file(
     external: bool | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Write a model by the front end that writes files of its suffix.
+    """Write a model with the front end for the suffix of its file.
 
     Args:
         model: The model.
         path: The file.
-        registry: Has the front ends; by default those of all installed plugins.
-        external: Store weights outside the file (True), inside (False), or as the front end sees fit (None).
+        registry: The registry with the front ends; by default that of all installed plugins.
+        external: Store weights outside the file (True), inside it (False), or as the front end chooses (None).
         progress: Called with ("save", weights written, weights in total).
 
     Raises:
-        DovetailError: No front end or more than one writes such files, or the file cannot be written.
+        DovetailError: Not exactly one front end writes such files, or the file cannot be written.
     """
     from dovetail.plugin.loader import load_plugins
 

@@ -1,4 +1,4 @@
-"""The graph: editing, typing and verifying models. Names are imported on first use, as `__init__.pyi` lists them."""
+"""The IR: editing, typing and verifying graphs. Names are imported on first use, as `__init__.pyi` lists them."""
 
 from dovetail.lazy_imports import attach_stub
 

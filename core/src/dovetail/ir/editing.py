@@ -1,4 +1,4 @@
-"""Graph edits that leave all other edges unchanged."""
+"""Local graph edits that leave all other edges unchanged."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] = ()) -> int:
-    """Replace `old` by `new` in all readers except the nodes in `keep`; graph outputs are not changed.
+    """Replace uses of `old` by `new`, except in the nodes in `keep`; graph outputs are not changed.
 
-    A node that computes `new` from `old` must be in `keep`, or it would read its own result.
+    A node that computes `new` from `old` must be in `keep`, or it would use its own result.
 
     Returns:
-        The number of changed inputs.
+        The number of replaced uses.
     """
     uses = [(node, index) for node, index in old.uses() if node not in keep]
     for node, index in uses:
@@ -29,12 +29,12 @@ def replace_uses_except(old: ir.Value, new: ir.Value, keep: Collection[ir.Node] 
 
 
 def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node]) -> ir.Node:
-    """Insert a node on the edge into input `index` of `node`; other readers of the value are not changed.
+    """Insert a node on the edge into input `index` of `node`; other uses of the value are not changed.
 
     Args:
-        node: The reader.
+        node: The user of the value.
         index: Index of the input.
-        make: Returns the new node, with one output, for the value that is read now.
+        make: Builds the new single-output node from the value on the edge.
 
     Raises:
         ValueError: The input is absent.
@@ -46,14 +46,14 @@ def insert_on_edge(node: ir.Node, index: int, make: Callable[[ir.Value], ir.Node
 
 
 def insert_beside(node: ir.Node, side: str, make: Callable[[ir.Value], ir.Node]) -> ir.Node:
-    """Insert a node on the first input of `node` (`before`), or between its first output and all readers (`after`).
+    """Insert a node on the first input of `node` (`before`), or between its first output and all uses (`after`).
 
     Args:
-        node: The node to insert beside.
+        node: The node to insert next to.
         side: `before` or `after`.
-        make: Returns the new node, with one output, for the value that it reads.
+        make: Builds the new single-output node from the value that it reads.
 
-    An output of the graph keeps its name: the new node gives it then.
+    A graph output keeps its name: the new node then defines it.
 
     Raises:
         ValueError: The input is absent.
@@ -78,7 +78,7 @@ def insert_beside(node: ir.Node, side: str, make: Callable[[ir.Value], ir.Node])
 def insert_after_value(graph: ir.Graph, value: ir.Value, node: ir.Node) -> None:
     """Insert `node` into `graph` at the first position that `value` dominates.
 
-    That is right after its producer in `graph`; for inputs, initializers and captured values, the start of the graph.
+    This is right after its producer in `graph`; for inputs, initializers and captured values, the start of the graph.
     """
     producer = value.producer()
     if producer is not None and producer.graph is graph:
@@ -90,11 +90,11 @@ def insert_after_value(graph: ir.Graph, value: ir.Value, node: ir.Node) -> None:
 
 
 class FreshNames:
-    """Generates names that are unused by values, initializers, inputs and nodes of the main graph and all bodies.
+    """Generator of names unused by values, initializers, inputs and nodes of the main graph and all bodies.
 
-    A body must not shadow outer names, so names are unique in the whole model, not per graph. (onnx-ir's name authority
-    is per graph and ignores outer scopes and bodies.) As an analysis, `ctx.analysis(FreshNames, model)`, one generator
-    serves all passes until the model changes; a name is never returned twice.
+    A body must not shadow outer names, so names are unique in the whole model, not per graph. (The name authority of
+    onnx-ir is per graph and ignores outer scopes and bodies.) As an analysis, `ctx.analysis(FreshNames, model)`, one
+    generator serves all passes until the model changes. A name is never returned twice.
 
     Args:
         taken: The names in use.
@@ -121,14 +121,14 @@ class FreshNames:
         return model.names or cls.of(model.graph)
 
     def reserve(self, name: str) -> None:
-        """Never return `name`, which somebody uses."""
+        """Reserve `name`, so that it is never returned."""
         self._taken.add(name)
 
     def fresh(self, wanted: str) -> str:
-        """Return `wanted` if it is free, else `wanted_1`, `wanted_2`, ...; the name is reserved."""
+        """Return `wanted` if it is unused, else `wanted_1`, `wanted_2`, ...; the name is then reserved."""
         name, number = wanted, self._numbers.get(wanted, 0)
         while name in self._taken:
-            # Continuing from the last number keeps many names of one stem linear.
+            # Continue from the last number: many names with one stem then take linear time.
             number += 1
             name = f"{wanted}_{number}"
         self._numbers[wanted] = number

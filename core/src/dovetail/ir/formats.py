@@ -1,7 +1,7 @@
-"""Numeric formats: an element type and, for quantized values, how its integers express real numbers.
+"""Numeric formats: an element type and, for quantized values, the mapping from integers to real numbers.
 
-A format says how numbers are held, as the storage type and the expressed type of MLIR's quant dialect do. Scale and
-zero point are no part of it: they belong to a value.
+A format combines the storage type and the expressed type of MLIR's quant dialect. Scale and zero point are not part of
+it: they belong to a value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SCHEMES = ("symmetric", "asymmetric", "power-of-two")
-"""How a scale and a zero point are chosen: without a zero point, with one, or without one and a scale that is 2^k."""
+"""Quantization schemes: no zero point, with a zero point, or no zero point and power-of-two scales."""
 
 _ELEMENTS = (
     *FLOATS,
@@ -34,15 +34,15 @@ _DEFAULT_EXPRESSED = "float32"
 
 
 class Format:
-    """How the numbers of a value are held.
+    """The numeric format of a value.
 
-    Formats are interned: equal formats are the same object, also after copying and unpickling, so that they compare and
-    hash by identity. Make them with `Format.of`.
+    Formats are interned: equal formats are the same object, even after copying and unpickling, so they compare and hash
+        by identity. Create them with `Format.of`.
 
     Attributes:
         element: Name of the element type: `bfloat16`, `int8`.
         scheme: One of `SCHEMES`; empty if the format is not quantized.
-        expressed: The float type that a quantized format stands for; empty if it is not quantized.
+        expressed: The float type that a quantized format approximates; empty if it is not quantized.
         axis: The axis along which scales differ; None for one scale per tensor.
         group: How many elements along `axis` share a scale; None for one scale per index.
     """
@@ -63,7 +63,7 @@ class Format:
         """Parse the text form: `bfloat16`, `int8[symmetric]`, `int4[asymmetric,axis=1,group=128,expressed=bfloat16]`.
 
         Raises:
-            UsageError: The text is no format; the message names the nearest word that would be one.
+            UsageError: The text is not a format; the message suggests the nearest valid word.
         """
         if isinstance(text, Format):
             return text
@@ -72,26 +72,26 @@ class Format:
 
     @property
     def quantized(self) -> bool:
-        """Whether numbers need a scale to be read."""
+        """Whether values need a scale to be interpreted."""
         return bool(self.scheme)
 
     @property
     def computes_in(self) -> str:
-        """The element type of arithmetic on it: the expressed type of a quantized format, else its own."""
+        """The element type of arithmetic in this format: the expressed type if quantized, else its own."""
         return self.expressed or self.element
 
     @property
     def is_float(self) -> bool:
-        """Whether it is one of the float types of mixed precision, not quantized."""
+        """Whether this is an unquantized float type of mixed precision."""
         return not self.scheme and self.element in FLOATS
 
     @property
     def dtype(self) -> ir.DataType:
-        """The element type, as onnx-ir has it."""
+        """The element type in onnx-ir."""
         return from_name(self.element)
 
     def fits_in(self, other: Format) -> bool:
-        """Whether the float format `other` represents every value of this one; False unless both are floats."""
+        """Check whether the float format `other` represents every value of this one; False unless both are floats."""
         return self.is_float and other.is_float and other.element in FLOATS[self.element]
 
     def __str__(self) -> str:
@@ -113,10 +113,10 @@ class Format:
         raise AttributeError(f"{self!r} cannot be changed")
 
     def join(self, *others: Format) -> Format:
-        """The smallest float format that holds what all of these express: float16 and bfloat16 meet in float32.
+        """Return the smallest float format that holds all expressed types: float16 and bfloat16 join to float32.
 
         Raises:
-            KeyError: One of them is neither a float nor quantized.
+            KeyError: One of the formats is neither a float nor quantized.
         """
         formats = (self, *others)
         if all(other is self for other in formats):
@@ -179,18 +179,18 @@ def _interned(element: str, scheme: str, expressed: str, axis: int | None, group
         ("text", text),
     ):  # fmt: skip
         object.__setattr__(made, name, value)
-    # `setdefault` is atomic, so that threads agree on one object.
+    # `setdefault` is atomic, so threads agree on one object.
     return Format._known.setdefault(text, made)
 
 
 FLOAT_FORMATS = tuple(map(Format.of, FLOATS))
-"""The float formats of mixed precision, the narrow ones first."""
+"""The float formats of mixed precision, narrow ones first."""
 
 FLOAT32 = Format.of("float32")
 
 
 def float_format(value: ir.Value | None) -> Format | None:
-    """Return the float format of `value`; None if it is no float tensor or its type is unknown."""
+    """Return the float format of `value`; None if it is not a float tensor or its type is unknown."""
     kind = None if value is None else value.type
     return _of_float(kind.dtype) if kind is not None and kind.__class__.__name__ == "TensorType" else None
 
@@ -203,6 +203,6 @@ def _of_float(dtype: ir.DataType) -> Format | None:
 
 @cache
 def format_of(dtype: ir.DataType | None) -> Format | None:
-    """Return the plain format of an element type; None if it is None or undefined."""
+    """Return the unquantized format of an element type; None if the type is None or undefined."""
     name = "undefined" if dtype is None else dtype_name(dtype)
     return None if name == "undefined" else Format.of(name)

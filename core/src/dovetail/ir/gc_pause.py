@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out of the way while large graphs are built."""
+"""Pause of Python's cyclic garbage collector while large graphs are built."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Switch the collector of cyclic garbage off inside the block; blocks may nest.
+    """Disable the cyclic garbage collector inside the block; blocks may nest.
 
-    A graph is millions of small objects that all stay. The collector looks through all of them again and again, which
-    costs a third of the time that a graph of 100,000 nodes takes, and grows faster than the graph.
+    A graph is millions of small long-lived objects. The collector traverses them repeatedly, which takes a third of the
+    time to build a graph of 100,000 nodes, and grows faster than the graph.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Bodies, the graphs in attributes of control-flow nodes; and all graphs and nodes of a model in one list each."""
+"""Traversal of graphs and their bodies, the subgraphs in attributes of control-flow nodes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _GRAPH, _GRAPHS = 5, 10  # onnx.AttributeProto.AttributeType
 
 
 def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
-    """Return the bodies of `node` with the attribute names: `body`, or `branches0`, `branches1` for a list."""
+    """Return the bodies of `node` with their attribute names: `body`, or `branches0`, `branches1` for a list."""
     found: list[tuple[str, ir.Graph]] = []
-    # `data` is the dictionary behind `attributes`: this runs for every node of every walk, and the wrapper is slow.
+    # `data` is the dict that `attributes` wraps: this runs for every node of every walk, and the wrapper is slow.
     attributes = node.attributes.data
     if not attributes:
         return found
@@ -36,7 +36,7 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
 
 
 def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    """Yield every node of `graph` and of all bodies in it; a node precedes the nodes of its bodies."""
+    """Yield every node of `graph` and of all its bodies; a node precedes the nodes of its bodies."""
     stack = [iter(graph)]
     while stack:
         for node in stack[-1]:
@@ -58,9 +58,9 @@ class FlatGraph:
     """All graphs and nodes of one revision of a model, bodies included: `ctx.analysis(FlatGraph, model)`.
 
     Attributes:
-        nodes: Every node of the main graph and of all bodies; a node comes before the nodes of its own bodies.
+        nodes: Every node of the main graph and of all bodies; a node precedes the nodes of its bodies.
         graphs: Every graph, outermost first.
-        holders: The node that holds each body, by the body's `id`.
+        holders: The node that owns each body, by the body's `id`.
     """
 
     def __init__(self, model: Model):
@@ -77,12 +77,12 @@ class FlatGraph:
         return cls(model)
 
     def outermost(self, node: ir.Node) -> ir.Node:
-        """Return the node of the main graph that contains `node` in its bodies; `node` itself if it is in none."""
+        """Return the main-graph node whose bodies contain `node`; `node` itself if it is in no body."""
         while (holder := self.holders.get(id(node.graph))) is not None:
             node = holder
         return node
 
     def body_nodes(self, node: ir.Node) -> Iterator[ir.Node]:
-        """All nodes in the bodies of `node`, nested bodies included; empty unless `node` is control flow."""
+        """Yield every node in the bodies of `node`, nested bodies included; empty unless `node` is control flow."""
         for body in self._bodies.get(id(node), ()):
             yield from all_nodes(body)

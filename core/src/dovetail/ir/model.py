@@ -1,4 +1,4 @@
-"""The model that passes work on: an onnx-ir graph, its origin, and a revision that caches are keyed on."""
+"""The model that passes transform: an onnx-ir graph, its origin, and a revision number that keys cached analyses."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dovetail.ir.graphs import all_nodes, named_bodies
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from onnx_ir import Graph, Node  # inside of the class, `ir` is its property
+    from onnx_ir import Graph, Node  # in the class body, `ir` is its property
 
     from dovetail.ir.editing import FreshNames
     from dovetail.plugin.frontend import Dialect, LazyModel, SourceSnapshot
 
 
 class Model:
-    """A graph with its origin.
+    """A graph and its origin.
 
-    It holds an onnx-ir model, or what its front end read (`Unbuilt`), from which the onnx-ir model is built on first
-    use. Passes that work on what a front end reads replace it with `rebuild`.
+    It holds an onnx-ir model, or the lazy model of its front end (`LazyModel`), from which the onnx-ir model is built
+    on first use. Passes that transform the lazy model replace it with `rebuild`.
 
     Attributes:
         path: The file it was opened from; None if it was built in memory.
         revision: Incremented by every change; analyses are valid for one revision.
-        names: The generator of names of the model that this one is a part of; None if it is whole.
-        dialect: What its front end knows of its operators; None for a model built in memory, which gets the dialect of
-            an installed front end when a pipeline starts.
+        names: The name generator of the model that this one is a part of; None for a whole model.
+        dialect: The semantics of its operators; None for a model built in memory, which gets the dialect of an
+            installed front end when a pipeline starts.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Model:
 
     @property
     def source(self) -> SourceSnapshot | None:
-        """The model before any pass; recorded and checked on first use. None if it has no dialect.
+        """The model before any pass, recorded and checked on first use; None if it has no dialect.
 
         Raises:
-            DovetailError: The model was built in memory, and its dialect finds it invalid.
+            DovetailError: The model was built in memory, and its dialect rejects it as invalid.
         """
         if self._source is None and self.dialect is not None:
             self._source = self.dialect.snapshot(self, checked=self._checked)
@@ -68,7 +68,7 @@ class Model:
         """The onnx-ir model. Passes edit it in place and call `touch` after every change."""
         built = self._ir
         if built is None:
-            with self._building:  # of several threads that look at once, one builds it
+            with self._building:  # threads that read it at once build it once
                 if self._ir is None:
                     self._ir, self._unbuilt = self._read.build(), None
                 built = self._ir
@@ -76,7 +76,7 @@ class Model:
 
     @property
     def _read(self) -> LazyModel:
-        """What the front end read, of a model that is not built."""
+        """Return the lazy model, for a graph that is not built yet."""
         assert self._unbuilt is not None, "a model is built from what a front end read, or given"
         return self._unbuilt
 
@@ -87,16 +87,16 @@ class Model:
 
     @property
     def lazy(self) -> LazyModel | None:
-        """What the front end read; None once the graph is built."""
+        """The lazy model; None once the graph is built."""
         return self._unbuilt
 
     def rebuild(self, lazy: LazyModel) -> None:
-        """Replace the graph."""
+        """Replace the graph by a lazy model."""
         self._ir, self._unbuilt = None, lazy
         self.touch()
 
     def replace(self, other: Model) -> None:
-        """Take over the graph of `other`, which must not be used any more."""
+        """Take over the graph of `other`, which must not be used afterwards."""
         self._ir, self._unbuilt = other._ir, other._unbuilt
         self.touch()
 
@@ -117,7 +117,7 @@ class Model:
     def graphs(self) -> Iterator[tuple[str, Graph]]:
         """Yield every graph with its body path, outermost first: `""`, `"loop/body"`, `"loop/body/if_2/then_branch"`.
 
-        In paths, the first output stands for a node without a name.
+        In paths, a node without a name is identified by its first output.
         """
         return _graphs("", self.ir.graph)
 
@@ -158,7 +158,7 @@ class Model:
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write the model by the installed front end for files of that suffix; see `dovetail.compiler`."""
+        """Write the model with the installed front end for the suffix of `path`; see `dovetail.compiler`."""
         from dovetail.compiler.writing import write_file
 
         write_file(self, Path(path), external=external, progress=progress)
@@ -168,11 +168,11 @@ class Model:
         return f"<Model{where}>" if self.untouched else f"<Model '{self.graph.name}'{where}: {len(self.graph)} nodes>"
 
     def runnable(self) -> Model:
-        """Return the model in operators that engines run: itself, or a copy lowered by its dialect."""
+        """Return the model in operators that engines run: the model itself, or a copy lowered by its dialect."""
         return self if self.dialect is None else self.dialect.runnable(self)
 
     def text(self) -> str:
-        """Return the model as text, as the dialect of its operators prints it.
+        """Return the model as text, printed by its dialect.
 
         Raises:
             DovetailError: It has no dialect.
@@ -186,7 +186,7 @@ class Model:
 
 
 def _unshare_types(graph: ir.Graph) -> None:
-    """Give every value of a cloned graph a type of its own: onnx-ir's clones share them, and `dtype` changes them."""
+    """Give every value of a cloned graph its own type object: onnx-ir shares them, and setting `dtype` mutates them."""
     import onnx_ir as ir
 
     values = [*graph.inputs, *graph.initializers.values()]

@@ -1,6 +1,6 @@
-"""Parts of values and nodes that onnx-ir declares optional, where the rules of a graph guarantee them.
+"""Accessors for fields that onnx-ir declares optional, where graph invariants guarantee them.
 
-Each function raises a ValueError that names the value or the node if the part is missing all the same.
+Each function raises a ValueError that names the value or node if the field is missing anyway.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def constant_of(value: ir.Value) -> ir.TensorProtocol:
 
 
 def producer_of(value: ir.Value) -> ir.Node:
-    """Return the node that computes `value`."""
+    """Return the node that defines `value`."""
     return _present(value.producer(), value, "producer")
 
 
@@ -53,7 +53,7 @@ def input_of(node: ir.Node, index: int) -> ir.Value:
 
 
 def graph_of(node: ir.Node) -> ir.Graph:
-    """Return the graph that holds `node`, which was not taken out."""
+    """Return the graph that contains `node`, which must not be detached."""
     if node.graph is None:
         raise ValueError(f"{node.name or node.op_type} is in no graph")
     return node.graph

@@ -1,4 +1,4 @@
-"""Element types: names, the lattice of floats, and onnx's notation of value types."""
+"""Element types: names, the lattice of float types, and the type notation of onnx."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 # Each float type with the types that represent all of its values. float16 has more precision and bfloat16 more range,
-# so they meet in float32.
+# so their join is float32.
 FLOATS = {
     "float16": frozenset({"float16", "float32", "float64"}),
     "bfloat16": frozenset({"bfloat16", "float32", "float64"}),
@@ -22,7 +22,7 @@ _ONNX_NAMES = {"float": "float32", "double": "float64"}
 
 
 def promote(*names: str) -> str:
-    """Return the join of `names` in the lattice of floats: `promote("float16", "bfloat16") == "float32"`.
+    """Return the join of `names` in the float lattice: `promote("float16", "bfloat16") == "float32"`.
 
     Raises:
         KeyError: A name is not one of `FLOATS`.
@@ -32,19 +32,19 @@ def promote(*names: str) -> str:
 
 
 def our_name(text: str) -> str:
-    """Return our name of an onnx element type: `float32` for `float`."""
+    """Return the Dovetail name of an onnx element type: `float32` for `float`."""
     return _ONNX_NAMES.get(text, text)
 
 
 @cache
 def dtype_name(dtype: ir.DataType) -> str:
-    """Return our name of an element type: `float32`, `bfloat16`, `int64`, `bool`."""
+    """Return the Dovetail name of an element type: `float32`, `bfloat16`, `int64`, `bool`."""
     return our_name(dtype.name.lower())
 
 
 @cache
 def from_name(name: str) -> ir.DataType:
-    """Return the element type of a name as in `dtype_name`.
+    """Return the element type with this Dovetail name; the inverse of `dtype_name`.
 
     Raises:
         KeyError: There is no such type.
@@ -56,7 +56,7 @@ def from_name(name: str) -> ir.DataType:
 
 
 def float_name(value: ir.Value | None) -> str | None:
-    """Return the float type of `value`; None if it is no float tensor or its type is unknown."""
+    """Return the float type of `value`; None if it is not a float tensor or its type is unknown."""
     kind = None if value is None else value.type
     return _float_name(kind.dtype) if kind is not None and kind.__class__.__name__ == "TensorType" else None
 

@@ -1,4 +1,4 @@
-"""Passes: the base class, pipelines and their text, and the manager.
+"""Passes: base class, pipelines and their text form, and the pass manager.
 
 Names are imported on first use, as `__init__.pyi` lists them.
 """

@@ -1,4 +1,4 @@
-"""Loading backends, from files or classes, with what the plugins brought: policies, files they extend, and facts."""
+"""Loading of backends, from files or classes, with the registered policies, base files and facts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) -> None:
-    """Look whether the backends of a plan are there.
+    """Check whether the backends of a plan are installed.
 
     Args:
         registry: The installed backends.
         entries: The plan's backends.
 
     Raises:
-        DovetailError: One is not; the error names the distribution and version that the plan was made with.
+        DovetailError: One is missing; the error names the distribution and version that the plan was made with.
     """
     for entry in entries:
         name = str(entry["name"])
@@ -46,10 +46,10 @@ def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) ->
 
 
 def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
-    """Load the backend that the user chose, with its options.
+    """Load a chosen backend with its options.
 
     Raises:
-        DovetailError: No plugin brings it, an option is unknown, or its file or class is at fault.
+        DovetailError: No plugin brings it, an option is unknown, or its file or class is invalid.
     """
     name = choice.name
     if name == HOST and HOST not in registry.backend:
@@ -66,16 +66,16 @@ def load_chosen(registry: Registry, choice: BackendChoice) -> Backend:
 
 
 def asking(registry: Registry, backend: Backend) -> AbstractContextManager[None]:
-    """Ask a backend something in a block: whatever it raises names the backend, and not the pass that asks."""
+    """Guard calls into a backend: an error raised in the block names the backend, not the calling pass."""
     table = registry.backend
     return calling(table.title(backend.name) if backend.name in table else f"backend '{backend.name}'")
 
 
 def load_backend_file(registry: Registry, source: Source, options: Mapping[str, str]) -> Backend:
-    """Load a backend file; names in it refer to what plugins registered.
+    """Load a backend file; names in it refer to registered plugin components.
 
     Raises:
-        DovetailError: No format that reads it is installed, an option is unknown, or the file is at fault.
+        DovetailError: No installed format reads it, an option is unknown, or the file is invalid.
     """
 
     def find(kind: str, name: str) -> Source | None:
@@ -88,7 +88,7 @@ def load_backend_file(registry: Registry, source: Source, options: Mapping[str, 
 
 
 def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:
-    """The backend that foreign code makes, if it answers all that is asked of one."""
+    """Create a backend with plugin code, and check that it implements the contract."""
     try:
         with foreign_output(what):
             backend = make()

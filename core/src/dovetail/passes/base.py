@@ -1,4 +1,4 @@
-"""The base class of passes and the stages they belong to."""
+"""The base class of passes, and the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ STAGES = (
 
 
 RENAMED_STAGES = {"normalise": "normalize", "analyse": "analyze", "quantise": "quantize"}
-"""Names that stages had in the release before; passes that use one are warned of."""
+"""Former names of stages; passes that use one get a warning."""
 
 
 @dataclass(frozen=True)
 class Pass(ABC):
-    """A transformation or analysis of a model. A subclass is a frozen dataclass, and its fields are its options.
+    """A transformation or analysis of a model. A subclass is a frozen dataclass whose fields are its options.
 
-    The model is valid before and after `run`. A pass has no state of its own: results go into the model, into remarks,
-    or into an analysis.
+    The model is valid before and after `run`. A pass is stateless: its results go into the model, into remarks, or into
+    an analysis.
 
-    The docstring starts with one sentence and then shows an example, in the form
+    The docstring starts with one sentence, followed by an example in the form
 
         Given:   y = Conv(x, w)   z = BatchNormalization(y, ...)
         Result:  z = Conv(x, w')
@@ -49,10 +49,11 @@ class Pass(ABC):
         name: Its name in pipelines, in kebab case.
         stage: The stage it belongs to; None if it runs only in pipelines that name it.
         requires: Passes that must be installed and run before it.
-        after: Passes that run before it if they are installed.
-        before: Passes that run after it if they are installed.
-        takes_anything: It accepts models that do not verify; a pipeline that starts with it starts unverified.
-            A model that it leaves as it was is verified, unless the next pass takes anything, too.
+        after: Passes that run before it, if installed.
+        before: Passes that run after it, if installed.
+        takes_anything: Whether it accepts invalid models; a pipeline that starts with it skips the initial
+            verification. A model that it leaves unchanged is verified, unless the next pass also accepts invalid
+            models.
     """
 
     name: ClassVar[str]
@@ -71,7 +72,7 @@ class Pass(ABC):
 
     @abstractmethod
     def run(self, model: Model, ctx: Context) -> bool:
-        """Change the model in place and call `model.touch()` on every change.
+        """Transform the model in place; call `model.touch()` after every change.
 
         Returns:
             Whether the model changed.
@@ -87,7 +88,7 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
     """Return the class registered as pass `name`.
 
     Raises:
-        DovetailError: None is registered, it fails to import, or it is not a pass of this name.
+        DovetailError: No such pass is registered, it fails to import, or it is not a pass of this name.
     """
     name = registry.pass_.current(name)
     found = registry.pass_[name]
@@ -105,6 +106,6 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
 
 
 def summary_of(pass_: type[Pass]) -> str:
-    """Return the first line of the docstring, or empty. (Python gives a dataclass without one its signature.)"""
+    """Return the first line of a pass's docstring, or empty. (A dataclass without one has its signature there.)"""
     text = (pass_.__dict__.get("__doc__") or "").strip()
     return "" if text.startswith(f"{pass_.__name__}(") else text.partition("\n")[0]

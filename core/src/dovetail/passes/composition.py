@@ -1,4 +1,4 @@
-"""Compose the passes of the installed plugins into a pipeline, ordered by stage and by their constraints."""
+"""Composition of installed passes into a pipeline, ordered by stage and by their constraints."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def compose(
     plugins: PluginSet | None = None,
     passes: Iterable[Pass] = (),
 ) -> Pipeline:
-    """Return the pipeline of all registered passes that belong to one of the stages.
+    """Return the pipeline of all registered passes in the given stages.
 
     Args:
         registry: The registered passes.
         stages: The stages to include, in any order; requirements in other stages count as met.
-        request: The request of the user; plugins get it when they configure the pipeline.
-        plugins: The plugins whose `configure` hooks run last.
-        passes: Passes of the caller, ordered by their constraints; one replaces a registered pass of the same name.
+        request: The user's request, which plugins receive when they configure the pipeline.
+        plugins: The plugins whose `configure_pipeline` hooks run last.
+        passes: The caller's own passes, ordered by their constraints; one replaces a registered pass of the same name.
 
     Raises:
-        DovetailError: A pass fails to load, requires a missing one, or the constraints form a cycle.
+        DovetailError: A pass fails to load, requires a missing pass, or the constraints form a cycle.
     """
     wanted = set(stages)
     for stage in sorted(wanted.difference(STAGES)):
@@ -56,7 +56,7 @@ def compose(
 
 
 def _own(passes: Iterable[Pass]) -> dict[str, Pass]:
-    """Return the passes of the caller by name.
+    """Return the caller's own passes by name.
 
     Raises:
         UsageError: One is not a pass, or has no stage.
@@ -89,7 +89,7 @@ def _make(cls: type[Pass], registry: Registry) -> Pass:
 
 
 def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str, set[str]]:
-    """Return the predecessors of each pass, checked against the order of stages."""
+    """Return the predecessors of each pass, and check that they agree with the order of stages."""
     before: dict[str, set[str]] = {name: set() for name in staged}
     for name, pass_ in staged.items():
         owner = _owner(name, registry)
@@ -115,7 +115,7 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
 
 
 def _sorted(names: set[str], predecessors: dict[str, set[str]], registry: Registry) -> list[str]:
-    """Sort topologically; ties are broken by name."""
+    """Sort topologically; break ties by name."""
     sorter = TopologicalSorter({name: sorted(predecessors[name] & names) for name in sorted(names)})
     try:
         sorter.prepare()

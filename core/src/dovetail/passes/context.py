@@ -1,4 +1,4 @@
-"""The context of a run: request, registry, remarks, counters and analyses."""
+"""The context of a run: request, registry, remarks, counters and cached analyses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Fact_co = TypeVar("Fact_co", covariant=True)
 
 
 class Analysis(Protocol[Fact_co]):
-    """A fact about a whole model, computed on first use and dropped when the model changes."""
+    """A fact about a whole model, computed on first use and invalidated when the model changes."""
 
     @classmethod
     def compute(cls, model: Model, ctx: Context, /) -> Fact_co:
@@ -45,13 +45,13 @@ class Analysis(Protocol[Fact_co]):
 
 @dataclass
 class Round:
-    """What one round of decisions says and writes; a later round begins with what stood before the first one.
+    """The outputs of one round of decisions; a later round starts from the outputs before the first one.
 
     Attributes:
         remarks: All remarks so far.
         files: Texts to save beside the result, by file name.
         pipelines: The text of every pipeline that completed.
-        edits: The changes of the graph that were asked for by name and have been made.
+        edits: The requested edits that have been applied.
         joins: The conversions that the plan implies, once types are known.
     """
 
@@ -62,20 +62,20 @@ class Round:
     joins: list[Join] = field(default_factory=list)
 
     def copy(self) -> Round:
-        """A round that begins with what this one has."""
+        """Return a copy, which a new round can extend."""
         return Round(list(self.remarks), dict(self.files), list(self.pipelines), list(self.edits), list(self.joins))
 
 
 @dataclass
 class Outcome:
-    """What carrying out one plan makes.
+    """The outputs of carrying out one plan.
 
     Attributes:
-        plan: The plan; None while nothing is carried out.
-        decided: The graph as it was decided on, before anything was carried out, if a backend has emitters.
-        quantized values: The quantized forms of values, with their parameters, once they are calibrated.
-        artifacts: What backends made of their regions, if anything.
-        trial: What trying the engines left for whatever runs the result.
+        plan: The plan; None until one is carried out.
+        decided: A copy of the decided graph before any of it was carried out, if a backend has emitters.
+        quantized_values: The quantized values and their parameters, once calibrated.
+        artifacts: The artifacts that emitters made of regions, or None.
+        trial: State left by the engine trial, reused by the runner.
     """
 
     plan: Plan | None = None
@@ -86,29 +86,29 @@ class Outcome:
 
 
 class Context:
-    """The state of one run of a pipeline: what it is asked, what it found out, its round and its outcome.
+    """The state of one pipeline run: request, registry, caches, current round and outcome.
 
     Attributes:
-        request: The request of the user.
+        request: The user's request.
         plugins: The plugins whose hooks observe the run, or None.
-        registry: Everything that plugins registered.
+        registry: The registered plugin components.
         model: The model of the run; set by the manager.
-        round: What this round of decisions says and writes.
-        outcome: What carrying out its plan makes.
+        round: The outputs of the current round of decisions.
+        outcome: The outputs of carrying out its plan.
         counts: Statistics of the current pass.
         current_pass: Name of the current pass, empty between passes.
-        progress: Called by slow passes with (what, done, total); None if there is no listener.
-        refusals: What was refused in earlier rounds of deciding; passes add to it with `refuse`.
-        remedies_for: Names of nodes for which strategies shall say what might bring them to their backends.
-        remedies: What they said, by name of the node, with the names of the backends.
-        try_engines: Load the result on the engines that its backends are made for: always (True), never (False), or
-            unless the model is large or a plan is replayed (None).
-        files_wanted: Whether emitters of files for the whole model are asked; not for results that nobody keeps.
-        asked: Overrides by options, by name of a node of the main graph: `high`, `low` or an element type that the
-            strategy of its backend knows, and what asks for it (`--min-snr 30`).
+        progress: Progress callback of slow passes, called with (step, done, total); None for no callback.
+        refusals: Rejections from earlier rounds of decisions; passes add to it with `refuse`.
+        remedies_for: Names of nodes for which strategies are asked for remedies.
+        remedies: Remedies found, by node name, with the names of the backends.
+        try_engines: Load the result on its backends' engines: always (True), never (False), or unless the model is
+            large or a plan is replayed (None).
+        files_wanted: Whether emitters of whole-model files run; False for results that are discarded.
+        asked: Overrides by options, by name of a main-graph node: `high`, `low` or an element type known to its
+            backend's strategy, and the option that asks for it (`--min-snr 30`).
         kept: Results that stay valid when the model is decided again, such as engines and ranges, by pass name.
-        measured: Measurements on the data of the request that hold for other requests with the same model and data,
-            too, by pass name; the contexts of one compilation share them.
+        measured: Measurements that hold for all requests with the same model and data, by pass name; the contexts of
+            one compilation share them.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Context:
         self.round, self.outcome = Round(), Outcome()
         self.counts: Counter[str] = Counter()
         self.current_pass = ""
-        # The model is kept beside each result: its id could be reused by a later model.
+        # Keep the model alive with each result: a later model could reuse its id.
         self._analyses: dict[type, tuple[Model, int, Any]] = {}
 
     @property
@@ -144,33 +144,33 @@ class Context:
         return self.round.remarks
 
     def begin_round(self, before: Round) -> None:
-        """Drop the decisions since `before`, to make them again; what was refused stays."""
+        """Roll back to `before` and decide again; rejections stay."""
         self.round, self.outcome = before.copy(), Outcome()
         self.refusals.fresh = False
 
     @cached_property
     def backends(self) -> tuple[Backend, ...]:
-        """The chosen backends in order of preference without `host`, loaded on first use."""
+        """The chosen backends in order of preference, without `host`, loaded on first use."""
         from dovetail.passes.backends import load_chosen
 
         return tuple(load_chosen(self.registry, choice) for choice in self.request.backends if choice.name != HOST)
 
     @cached_property
     def host(self) -> Backend:
-        """The host backend, which takes unclaimed nodes; users may give it options."""
+        """The host backend, which takes unclaimed nodes; the user may set its options."""
         from dovetail.passes.backends import load_chosen
 
         chosen = (choice for choice in self.request.backends if choice.name == HOST)
         return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))
 
     def strategy_of(self, backend: Backend) -> str:
-        """Name of the strategy that claims nodes for a backend: the user's for it, the user's for all, or its own."""
+        """Return the strategy of a backend: the user's for this backend, the user's for all backends, or its own."""
         choice = next((choice for choice in self.request.backends if choice.name == backend.name), None)
         for_all = self.request.strategy if backend.name != HOST else None
         return (choice.strategy if choice is not None else "") or for_all or backend.strategy
 
     def load_backends(self) -> None:
-        """Load the chosen backends and the host now, so that their errors come first.
+        """Load the chosen backends and the host now, to report their errors early.
 
         Raises:
             DovetailError: One of them is not installed, or its file is invalid.
@@ -190,18 +190,18 @@ class Context:
         backend: str = "",
         facts: Mapping[str, Any] = NO_FACTS,
     ) -> None:
-        """Record the reason of a decision.
+        """Record the reason for a decision.
 
         Args:
             kind: `passed`, `missed`, `failed` or `analysis`; see `Remark`.
             node: The node, or its name; empty for the whole model.
             rule: A short stable name of the rule, in kebab case.
-            why: One readable clause.
+            why: The reason, in one clause.
             because: The nodes that forced the decision, or their names.
-            suggest: What the user can do about it: a `Remedy`, which can be tried, or advice.
+            suggest: A way out for the user: a `Remedy`, which can be tried, or advice as text.
             source: File and line of the rule.
             backend: The backend that does not get the node; the text then begins with `not on BACKEND: `.
-            facts: The numbers and names of the reason, for programs.
+            facts: Numbers and names in the reason, as data.
         """
         names = tuple(_name(other) for other in because)
         remedy, advice = (None, suggest) if isinstance(suggest, str) else (suggest, "")
@@ -222,9 +222,9 @@ class Context:
         source: str = "",
         format: str = "",
     ) -> None:
-        """Take a node, or one of its formats, away from a backend; everything from placement on is decided again.
+        """Reject a node, or one of its formats, on a backend; everything from placement on is decided again.
 
-        One backend runs a control-flow node with its bodies, so that a node of a body takes all of it away.
+        A backend runs a control-flow node together with its bodies, so rejecting a node of a body rejects the whole.
 
         Args:
             node: The node.
@@ -233,7 +233,7 @@ class Context:
             rule: The rule, for the remark.
             kind: The kind of the remark.
             source: File and line of the rule.
-            format: The text of the format that is refused; empty for all.
+            format: The rejected format, as text; empty for all formats.
         """
         holder = self.analysis(FlatGraph, self.model).outermost(node)
         by = self.current_pass

@@ -1,4 +1,4 @@
-"""Guards: a pass must not change the interface of a model, and a hook must not change the model."""
+"""Guards: a pass must not change a model's interface, and an observing hook must not change the model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Interface:
-    """The names of a model's inputs and outputs before a pass, which callers depend on."""
+    """The names of a model's inputs and outputs before a pass, which must not change."""
 
     def __init__(self, model: Model):
         self._inputs, self._outputs = model.interface()
 
     def broken_by(self, model: Model) -> str:
-        """Return how a pass changed the interface; empty if it did not.
+        """Describe how a pass changed the interface; empty if it did not.
 
         Inputs with initializers, as in IR 3, may become constants; no other change is allowed.
         """
@@ -48,11 +48,11 @@ def _difference(what: str, before: list[str], after: list[str]) -> str:
 
 
 def observe(plugins: PluginSet, own: Callable[..., None], *, model: Model, **arguments: object) -> None:
-    """Call a hook that observes a model, and check that no plugin changed it.
+    """Call a hook that observes a model, and check that no plugin changed the model.
 
     Args:
         plugins: The plugins.
-        own: Takes part in the call, and names the hook.
+        own: A function of the caller that takes part in the call; its name is that of the hook.
         model: The model.
         arguments: The other arguments of the hook.
 
@@ -66,7 +66,7 @@ def observe(plugins: PluginSet, own: Callable[..., None], *, model: Model, **arg
         return
     before, untouched = _state(model), model.untouched
     plugins.call(hook, own, model=model, **arguments)
-    # If the hook built the graph of an untouched model, only counts can be compared.
+    # If the hook built the graph of an unbuilt model, only the counts are comparable.
     if (_state(model) != before) if model.untouched == untouched else (_numbers(model) != before[-1]):
         names = " or ".join(sorted({record.distribution for record in titles}))
         options = " ".join(f"--no-plugin {record.name}" for record in titles)
@@ -77,7 +77,7 @@ def observe(plugins: PluginSet, own: Callable[..., None], *, model: Model, **arg
 
 
 def _state(model: Model) -> tuple[object, ...]:
-    """Return a cheap fingerprint of a model that any edit changes."""
+    """Return a cheap fingerprint of a model that changes with any edit."""
     if model.lazy is not None:
         content: object = model.lazy.content()
     else:

@@ -1,4 +1,4 @@
-"""Instrumentation of a pipeline: what to print, verify and write while it runs."""
+"""Instrumentation of a pipeline: what to print, verify and write during a run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 ALL = "all"
 
 Progress = Callable[[str, int, int], None]
-"""Called with (what, done, total); `total` is 0 if unknown."""
+"""Progress callback, called with (step, done, total); `total` is 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class Instrumentation:
-    """What to print, verify and write while a pipeline runs.
+    """What to print, verify and write during a pipeline run.
 
     Attributes:
         print_before: Names of passes before which the model is printed; `all` means every pass.
@@ -34,10 +34,10 @@ class Instrumentation:
         verify_each: Verify the model before the first pass and after every pass that changed it.
         stop_after: Name of the pass after whose first run the pipeline stops, or empty.
         reproducer: File to write if a pass fails unexpectedly, or None.
-        reproducer_weights: Write the weights into it, too; by default only their extents and types.
+        reproducer_weights: Include the weights in the reproducer; by default only their shapes and types.
         out: Stream for printed models; standard error by default.
         progress: Called before every step.
-        finished: Called with the result of the run, with timing and statistics.
+        finished: Called with the result of the run, which has timing and statistics.
     """
 
     print_before: tuple[str, ...] = ()
@@ -53,10 +53,10 @@ class Instrumentation:
     finished: Callable[[Result], None] | None = None
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuse names of passes that are not in the pipeline and would silently have no effect.
+        """Reject names of passes that are not in the pipeline, which would silently have no effect.
 
         Raises:
-            UsageError: A name to print or to stop at is not among `names`.
+            UsageError: A pass to print or to stop after is not among `names`.
         """
         names = set(names)
         for name in (*self.print_before, *self.print_after, *filter(None, [self.stop_after])):
@@ -65,10 +65,10 @@ class Instrumentation:
 
 
 class Printer:
-    """Prints the model as an instrumentation says; its methods take part in the calls of the hooks of these names.
+    """Prints the model as instrumentation requests; its methods take part in the hooks of the same names.
 
     Attributes:
-        where: The region that a nested pipeline is in, for headings; empty in the whole model.
+        where: The region of the current nested pipeline, for headings; empty for the whole model.
     """
 
     def __init__(self, watch: Instrumentation):
@@ -76,18 +76,18 @@ class Printer:
         self.where = ""
 
     def before_pass(self, pass_: Pass, model: Model) -> None:
-        """Print the model before a pass, where that is asked for."""
+        """Print the model before a pass, if requested."""
         if {pass_.name, ALL} & set(self._watch.print_before):
             self._print("before", pass_, model)
 
     def after_pass(self, pass_: Pass, model: Model, result: PassResult) -> None:
-        """Print the model after a pass, where that is asked for."""
+        """Print the model after a pass, if requested."""
         watch = self._watch
         if {pass_.name, ALL} & set(watch.print_after) or (watch.print_on_change and result.changed):
             self._print("after", pass_, model)
 
     def pass_failed(self, pass_: Pass, model: Model) -> None:
-        """Print what a failing pass left, where that is asked for."""
+        """Print the model that a failing pass left, if requested."""
         if self._watch.print_on_failure:
             self._print("failed in", pass_, model)
 

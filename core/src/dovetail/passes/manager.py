@@ -1,4 +1,4 @@
-"""Run a pipeline: timing, statistics, verification, hooks and failures."""
+"""The pass manager: runs a pipeline with timing, statistics, verification, hooks and failure reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Manager:
-    """Runs the steps of a pipeline once; `dovetail.passes.rounds` decides again what they refuse.
+    """Runs the steps of a pipeline once; `dovetail.passes.rounds` repeats the run after a rejection.
 
     Args:
         pipeline: The steps.
@@ -53,16 +53,16 @@ class Manager:
     def run(self, model: Model, start: int = 0, stop: int | None = None) -> Result:
         """Run the steps from `start` to `stop` over `model`, in place.
 
-        The run ends early behind a step that refused a decision; the result says so, and the caller decides again.
+        The run ends early after a step that rejected a decision; the result says so, and the caller decides again.
 
         Raises:
-            DovetailError: The model is invalid, a pass refused it, failed, or left it invalid, or a hook changed it.
+            DovetailError: The model is invalid, a pass rejected it, failed, or left it invalid, or a hook changed it.
         """
         steps = self._pipeline.steps[:stop]
         self._watch.check_names(self._pipeline.names())
         self._ctx.model = self._model = model
         give_dialect(model, self._ctx.registry)
-        # Checked before any pass runs, so that a defect of the model is not blamed on a pass.
+        # Checked before any pass runs, so that a defect of the source model is not blamed on a pass.
         self._source = model.source
         check_anchors(self._pipeline.steps, model, self._ctx)
         if model.revision == 0:
@@ -74,7 +74,7 @@ class Manager:
         for position, step in enumerate(steps[start:], start):
             self._position = position
             following = next(iter(steps[position + 1 :]), None)
-            # What is handed on as it was to a pass that takes anything, too, is verified behind that.
+            # If this step leaves the model unchanged and the next pass accepts invalid models, verify after the latter.
             self._handed_on = isinstance(following, Pass) and following.takes_anything
             self._progress(str(step) if isinstance(step, (Fixpoint, Nested)) else step.name, position)
             result.passes.append(self._step(step))
@@ -93,7 +93,7 @@ class Manager:
             self._watch.progress(what, done, len(self._pipeline))
 
     def _steps(self, steps: Iterable[Step]) -> list[PassResult]:
-        """Run steps in order, up to the one after which the run shall stop."""
+        """Run steps in order, up to the one to stop after."""
         results = []
         for step in steps:
             results.append(self._step(step))
@@ -110,7 +110,7 @@ class Manager:
         return result
 
     def _nested(self, nested: Nested) -> PassResult:
-        """Run a nested pipeline over each region of its backend by itself, and verify the whole model after it."""
+        """Run a nested pipeline on each region of its backend separately, then verify the whole model."""
         name = f"backend:{nested.backend}"
         regions = regions_under(nested, self._model)
         children = []
@@ -160,7 +160,7 @@ class Manager:
         return PassResult.of("fixpoint", children)
 
     def _verify(self) -> None:
-        """Verify the model, unless that is switched off."""
+        """Verify the model, unless verification is off."""
         if self._watch.verify_each:
             self._ctx.analysis(_Verified, self._model)
 
@@ -189,7 +189,7 @@ class Manager:
         if broken := interface.broken_by(model):
             raise self._failure(pass_, DovetailError(broken), invalid=True, judge_source=False)
         result.seconds = time.perf_counter() - start
-        # The model changed if the pass says so, or if it touched the model.
+        # Trust a revision change as well: a pass may forget to report it.
         result.changed = changed or model.revision != revision
         if changed and model.revision == revision:
             model.touch()
@@ -207,7 +207,7 @@ class Manager:
         return result
 
     def _owner(self, pass_: Pass) -> str:
-        """Return the distribution that registered a pass; the module of an unregistered one."""
+        """Return the distribution that registered a pass; for an unregistered pass, its module."""
         table = self._ctx.registry.pass_
         return table.entry(pass_.name).owner if pass_.name in table else type(pass_).__module__
 
@@ -218,9 +218,9 @@ class Manager:
 
         Args:
             pass_: The pass.
-            error: What it raised, or what is wrong with the model it left.
-            invalid: It returned normally and left an invalid model.
-            judge_source: The source model may be at fault, and is checked.
+            error: The exception it raised, or the verifier error about the model it left.
+            invalid: Whether it returned normally but left an invalid model.
+            judge_source: Whether the source model may be at fault, and is checked.
         """
         observe(self._plugins, self._printer.pass_failed, pass_=pass_, model=self._model, error=error)
         where = self._printer.where
@@ -243,11 +243,11 @@ class Manager:
 
 
 class _Verified:
-    """A verified model, as an analysis: consecutive pipelines verify one revision once."""
+    """A verified model, as an analysis: consecutive pipelines verify a revision only once."""
 
     @classmethod
     def compute(cls, model: Model, _: Context) -> _Verified:
-        """Verify `model`; raises DovetailError if it is invalid."""
+        """Verify `model`; raise DovetailError if it is invalid."""
         import dovetail.ir
 
         dovetail.ir.verify_model(model)

@@ -1,4 +1,4 @@
-"""Options of passes as text: parsed by the types of the dataclass fields, and printed back."""
+"""Text form of pass options: parsed according to the types of the dataclass fields, and printed back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORD = re.compile(r"[^\s{}()\[\],=\"]+")
 
 
 class Word(NamedTuple):
-    """A scalar in source form; a quoted one is always text."""
+    """A scalar in source form; a quoted one is always a string."""
 
     text: str
     quoted: bool = False
@@ -105,7 +105,7 @@ def _convert_union(value: Value, hints: tuple[Any, ...]) -> Any:
     if len(wanted) == 1:
         is_none = isinstance(value, Word) and not value.quoted and value.text == "none"
         return None if is_none else _convert(value, wanted[0])
-    # str accepts any word, so it is tried last.
+    # Try str last: it accepts any word.
     for hint in sorted(hints, key=lambda hint: hint is str):
         try:
             return _convert(value, hint)
@@ -140,7 +140,7 @@ def _by_looks(value: Value) -> Any:
 
 
 def plain_value(text: str) -> Any:
-    """A number, a truth value or None where a text looks like one, else the text."""
+    """Convert text that looks like a number, a truth value or None; return other text unchanged."""
     words = {"true": True, "false": False, "none": None}
     if text in words:
         return words[text]

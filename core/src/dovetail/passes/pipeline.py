@@ -1,4 +1,4 @@
-"""Pipelines: lists of passes that can be parsed, edited, printed and run."""
+"""Pipelines: sequences of passes that can be parsed, edited, printed and run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Pipeline:
     """Steps in order: passes, fixpoints, and nested pipelines.
 
     Attributes:
-        steps: A list that may be edited until the pipeline runs.
-        whole: The pipeline that this one is a part of, if it is one; what watches a run may name any pass of it.
+        steps: The steps, which may be edited until the pipeline runs.
+        whole: The pipeline that this one was cut from, or None; instrumentation may name any of its passes.
     """
 
     def __init__(self, steps: Iterable[Step] = (), whole: Pipeline | None = None):
         self.steps: list[Step] = list(steps)
         self.whole = whole
-        self._before: dict[int, Step] = {}  # by `id`, the step that one was inserted before
+        self._before: dict[int, Step] = {}  # by `id`, the step that another one was inserted before
 
     @classmethod
     def parse(cls, text: str, registry: Registry) -> Pipeline:
@@ -46,16 +46,16 @@ class Pipeline:
     def run(
         self, model: Model, context: Context | Request | None = None, instrumentation: Instrumentation | None = None
     ) -> Result:
-        """Run every step over `model`, in place; from `place` on again, for as long as a pass refuses a decision.
+        """Run every step over `model`, in place; repeat from `place` on for as long as a pass rejects a decision.
 
         Args:
             model: The model to change.
-            context: The context of the run, or the request to make one for, with all installed plugins.
-            instrumentation: What to print, verify and write on the way; verifies after each change by default.
+            context: The context of the run, or a request, which gets a new context with all installed plugins.
+            instrumentation: What to print, verify and write; by default, verify after each change.
 
         Raises:
-            DovetailError: A pass refused the model, failed, or left it invalid; or a pass refused a decision, and this
-                pipeline has no pass that decides.
+            DovetailError: A pass rejected the model, failed, or left it invalid; or a pass rejected a decision, and
+                this pipeline has no pass that decides again.
         """
         from dovetail.passes.context import Context
         from dovetail.passes.rounds import run_pipeline
@@ -67,17 +67,17 @@ class Pipeline:
         return run_pipeline(self, model, context, instrumentation)
 
     def passes(self) -> Iterator[Pass]:
-        """Return every pass in order, including those in fixpoints and nested pipelines."""
+        """Yield every pass in order, including those in fixpoints and nested pipelines."""
         return passes_in(self.steps)
 
     def parts(self, groups: Sequence[Sequence[str]]) -> list[Pipeline]:
-        """Cut a composed pipeline into one for each group of stages, which follow each other.
+        """Cut a composed pipeline into one per group of stages; the groups are consecutive.
 
-        A step is where its first pass with a stage belongs, but never before the steps in front of it. One without a
-        stage is with the step that it was inserted before, else with the one in front of it.
+        A step goes where its first pass with a stage belongs, but never before the preceding steps. A step without a
+        stage stays with the step it was inserted before, else with the preceding one.
 
         Args:
-            groups: The stages of each part, in order; together they are all stages of the pipeline.
+            groups: The stages of each part, in order; together, all stages of the pipeline.
         """
         place = {stage: number for number, group in enumerate(groups) for stage in group}
 
@@ -96,11 +96,11 @@ class Pipeline:
         return parts
 
     def names(self) -> list[str]:
-        """The names that may be watched: of every pass of this pipeline, and of the one that it is a part of."""
+        """Return the pass names that instrumentation may use: those of this pipeline and of the one it was cut from."""
         return list(names_in((self.whole or self).steps))
 
     def index(self, name: str) -> int:
-        """Return the position of the first step that is the pass `name`, or a step that contains it.
+        """Return the position of the first step that is, or contains, the pass `name`.
 
         Raises:
             DovetailError: There is no such step.

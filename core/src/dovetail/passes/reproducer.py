@@ -1,9 +1,9 @@
 """Crash reproducers: one ONNX file with the model, the pipeline, the request and the versions.
 
-The model is the source, and the pipeline includes all that ran before, so that a replay repeats every step. Weights may
-be confidential, and passes seldom fail because of their values: by default, initializers and constants above a kilobyte
-are stored without data and replayed as zeros. The file opens in any ONNX viewer; everything else is JSON under one
-metadata key.
+The model is the source, and the pipeline includes all earlier steps, so a replay repeats the whole run. Weights may be
+confidential, and failures rarely depend on their values: by default, initializers and constants above a kilobyte are
+stored without data and replayed as zeros. The file opens in any ONNX viewer; everything else is JSON under one metadata
+key.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
 def describe_saved(
     path: Path, source: SourceSnapshot | None, pipeline: Pipeline, ctx: Context, error: str, weights: bool = False
 ) -> str:
-    """Write the reproducer; return how to use it, or why it could not be written. Never raises.
+    """Write the reproducer; return a note on how to use it, or why it could not be written. Never raises.
 
     Args:
         path: The file to write.
-        source: The model before any pass; None if no front end with a dialect is installed, which records it.
+        source: The model before any pass; None if no front end with a dialect is installed to record it.
         pipeline: The pipeline that failed.
         ctx: The context of the run.
         error: The failure.
-        weights: Write the weights, too.
+        weights: Include the weights.
     """
     if source is None:
         return "no reproducer is written, because no front end recorded the model: pip install dovetail-onnx"
@@ -59,7 +59,7 @@ def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, 
 
 
 def versions(plugins: PluginSet | None) -> dict[str, str]:
-    """Return the versions that a failure may depend on, by distribution."""
+    """Return the versions that may matter to a failure, by distribution."""
     found = {}
     for name in _LIBRARIES:
         try:

@@ -1,4 +1,4 @@
-"""Requests: everything a user can ask of a compilation, as data."""
+"""Requests: all user choices of a compilation, as data."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 
 
 STRATEGY = "strategy"
-"""The option that every backend has: the strategy that claims nodes for it."""
+"""Option common to all backends: the strategy that claims nodes for it."""
 
 OBSERVER = "observer"
-"""The option that every backend has: the observer for everything that it calibrates on data, whatever its file says.
-`observer.KEY=value` is an option of this observer."""
+"""Option common to all backends: the observer for every value calibrated on data, overriding the backend file.
+`observer.KEY=value` sets an option of this observer."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class BackendChoice:
     Attributes:
         name: Name of the backend.
         options: Options as text; the backend file defines their types. (A version such as `10.10` is not a number.)
-            `strategy` and `observer` are not the backend's own: see `STRATEGY` and `OBSERVER`.
+            `strategy` and `observer` are common to all backends: see `STRATEGY` and `OBSERVER`.
     """
 
     name: str
@@ -63,15 +63,15 @@ class BackendChoice:
 
     @property
     def strategy(self) -> str:
-        """The strategy that the user chose for this backend alone; empty for the one that it names."""
+        """The strategy that the user chose for this backend; empty for the backend's own."""
         return self.options.get(STRATEGY, "")
 
     @property
     def observer(self) -> ObserverChoice | None:
-        """The observer that the user chose for this backend; None if each type has the one that the backend names.
+        """The observer that the user chose for this backend; None to use the backend's observer for each type.
 
         Raises:
-            UsageError: There are options for an observer, and none is chosen.
+            UsageError: Observer options are given without an observer.
         """
         inner = f"{OBSERVER}."
         options = tuple((k.removeprefix(inner), plain_value(v)) for k, v in self.options.items() if k.startswith(inner))
@@ -84,12 +84,12 @@ class BackendChoice:
 
     @property
     def observer_options(self) -> dict[str, str]:
-        """The options that choose an observer; a plan keeps them: emitted files say how a model was calibrated."""
+        """The options that choose an observer; plans keep them, because emitted files record the calibration."""
         return {key: value for key, value in self.options.items() if key.partition(".")[0] == OBSERVER}
 
     @property
     def own_options(self) -> dict[str, str]:
-        """The options without those that mean the same for every backend."""
+        """The options without those common to all backends."""
         return {key: value for key, value in self.options.items() if key.partition(".")[0] not in (STRATEGY, OBSERVER)}
 
     def __str__(self) -> str:
@@ -99,13 +99,13 @@ class BackendChoice:
 
 @dataclass(frozen=True)
 class PinOrigin:
-    """What asks for a pin that the user did not write.
+    """The origin of a pin that the user did not write.
 
     Attributes:
         asked: File, line and key, for messages: `config.yaml:31, run_on_bpu`.
-        may_be_declined: The backend may decline the node: a remark says so, and the node is placed without the pin.
-            Otherwise a refusal is an error, as it is for the user's own pins.
-        if_declined: What the tool that the file is for does with such a node, as a clause for the remark.
+        may_be_declined: Whether the backend may decline the node: the node is then placed without the pin, with a
+            remark. Otherwise a rejection is an error, as for the user's own pins.
+        if_declined: How the tool that the file belongs to treats such a node, as a clause for the remark.
     """
 
     asked: str
@@ -114,7 +114,7 @@ class PinOrigin:
 
     @classmethod
     def of(cls, data: PinOrigin | Mapping[str, Any] | str) -> PinOrigin:
-        """Read plain data; older requests have the text of `asked` alone."""
+        """Parse plain data; in older requests, this is the text of `asked` alone."""
         if isinstance(data, PinOrigin):
             return data
         return cls(data) if isinstance(data, str) else cls(**data)
@@ -126,24 +126,24 @@ class PinOrigin:
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that a compilation depends on besides the model and the installed plugins.
+    """Everything that determines a compilation besides the model and the installed plugins.
 
     Attributes:
         backends: The backends in order of preference.
-        strategy: Overrides the strategies that the backends name.
-        solver: Solver of the typing problem: `forward`, `fixpoint`, `min-cut`, or one that a plugin registers.
+        strategy: Overrides the strategies of the backends.
+        solver: Solver of the typing problem: `forward`, `fixpoint`, `min-cut`, or a registered one.
         costs: Cost table of the solver `min-cut`: a file, or the name of a registered one.
         pins: Manual placements, `SELECTOR=backend/precision`.
-        edits: Changes of the graph by name, `KIND=NODE[:before|after]`.
+        edits: Graph edits by name, `KIND=NODE[:before|after]`.
         low: Selectors of nodes to compute in the low precision whatever their policy is.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
-        freeze_inputs: Take inputs that have a default for constants.
+        freeze_inputs: Turn inputs that have a default value into constants.
         data: Calibration and verification data: a path, or arrays by input name.
-        seed: Seed of everything random.
+        seed: Random seed.
         plan: A plan to replay, or its path.
-        options: What of the keywords that plugins add shapes the result, by the name of the option that owns them.
-        pin_origins: What asks for pins that the user did not write, by the text of the pin.
+        options: Records of plugin keywords that affect the result, by name of the owning option.
+        pin_origins: Origins of pins that the user did not write, by the text of the pin.
     """
 
     backends: tuple[BackendChoice, ...] = ()
@@ -164,7 +164,7 @@ class Request:
 
     @classmethod
     def of(cls, *backends: str | BackendChoice, **rest: Any) -> Request:
-        """Make a request for `backends`, each as text or as a choice; accepts any iterables and paths in `rest`."""
+        """Build a request for `backends`, each as text or as a choice; `rest` may hold any iterables and paths."""
         for name in ("pins", "low", "high"):
             given = rest.get(name) or ()
             rest[name] = (given,) if isinstance(given, str) else tuple(given)
@@ -175,7 +175,7 @@ class Request:
 
     @property
     def observers(self) -> dict[str, ObserverChoice]:
-        """By name of a backend, the observer that the user chose for it, where there is one."""
+        """Return the observers that the user chose, by backend name."""
         return {choice.name: choice.observer for choice in self.backends if choice.observer is not None}
 
     def as_dict(self) -> dict[str, Any]:
@@ -190,13 +190,13 @@ class Request:
         }
 
     def changed(self) -> dict[str, Any]:
-        """Return what differs from a request for nothing, as plain data; `from_dict` reads it."""
+        """Return the fields that differ from those of an empty request, as plain data; `from_dict` parses it."""
         default = Request().as_dict()
         return {name: value for name, value in self.as_dict().items() if value != default[name]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Request:
-        """Parse a mapping of `as_dict`; a plan stays the mapping or path that was written."""
+        """Parse a mapping of `as_dict`; a plan stays as written, a mapping or a path."""
         values = dict(data)
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
         values |= {name: tuple(values.get(name, ())) for name in ("pins", "edits", "low", "high")}

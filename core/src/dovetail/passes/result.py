@@ -1,4 +1,4 @@
-"""Results of a pipeline: changes, times, counts and remarks, pass by pass."""
+"""Results of a pipeline run: changes, times, counts and remarks per pass."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class PassResult:
     Attributes:
         name: Name of the pass, or `fixpoint`.
         changed: Whether it changed the model.
-        seconds: Its time in seconds, with its children, without the verifier.
-        verify_seconds: The verifier's time after it, in seconds.
+        seconds: Its time in seconds, including children, excluding the verifier.
+        verify_seconds: Time of the verifier after it, in seconds.
         counts: Its statistics.
         remarks: Its remarks.
-        children: The results of a fixpoint's passes, in the order they ran.
+        children: The results of a fixpoint's passes, in execution order.
     """
 
     name: str
@@ -36,7 +36,7 @@ class PassResult:
 
     @classmethod
     def of(cls, name: str, children: list[PassResult]) -> PassResult:
-        """Return the result of a step that is made of others."""
+        """Combine the results of nested steps."""
         changed, seconds = any(child.changed for child in children), sum(child.seconds for child in children)
         return cls(name, changed, seconds, children=children)
 
@@ -61,7 +61,7 @@ class Result:
         passes: The result of every step, in order.
         remarks: All remarks of the run.
         stopped_after: The pass after which the run stopped on request, or empty.
-        refused: The run stopped because a pass refused a decision.
+        refused: Whether the run stopped because a pass rejected a decision.
     """
 
     model: Model
@@ -77,7 +77,7 @@ class Result:
 
     @property
     def statistics(self) -> dict[str, dict[str, int]]:
-        """Counts by pass, summed over all its runs, in the order of first runs."""
+        """Return counts by pass, summed over all its runs, in the order of first runs."""
         sums: dict[str, Counter[str]] = {}
         for _, step in _walk(self.passes):
             if step.counts:
@@ -85,7 +85,7 @@ class Result:
         return {name: dict(sorted(counts.items())) for name, counts in sums.items()}
 
     def timing_lines(self) -> list[str]:
-        """Return seconds and share of every step as an indented tree; the verifier is a step of its own."""
+        """Return time and share of every step as an indented tree; the verifier is a step of its own."""
         verifier = sum(step.verify_seconds for _, step in _walk(self.passes))
         total = sum(step.seconds for step in self.passes) + verifier
         lines = [

@@ -1,4 +1,4 @@
-"""Rounds of decisions: a pipeline runs again from its first decision on, for as long as a pass refuses one."""
+"""Rounds of decisions: repeat a pipeline from its first decision on until no pass rejects one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from dovetail.passes.result import Result
 
 DECIDING_STAGE = "place"
-"""The stage that a round begins with."""
+"""The stage at which a round begins."""
 
 
 def rounds(ctx: Context, model: Model, undecided: Callable[[], Model]) -> Iterator[Model]:
-    """Yield a model to decide on, again for as long as something was refused in the round before.
+    """Yield a model to decide on, again after each round in which something was rejected.
 
     Args:
-        ctx: The context of the run. What a round said and wrote is dropped before the next one; refusals stay.
-        model: The model of the first round. The next round takes it, too, where its graph was not changed.
-        undecided: Gives the model as it was before the first round.
+        ctx: The context of the run. Remarks and files of a round are dropped before the next one; rejections stay.
+        model: The model of the first round; also used for the next round if its graph was not changed.
+        undecided: Returns the model as it was before the first round.
     """
     before = ctx.round.copy()
     while True:

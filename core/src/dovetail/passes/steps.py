@@ -1,4 +1,4 @@
-"""Steps of pipelines: passes, fixpoints of passes, and passes over the regions of a backend."""
+"""Steps of pipelines: passes, fixpoints of passes, and passes nested on the regions of a backend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULT_LIMIT = 10
 
 @dataclass(frozen=True)
 class Fixpoint:
-    """Passes that are repeated until none changes the model.
+    """Passes repeated until none changes the model.
 
     Attributes:
         steps: The passes; may contain fixpoints.
@@ -40,11 +40,11 @@ class Fixpoint:
 
 @dataclass(frozen=True)
 class Nested:
-    """Passes that run over every region of a backend by itself, as over a model of its own.
+    """Passes that run on every region of a backend separately, each region as a model of its own.
 
     Attributes:
         backend: Name of the backend, the anchor of the nested pipeline.
-        steps: The passes; may contain fixpoints, and no other nested pipeline.
+        steps: The passes; may contain fixpoints, but no other nested pipeline.
 
     Raises:
         UsageError: It contains another nested pipeline: a region has nodes of one backend only.
@@ -65,7 +65,7 @@ Step: TypeAlias = "Pass | Fixpoint | Nested"
 
 
 def _walk(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield every step in order, including those inside of others."""
+    """Yield every step in order, including nested ones."""
     stack = list(steps)[::-1]
     while stack:
         step = stack.pop()
@@ -90,7 +90,7 @@ def names_in(steps: Iterable[Step]) -> list[str]:
 
 
 def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
-    """Refuse nested pipelines for backends that are neither chosen nor in the placements of the model.
+    """Reject nested pipelines anchored on backends that are neither chosen nor in the model's placements.
 
     Raises:
         UsageError: There is such a pipeline.
@@ -108,10 +108,10 @@ def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
 
 
 def regions_under(nested: Nested, model: Model) -> Regions:
-    """Return the regions of the backend that a nested pipeline is anchored on.
+    """Return the regions of the backend that anchors a nested pipeline.
 
     Raises:
-        DovetailError: The model is not placed, or nothing that takes regions out is installed.
+        DovetailError: The model is not placed, or no distribution that extracts regions is installed.
     """
     if not placed_backends(model):
         raise DovetailError(

@@ -9,9 +9,10 @@
     word     ::= any characters except blanks and  { } ( ) [ ] , = "
     string   ::= '"' JSON string '"'
 
-A word is parsed by the type of its option; a string is always text. Blanks between tokens are ignored. `fixpoint`
-repeats its passes until none changes the model, at most `limit` times. `backend:acme(...)` runs its passes over every
-region of the backend `acme` by itself. The name of a registered pipeline stands for its steps, and is printed as these.
+A word is parsed according to the type of its option; a string is always text. Blanks between tokens are ignored.
+`fixpoint` repeats its passes until none changes the model, at most `limit` times. `backend:acme(...)` runs its passes
+on every region of the backend `acme` separately. The name of a registered pipeline expands to its steps, and is printed
+so.
 
 Example: `normalize{opset=22},place,fixpoint(fold-constants,dead-code),backend:bpu-int8(fold-constants),join`
 """
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _ANCHOR = "backend:"
-_DEEPEST = 50  # levels of brackets
+_DEEPEST = 50  # nesting depth of brackets
 _TOKEN = re.compile(rf'(?P<string>"(?:[^"\\]|\\.)*")|(?P<word>{WORD.pattern})|(?P<mark>[{{}}()\[\],=])', re.DOTALL)
 
 
@@ -46,7 +47,7 @@ class _Token(NamedTuple):
 
 
 def parse_steps(text: str, registry: Registry) -> list[Step]:
-    """Parse pipeline text into steps; registered pipelines are replaced by theirs.
+    """Parse pipeline text into steps; registered pipelines are expanded.
 
     Raises:
         UsageError: The text is malformed, or names an unknown pass or option.
@@ -56,12 +57,12 @@ def parse_steps(text: str, registry: Registry) -> list[Step]:
 
 
 class _Parser:
-    """Parses one text.
+    """Parser of one pipeline text.
 
     Args:
         text: The text.
-        registry: Has the passes and pipelines.
-        inside: Names of the registered pipelines that led to this text, the outermost first.
+        registry: The registered passes and pipelines.
+        inside: Names of the registered pipelines being expanded, outermost first.
     """
 
     def __init__(self, text: str, registry: Registry, inside: tuple[str, ...] = ()):
@@ -104,7 +105,7 @@ class _Parser:
         return found
 
     def element(self) -> list[Step]:
-        """One step, or the steps of a registered pipeline."""
+        """Parse one step, or expand a registered pipeline."""
         name = self.take("word").text
         options = self.options() if self.at("mark", "{") else {}
         if name == "fixpoint":
@@ -122,7 +123,7 @@ class _Parser:
         return [build(load_pass(self._registry, name), options)]
 
     def named(self, name: str, options: dict[str, Value]) -> list[Step]:
-        """The steps of the registered pipeline `name`."""
+        """Expand the registered pipeline `name`."""
         title = self._registry.pipeline.title(name)
         if name in self._registry.pass_:
             owner = self._registry.pass_.entry(name).owner
@@ -146,7 +147,7 @@ class _Parser:
         return Nested(backend, self.inner())
 
     def inner(self) -> tuple[Step, ...]:
-        """The steps in a pair of brackets."""
+        """Parse the steps in a pair of parentheses."""
         column = self.take("mark", "(").column
         self._depth += 1
         if self._depth > _DEEPEST:

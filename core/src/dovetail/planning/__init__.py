@@ -1,4 +1,4 @@
-"""Plans: placements, remarks and their form as data. Names are imported on first use, as `__init__.pyi` lists them."""
+"""Plans: placements, remarks and their data form. Names are imported on first use, as `__init__.pyi` lists them."""
 
 from dovetail.lazy_imports import attach_stub
 

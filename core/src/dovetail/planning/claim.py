@@ -1,4 +1,4 @@
-"""Verdicts, whether a backend supports a node and in which types; and claims, the nodes that a strategy wants."""
+"""Verdicts, the legality of a node on a backend; and claims, a strategy's requests for nodes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a backend on one node.
+    """A backend's claim on one node.
 
     Attributes:
         node: The node.
-        ports: Allowed formats by port name, in order of preference; a port that is not listed may have any type that
-            the schema allows.
-        role: How the backend treats it: `active`, `passive`, `manual`, or a policy (`lower`, `pass`, ...).
+        ports: Allowed formats by port name, in order of preference; an unlisted port may have any type that the schema
+            allows.
+        role: The backend's treatment of the node: `active`, `passive`, `manual`, or a policy (`lower`, `pass`, ...).
         because: The reason, in one sentence.
         source: File and line of the rule.
         keep: Ports that stay in the high precision.
         set: Attributes to set if the node is typed low.
-        rules: What the backend requires of quantized ports, by port name; empty for ports that stay floats.
-        settled: Ports whose formats are final: what a node may have only at the end of its region is not added to them.
-        pinned: The user asked for it, with or without a format; its role is `pinned` only with one.
+        rules: Requirements of the backend on quantized ports, by port name; empty for ports that stay floats.
+        settled: Ports with final formats: the additional formats allowed at the end of a region are not added to them.
+        pinned: Whether the user asked for it, with or without a format; its role is `pinned` only with one.
     """
 
     node: ir.Node
@@ -48,7 +48,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Claims:
-    """The result of a strategy, which tags nodes and never edits them."""
+    """The result of a strategy: claims on nodes, and requested edits. A strategy never edits the graph itself."""
 
     claims: list[Claim] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -74,8 +74,8 @@ class Refusal(NamedTuple):
     Attributes:
         text: One readable sentence.
         source: File and line of the rule.
-        open: Whether the reason is an extent that is not known before run time, which users can fix.
-        facts: The numbers and names of the reason, as JSON has them: what was found, and what is allowed.
+        open: Whether the reason is an extent unknown until run time, which users can fix.
+        facts: The numbers and names of the reason, as JSON data: the value found, and the values allowed.
     """
 
     text: str
@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 def facts_of(reasons: Iterable[Refusal]) -> dict[str, object]:
-    """The facts of the reasons why a node is not supported, for a remark on it."""
+    """Merge the facts of the reasons why a node is not supported, for a remark on it."""
     found = [
         {"text": reason.text, **({"source": reason.source} if reason.source else {}), **reason.facts}
         for reason in reasons
@@ -97,12 +97,12 @@ def facts_of(reasons: Iterable[Refusal]) -> dict[str, object]:
 
 
 class ParameterRule(NamedTuple):
-    """Where the parameters of a port come from, in one quantized format.
+    """The source of a port's parameters, in one quantized format.
 
     Attributes:
-        observer: The observer that derives them from data.
-        scale: Source of the scale if it is not observed: a product of ports (`X*W`), whose granularity it has, or
-            `compute`; empty if an observer finds it.
+        observer: The observer that computes them from data.
+        scale: Source of the scale if no observer computes it: a product of ports (`X*W`), whose granularity it
+            inherits, or `compute`; empty if an observer does.
     """
 
     observer: ObserverChoice = ObserverChoice()
@@ -110,23 +110,23 @@ class ParameterRule(NamedTuple):
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """The ports whose scales are multiplied; empty if the scale is no product."""
+        """The ports whose scales are multiplied; empty if the scale is not a product."""
         return tuple(part.strip() for part in self.scale.split("*")) if self.scale != "compute" and self.scale else ()
 
 
 @dataclass(frozen=True, slots=True)
 class PortRule:
-    """What a backend requires of a port that may be quantized, besides its formats.
+    """A backend's requirements on a port that may be quantized, besides its formats.
 
     Attributes:
-        parameters: Where scale and zero point come from, by quantized format.
+        parameters: Source of scale and zero point, by quantized format.
         one_choice: The port has the same format as every other port of the node with this mark.
-        same_scale: The port shares its parameters, and so its format, with every other port of the node that has a text
-            here. The text says where they come from: the numbers at all of these ports (`all`), at the inputs only
-            (`input`), at the outputs only (`output`), or whatever reads the outputs (`consumer`). With `free`, an input
-            shares those of the output only if no other operator has some for its value.
-        fuses: The operators that are computed together with the node: if one of them alone reads this output, the value
-            between them is never held in integers.
+        same_scale: The port shares its parameters, and so its format, with every other port of the node whose field is
+            not empty. The text names their source: the values at all of these ports (`all`), at the inputs only
+            (`input`), at the outputs only (`output`), or the users of the outputs (`consumer`). With `free`, an input
+            shares those of the output only if no other operator has parameters for its value.
+        fuses: Operators that are fused with the node: if one of them is the only user of this output, the value between
+            them is never represented in integers.
     """
 
     parameters: Mapping[Format, ParameterRule] = field(default_factory=dict)
@@ -140,18 +140,18 @@ class Verdict:
     """The legality of one node on a backend.
 
     Attributes:
-        ok: True, False, or None if that depends on the region.
-        reasons: Why it is not supported; empty unless `ok` is False.
+        ok: True, False, or None if it depends on the region.
+        reasons: Why the node is not supported; empty unless `ok` is False.
         role: Its role, or empty.
         policy: Its autocast policy, or empty.
         types: Allowed formats by port in order of preference, only for ports that carry floats or that the file
             quantizes; elements of a variadic port are named `in0`, `in1`, ... Empty if the file does not restrict
             types.
-        set: Attributes to set if it is typed low.
+        set: Attributes to set if the node is typed low.
         keep: Ports that stay in the high precision; `types` ignores them.
         row: Index of the row that decided; None if the rule has no rows or none matches.
-        source: File and line that decided.
-        rules: What else the backend requires of ports that may be quantized, by port; empty if there are none.
+        source: File and line of the rule that decided.
+        rules: Further requirements on ports that may be quantized, by port; empty if there are none.
     """
 
     ok: bool | None

@@ -1,4 +1,4 @@
-"""Conversions between formats, step by step, and the contract of what carries a step out."""
+"""Conversions between formats, step by step, and the interface that implements a step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Step(NamedTuple):
     """One step of a conversion.
 
     Attributes:
-        kind: The name that what carries it out is registered by: `cast`, `quantize`, `dequantize`, or a vendor's.
-        source: The format before it; None for a step that changes no format, such as a layout.
-        target: The format after it, or None.
-        parameters: Scale and zero point of the quantized one of both; None if neither is quantized.
+        kind: Registered name of its implementation: `cast`, `quantize`, `dequantize`, or a vendor's.
+        source: The format before the step; None for a step that changes no format, such as a layout change.
+        target: The format after the step, or None.
+        parameters: Scale and zero point of the quantized format; None if neither side is quantized.
     """
 
     kind: str
@@ -31,30 +31,30 @@ class Step(NamedTuple):
 
 
 class NodeMaker(Protocol):
-    """Makes nodes that enter the graph when all of them are made, as `dovetail_transforms.rewriting.Replacement` does.
+    """Builder of nodes, which enter the graph together; see `dovetail_transforms.rewriting.Replacement`.
 
-    `op.Add(x, y)` is the same as `op.make("Add", (x, y))`.
+    `op.Add(x, y)` is short for `op.make("Add", (x, y))`.
     """
 
     def make(
         self, op_type: str, inputs: Sequence[ir.Value | None], outputs: int = 1, domain: str = "", **attributes: Any
     ) -> ir.Value | Sequence[ir.Value]:
-        """Make a node of an operator, and return its output, or its outputs if there are several."""
+        """Make a node, and return its output, or its outputs if there are several."""
 
     def constant(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
-        """Make an initializer; `what` ends its name."""
+        """Make an initializer whose name ends in `what`."""
 
 
 class ConversionKind(Protocol):
-    """Makes the nodes for steps of one kind: a change of numbers, of layout, or of the device.
+    """Builds the nodes for steps of one kind: a change of numeric format, of layout, or of device.
 
-    It is registered as `registry.conversion("acme-nhwc", "acme_npu.layout:ToNhwc")`.
+    Registered as `registry.conversion("acme-nhwc", "acme_npu.layout:ToNhwc")`.
     """
 
     def build(self, op: NodeMaker, value: ir.Value, step: Step) -> ir.Value | Sequence[ir.Value]:
-        """Make the nodes that compute the converted value with `op`, and return it; the graph is not changed.
+        """Build the nodes that compute the converted value with `op`, and return this value; the graph is not changed.
 
-        New values have a type, and a shape where that is known.
+        New values have a type, and a shape if it is known.
         """
 
 
@@ -67,14 +67,14 @@ def conversion_kind(held: Format, wanted: Format) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """One conversion, shared by all readers of the value in format `wanted`.
+    """One conversion, shared by all uses of the value in format `wanted`.
 
     Attributes:
         value: Name of the converted value.
-        held: The format it is computed in.
-        wanted: The format it is read in.
+        held: The format that the value is computed in.
+        wanted: The format that it is read in.
         kind: `cast`, `quantize`, `dequantize`, `requantize` or `copy`.
-        at: Name of the first reader, or of the graph output.
+        at: Name of the first user, or of the graph output.
         bytes: Size of the converted value; None if an extent is unknown.
     """
 
@@ -86,7 +86,7 @@ class Join:
     bytes: int | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the join as it stands in plans: `held` and `wanted` as `from` and `to`."""
+        """Return the join as in plans, with `held` and `wanted` as `from` and `to`."""
         ends = {"from": str(self.held), "to": str(self.wanted)}
         return {"value": self.value, **ends, "kind": self.kind, "at": self.at, "bytes": self.bytes}
 

@@ -1,4 +1,4 @@
-"""Edits: changes of the graph that a user or a strategy asks for by name, next to a node of the source model."""
+"""Edits: named changes of the graph next to a node of the source model, requested by a user or a strategy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FORM = "write KIND=NODE, KIND=NODE:before or KIND=NODE:after"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of the graph, as data.
+    """One requested change of the graph, as data.
 
     Attributes:
-        kind: The name of a registered edit, such as `unit-conv`.
-        at: The node that it is made next to: its name, or its identity in a plan.
+        kind: Name of a registered edit, such as `unit-conv`.
+        at: The node to edit next to: its name, or its identity in a plan.
         side: `before` or `after`.
-        operator: The operator of that node, where the edit comes from a plan; empty if that does not matter.
-        key: The structural key of that node, where the edit comes from a plan.
+        operator: Operator of that node, if the edit comes from a plan; empty to accept any.
+        key: Structural key of that node, if the edit comes from a plan.
     """
 
     kind: str

@@ -23,32 +23,32 @@ def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
 
 
 def identity(path: str, node: ir.Node) -> str:
-    """Return the name of the first output with the body path: it survives passes that rename or insert nodes."""
+    """Return the first output's name with the body path, which survives passes that rename or insert nodes."""
     return f"{path}/{key_of(node)}" if path else key_of(node)
 
 
 def key_of(node: ir.Node) -> str:
-    """The name by which a node is known in every round of deciding: that of its first output when it was decided on.
+    """Return the name of a node in every round of decisions: that of its first output when it was decided on.
 
-    Passes that carry a decision out rename values (the name of a model's output moves on to the last conversion behind
-    it), so from then on nodes keep the name that they had; see `keep_keys`.
+    Passes that carry out a decision rename values (the name of a graph output moves to the last conversion after it),
+    so nodes keep their names from then on; see `keep_keys`.
     """
     return decided_key(node) or next((value.name for value in node.outputs if value.name), node.name or node.op_type)
 
 
 def decided_key(node: ir.Node) -> str:
-    """The key that a node kept from when it was decided on; empty for conversions and others that came later."""
+    """Return the key recorded when the node was decided on; empty for nodes added later, such as conversions."""
     return str(node.meta.data.get(_KEY, ""))
 
 
 def keep_keys(model: Model) -> None:
-    """Let every node keep its key, whatever is renamed from now on. Copies of a node keep it, too."""
+    """Record the key of every node, so that it survives renaming. Copies of a node keep it."""
     for _, node in walk(model):
         node.meta[_KEY] = key_of(node)
 
 
 def keep_key(new: ir.Node, node: ir.Node) -> None:
-    """Let a node that stands for another one have its key; it loses its own where that has none."""
+    """Copy the key of `node` to its replacement `new`; if `node` has no key, remove that of `new`."""
     key = decided_key(node)
     if key:
         new.meta[_KEY] = key
@@ -64,7 +64,7 @@ def operator_name(domain: str, op_type: str) -> str:
 def structural_keys(model: Model) -> dict[int, str]:
     """Return a hash per node, by `id(node)`, of operator, attributes, depth, and the hashes of its producers.
 
-    Two exports of one model have the same keys even if names differ. Of constants, only type and shape count. Nodes
+    Two exports of one model have the same keys even if names differ. For constants, only type and shape count. Nodes
     with equal hashes are numbered in graph order.
     """
     hashes: dict[int, str] = {}

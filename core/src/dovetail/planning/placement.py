@@ -1,7 +1,7 @@
-"""Placements: the annotation on a node with its backend and formats.
+"""Placements: annotations on nodes with backend and formats.
 
-Annotations are the single source of truth of a plan. They are kept in `node.meta` and mirrored to `metadata_props`,
-which ONNX files keep, when a model is saved or printed.
+Annotations are the single source of truth of a plan. They live in `node.meta`, and are mirrored to `metadata_props`,
+which ONNX files preserve, when a model is saved or printed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 HOST = "host"
-_SHOWN = 3  # source nodes of one node
+_SHOWN = 3  # source nodes named per node
 _PLACEMENT, _KIND, _ORIGIN = "dovetail.placement", "dovetail.kind", "dovetail.origin"
 
 PART = "dovetail.part"
-"""Metadata of nodes that are a part of what stands for one node of the plan; coverage counts them as one."""
+"""Metadata key of nodes that together replace one node of the plan; coverage counts them as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,18 @@ class Placement:
         return self.ports.get(port, self.precision)
 
     def in_region(self, region: int) -> Placement:
-        """Return the placement with another region number."""
+        """Return a copy with another region number."""
         return Placement(self.backend, self.precision, self.ports, region)
 
 
 def get_placement(node: ir.Node) -> Placement | None:
     """Return the placement of `node`; None if it is not placed yet."""
-    # `data` is the dictionary behind `meta`: this is called once per edge, and the wrapper is slow.
+    # `data` is the dict that `meta` wraps: this is called once per edge, and the wrapper is slow.
     return node.meta.data.get(_PLACEMENT)
 
 
 def placement_of(node: ir.Node) -> Placement:
-    """Return the placement of `node`, in a graph whose nodes are placed.
+    """Return the placement of `node`, which must be placed.
 
     Raises:
         ValueError: The node is not placed.
@@ -77,7 +77,7 @@ def set_placement(node: ir.Node, placement: Placement | None) -> None:
 
 
 def placed_backends(model: Model) -> set[str]:
-    """Return the backends of the placements of a model, read from its metadata if they have not been yet."""
+    """Return the backends in the placements of a model, parsed from its metadata if not loaded yet."""
     if model.dialect is not None and not any(get_placement(node) for node in model.graph):
         model.dialect.read_annotations(model)
     return {placement.backend for node in model.graph if (placement := get_placement(node))}
@@ -95,17 +95,17 @@ def set_kind(part: ir.Node | ir.Value, kind: str) -> None:
 
 
 def origin_of(node: ir.Node) -> tuple[str, ...]:
-    """Return the names of the source nodes that this node stands for; its own name if it was not renamed or folded."""
+    """Return the names of the source nodes that this node replaces; its own name if it was not renamed or folded."""
     return node.meta.get(_ORIGIN) or ((node.name,) if node.name else ())
 
 
 def from_source(node: ir.Node) -> str:
-    """Return the source nodes of a node for messages: ` (from 'conv_2' and 'norm_2')`; empty if it has its own name."""
+    """Format the origin of a node for messages: ` (from 'conv_2' and 'norm_2')`; empty if it has its own name."""
     return source_text(node.name, node.meta.get(_ORIGIN) or ())
 
 
 def source_text(name: str | None, origin: Sequence[str]) -> str:
-    """Return what `from_source` says of a node with this name and origin."""
+    """Format an origin as `from_source` does, for a node of this name."""
     if not origin or tuple(origin) == (name,):
         return ""
     shown = [f"'{source}'" for source in origin[:_SHOWN]]
@@ -116,5 +116,5 @@ def source_text(name: str | None, origin: Sequence[str]) -> str:
 
 
 def set_origin(node: ir.Node, names: tuple[str, ...]) -> None:
-    """Set the source nodes that `node` stands for."""
+    """Set the names of the source nodes that `node` replaces."""
     node.meta[_ORIGIN] = tuple(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Plans: the decisions about a model with their reasons, as data that can be saved, edited and replayed."""
+"""Plans: the decisions about a model and their reasons, as data to save, edit and replay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 2
-"""Version of the format in which plans are saved."""
+"""Version of the file format of plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PlannedNode:
         return operator_name(self.domain, self.op_type)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entry as a mapping, without fields that have their default."""
+        """Return the entry as a mapping, without fields at their defaults."""
         data: dict[str, Any] = {"name": self.name, "output": self.output, "key": self.key, "op_type": self.op_type}
         if self.domain:
             data["domain"] = self.domain
@@ -66,7 +66,7 @@ class PlannedNode:
         return data | self.unusual()
 
     def unusual(self) -> dict[str, Any]:
-        """Return origin, kind and ports, where they differ from their defaults."""
+        """Return origin, kind and ports, as far as they differ from their defaults."""
         data: dict[str, Any] = {}
         if self.origin and self.origin != (self.name,):
             data["origin"] = list(self.origin)
@@ -78,7 +78,7 @@ class PlannedNode:
 
 
 class SourceNode(NamedTuple):
-    """A node of the source model that is not in the result, with the reason."""
+    """A node of the source model that is not in the result, and the reason."""
 
     name: str
     operator: str
@@ -90,21 +90,21 @@ class Plan:
     """All decisions about a model.
 
     Attributes:
-        model: The source model: file name (`path`), its folder as seen from the working directory, if it is below that
+        model: The source model: file name (`path`), its folder relative to the working directory, if below it
             (`folder`), number of nodes after normalization, and the SHA-256 of the file (`sha256`). In a saved result
             also the content digest of the compiled model (`result`).
-        backends: Name, strategy, distribution with its version, and options of each backend, in order of preference.
-        nodes: In graph order; nodes in bodies by path.
+        backends: Name, strategy, distribution and version, and options of each backend, in order of preference.
+        nodes: The planned nodes in graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
-        values: Quantization by value name.
+        values: The quantized values and their parameters, by value name.
         edits: The edits that were applied; see `dovetail.planning.edits.Edit`.
         remarks: The reasons.
         summary: Coverage, regions, joins.
-        files: Files that belong to the plan, by name; `files` in its summary has the SHA-256 of each.
+        files: Files that belong to the plan, by name; `files` in `summary` has the SHA-256 of each.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
-        registry: Has the stores that write it; None for those of all installed plugins.
-        notes: What options that looked at it tell the user, one line each; no part of the plan.
+        registry: The registry with the stores that write the plan; None for that of all installed plugins.
+        notes: Notes for the user from options that examined the plan, one line each; not saved.
     """
 
     model: dict[str, Any] = field(default_factory=dict)
@@ -123,12 +123,12 @@ class Plan:
 
     @classmethod
     def extract(cls, model: Model, ctx: Context | None = None, source: Model | None = None) -> Plan:
-        """Read the plan from the annotations of `model`.
+        """Build the plan from the annotations of `model`.
 
         Args:
             model: A placed model.
-            ctx: The run that placed it, for its remarks and joins.
-            source: The model before the run, to report the nodes that are gone.
+            ctx: The run that placed the model, for its remarks and joins.
+            source: The model before the run, to report nodes that are gone.
         """
 
         keys = structural_keys(model)
@@ -170,7 +170,7 @@ class Plan:
         )
 
     def find(self, output: str, key: str = "") -> PlannedNode | None:
-        """Return the entry with this identity, else the one with this structural key, else None."""
+        """Return the entry with this identity, else that with this structural key, else None."""
         places: dict[str, int] = self.__dict__.get("_places", {})
         at = places.get(output, len(self.nodes))
         if at < len(self.nodes) and self.nodes[at].output == output:
@@ -180,10 +180,10 @@ class Plan:
         return by_output.get(output) or by_key.get(key)
 
     def named(self, name: str) -> PlannedNode:
-        """Return the entry of the node of that name, of its output, or of a source node folded into it.
+        """Return the entry of the node with this name or output, or of the node into which this source node was folded.
 
         Raises:
-            DovetailError: There is none.
+            DovetailError: There is no such node.
         """
         for node in self.nodes:
             if name in (node.name, node.output) or name in node.origin:
@@ -207,14 +207,14 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path, registry: Registry | None = None) -> Plan:
-        """Read a plan, or that of a result, by the store for paths of its suffix.
+        """Read a plan, or the plan of a saved result, with the store for the suffix of `path`.
 
         Args:
-            path: A file that `save` wrote, or a folder that a result was saved in.
-            registry: Has the stores; by default those of all installed plugins.
+            path: A file that `save` wrote, or the folder of a saved result.
+            registry: The registry with the stores; by default that of all installed plugins.
 
         Raises:
-            DovetailError: There is no plan, or it is malformed.
+            DovetailError: The path holds no plan, or a malformed one.
         """
         from dovetail.compiler.stores import loaded
 
@@ -243,7 +243,7 @@ class Plan:
         return text
 
     def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
-        """Return the entries by identity, and by structural key."""
+        """Return the entries by identity and by structural key."""
         return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
 
 
@@ -259,7 +259,7 @@ def _backend_entry(backend: Backend, ctx: Context) -> dict[str, Any]:
 
 
 def _file_of(model: Model) -> dict[str, str]:
-    """Name and folder of the source model's file; no folder that is not below the working directory."""
+    """Return name and folder of the source model's file; the folder only if it is below the working directory."""
     if model.path is None:
         return {"path": ""}
     try:
@@ -270,7 +270,7 @@ def _file_of(model: Model) -> dict[str, str]:
 
 
 class _Node(NamedTuple):
-    """The relevant fields of a node, from a proto or from a graph."""
+    """The fields of a node needed here, from a proto or from a graph."""
 
     name: str
     domain: str
@@ -318,7 +318,7 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
 
 
 def _nodes(model: Model) -> Iterator[_Node]:
-    """Yield every node of the model and its bodies, without building the graph if it is not built yet."""
+    """Yield every node of the model and its bodies, without building a lazy model."""
     if model.lazy is not None:
         for node in model.lazy.nodes():
             yield _Node(node.name, node.domain, node.op_type, tuple(node.input), tuple(node.output))

@@ -1,4 +1,4 @@
-"""Quantized values: the formats in which values are held, with the parameters that belong to them."""
+"""Quantized values: the quantized formats of values and their parameters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Parameters(NamedTuple):
     """Scale and zero point of a quantized value: real = (integer - zero point) * scale.
 
     Attributes:
-        scale: One number, one per index along the axis of the format, or one per group: then in the order of the groups
+        scale: One number; or one per index along the axis of the format, or one per group, in the order of the groups
             in the tensor, the last axis first.
-        zero_point: As many.
+        zero_point: As many numbers.
     """
 
     scale: tuple[float, ...]
@@ -28,37 +28,38 @@ class Parameters(NamedTuple):
 
 
 class Observer(ABC):
-    """Collects what calibration needs of a value, and turns it into parameters.
+    """Collects statistics of a value during calibration, and computes parameters from them.
 
-    It is registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and made for one sharing group as
-    `P99(format)`. Its options are the keywords behind the format: `observer: {name: acme-p99, rounds: 3}` in a backend
-    file calls `P99(format, rounds=3)`; a value has the type of the keyword's default. Data is shown to it once, so it
-    keeps an amount that does not grow with the number of batches.
+    Registered as `registry.observer("acme-p99", "acme_npu.observers:P99")`, and created once per sharing group as
+    `P99(format)`. Its options are the keyword arguments after the format: `observer: {name: acme-p99, rounds: 3}` in a
+    backend file calls `P99(format, rounds=3)`; an option has the type of the keyword's default. Data is seen only once,
+    so an observer stores a bounded amount, independent of the number of batches.
 
     Attributes:
-        follows_maxima: Of a value of which only maxima are read (MaxPool, ReduceMax), it sees those alone.
+        follows_maxima: Whether, for a value of which only maxima are used (MaxPool, ReduceMax), it sees only the
+            maxima.
     """
 
     follows_maxima: ClassVar[bool] = False
 
     @abstractmethod
     def update(self, array: np.ndarray) -> None:
-        """See the numbers of one batch, or a weight."""
+        """Observe one batch of the value, or a weight."""
 
     def extrema(self, low: np.ndarray, high: np.ndarray) -> None:
-        """See the smallest and the largest number of one batch, one each per scale; NaN if one is infinite or NaN.
+        """Observe the minimum and maximum of one batch, one each per scale; NaN if one is infinite or NaN.
 
-        An observer that needs nothing else overrides this: it is called instead of `update` where an engine computes
-        extrema. The others are not asked.
+        An observer that needs only extrema overrides this: it is called instead of `update` where an engine computes
+        the extrema. It is never called on other observers.
         """
         raise NotImplementedError
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """One scale and zero point, or one of each per index along the axis of the format.
+        """Compute one scale and zero point, or one of each per index along the axis of the format.
 
         Raises:
-            ValueError: There are none for what was seen.
+            ValueError: The observed data yields no parameters.
         """
 
 
@@ -70,11 +71,11 @@ class QuantizedValue:
         value: Name of the value.
         format: The format.
         group: Name of the sharing group; all quantized values of a group have the same parameters.
-        source: Where the parameters come from: `minmax`, `weights`, `X*W of conv_1`, `replayed`.
+        source: Origin of the parameters: `minmax`, `weights`, `X*W of conv_1`, `replayed`.
         parameters: Scale and zero point; None before they are known.
-        readers: Where it is read: `node:port`.
-        made_by: The output that computes these integers, `node:port`; empty if they are made of other numbers. A value
-            that is made in one form and read in another is requantized. Plans do not list it.
+        readers: The uses of the value: `node:port`.
+        made_by: The output that computes these integers, `node:port`; empty if they are converted from another form. A
+            value that is produced in one form and read in another is requantized. Not saved in plans.
     """
 
     value: str
@@ -87,9 +88,9 @@ class QuantizedValue:
 
 
 def quantized_values_document(quantized_values: Iterable[QuantizedValue]) -> dict[str, list[dict[str, Any]]]:
-    """Quantized values as they stand in a plan, by value.
+    """Return quantized values as in plans, by value name.
 
-    Parameters that follow from weights are left out: they are computed again.
+    Parameters that follow from weights are left out: they are recomputed.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for quantized in quantized_values:
@@ -105,10 +106,10 @@ def quantized_values_document(quantized_values: Iterable[QuantizedValue]) -> dic
 
 
 def parse_quantized_values(document: Mapping[str, Any]) -> list[QuantizedValue]:
-    """The inverse of `holdings_document`.
+    """Parse a document of `quantized_values_document`.
 
     Raises:
-        DovetailError: An entry is malformed; names the value.
+        DovetailError: An entry is malformed; the error names the value.
     """
     found = []
     for value, entries in document.items():
@@ -143,12 +144,12 @@ def _parsed(value: str, entry: Mapping[str, Any]) -> QuantizedValue:
 
 @dataclass(frozen=True, slots=True)
 class ObserverChoice:
-    """An observer with its options. Two choices that differ in nothing but their source are equal.
+    """An observer with its options. Two choices that differ only in their source are equal.
 
     Attributes:
-        name: Its registered name; empty for the default one.
+        name: Its registered name; empty for the default observer.
         options: Its options, as pairs of keyword and value.
-        source: File and line that name it, or the argument of the command line.
+        source: File and line of the choice, or the command-line argument.
     """
 
     name: str = ""

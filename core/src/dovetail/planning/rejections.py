@@ -1,4 +1,4 @@
-"""Refusals: what a backend cannot have after all, found while deciding, as input of the next round of decisions."""
+"""Rejections: nodes that a backend turned out not to support, as input of the next round of decisions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ K = TypeVar("K")
 
 _NONE: Mapping[str, Rejection] = MappingProxyType({})
 _MOST_ROUNDS = 16
-"""Rounds after which a backend that still refuses something is left out. Usual models take four at most."""
+"""Rounds after which a backend that still rejects nodes is left out. Typical models take four at most."""
 
 
 class Rejection(NamedTuple):
-    """A node that a backend cannot have.
+    """A node that a backend cannot run.
 
     Attributes:
         why: The reason, in one sentence.
-        remarks: What is said about it in every later round.
+        remarks: The remarks about it in every later round.
     """
 
     why: str
@@ -29,14 +29,14 @@ class Rejection(NamedTuple):
 
 
 class Rejections:
-    """Everything refused so far; rounds of decisions only ever add to it, so that they end.
+    """All rejections so far. Rounds of decisions only add to them, which guarantees termination.
 
-    Nodes are known by the name of their first output, because every round starts from a fresh graph.
+    Nodes are identified by the name of their first output, because every round starts from a fresh graph.
 
     Attributes:
-        rounds: How often decisions were made again because something was refused.
-        tries: How often engines loaded a result.
-        fresh: Whether something was refused since the last round began.
+        rounds: Number of times that decisions were repeated because of a rejection.
+        tries: Number of times that engines loaded a result.
+        fresh: Whether something was rejected since the last round began.
     """
 
     def __init__(self) -> None:
@@ -48,28 +48,28 @@ class Rejections:
         self._given_up: dict[str, Rejection] = {}
 
     def add(self, backend: str, node: str, refused: Rejection) -> None:
-        """Refuse `node` on `backend`; the first reason stays."""
+        """Reject `node` on `backend`; the first reason is kept."""
         if backend not in self._given_up:
             self._add(self._nodes.setdefault(backend, {}), node, refused)
 
     def add_format(self, backend: str, node: str, text: str, refused: Rejection) -> None:
-        """Refuse one format of `node` on `backend`; the node may be there in another one.
+        """Reject one format of `node` on `backend`; the node may stay there in another format.
 
         Args:
             backend: Name of the backend.
             node: Name of the first output of the node.
-            text: The text of the format.
+            text: The format, as text.
             refused: The reason.
         """
         if backend not in self._given_up:
             self._add(self._formats.setdefault(backend, {}), (node, text), refused)
 
     def give_up(self, backend: str, refused: Rejection) -> None:
-        """Leave a backend out: it refuses something in every round, without an end in sight."""
+        """Leave out a backend that keeps rejecting nodes round after round."""
         self._add(self._given_up, backend, refused)
 
     def next_round(self) -> None:
-        """Count a round of decisions; after too many, leave out the backends that still refuse something.
+        """Count a round of decisions; after too many, leave out the backends that still reject nodes.
 
         Raises:
             DovetailError: All of them are left out already.
@@ -94,23 +94,23 @@ class Rejections:
             self.fresh = True
 
     def nodes(self, backend: str) -> Mapping[str, Rejection]:
-        """The refused nodes of a backend, by the name of their first output."""
+        """Return the rejected nodes of a backend, by the name of their first output."""
         return self._nodes.get(backend, _NONE)
 
     def formats(self, backend: str) -> Mapping[tuple[str, str], Rejection]:
-        """The refused formats of a backend, by node and format."""
+        """Return the rejected formats of a backend, by node and format."""
         return self._formats.get(backend, {})
 
     def given_up(self, backend: str) -> Rejection | None:
-        """Why a backend is left out; None if it is not."""
+        """Return why a backend is left out; None if it is not."""
         return self._given_up.get(backend)
 
     def backends(self) -> Iterator[str]:
-        """The backends that refused something."""
+        """Yield the backends with rejections."""
         yield from dict.fromkeys((*self._nodes, *self._formats))
 
     def copy(self) -> Rejections:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Rejections()
         other._nodes = {name: dict(nodes) for name, nodes in self._nodes.items()}
         other._formats = {name: dict(formats) for name, formats in self._formats.items()}
@@ -118,7 +118,7 @@ class Rejections:
         return other
 
     def remarks(self, known: Iterable[str]) -> Iterator[Remark]:
-        """What is to be said about the refusals of the backends in `known`, in the order in which they came."""
+        """Yield the remarks on rejections by the backends in `known`, in chronological order."""
         for name in known:
             tables = (self._nodes.get(name, {}), self._formats.get(name, {}))
             for refused in (entry for table in tables for entry in table.values()):

@@ -1,4 +1,4 @@
-"""Remarks: the reasons of decisions, as data; their text is made of it when somebody reads it."""
+"""Remarks: reasons of decisions, as data; their text is rendered on demand."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Remedy(NamedTuple):
-    """A change of a request that might bring a node to a backend. `remedy` makes one with its text.
+    """A change of a request that might bring a node to a backend; `remedy` builds one with its text.
 
     Attributes:
-        text: What to do, as a command line has it: `--backend acme-npu:revision=3`.
+        text: The change in command-line syntax: `--backend acme-npu:revision=3`.
         pins: Pins to add.
         edits: Edits to add.
-        options: Options of the backend to change.
-        backend: The backend, where pins do not say it.
-        why_not: Why the backend's own tools refuse it, whatever the plan says: it is named as in vain, not tried.
+        options: Options of `backend` to change.
+        backend: The backend, if pins do not name it.
+        why_not: Why the backend's own tools reject the node whatever the plan says; such a remedy is not tried.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Remedy(NamedTuple):
     why_not: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the remedy as JSON has it, without empty fields."""
+        """Return the remedy as JSON data, without empty fields."""
         pairs = (("text", self.text), ("pins", list(self.pins)), ("edits", list(self.edits)),
                  ("options", dict(self.options)), ("backend", self.backend), ("why_not", self.why_not))  # fmt: skip
         return {key: value for key, value in pairs if value}
@@ -63,14 +63,14 @@ def remedy(
     backend: str = "",
     remark: str = "",
 ) -> Remedy:
-    """Make a remedy, with what to add to the command as its text.
+    """Build a remedy; its text is what to add to the command line.
 
     Args:
         pins: Pins to add: `relu_1=acme-npu`.
         edits: Edits to add: `unit-conv=concat_12:after`.
         options: Options of `backend` to change.
-        backend: The backend, which `options` need.
-        remark: What it is good for, behind the command.
+        backend: The backend, required with `options`.
+        remark: The purpose of the change, appended to the text.
     """
     words = [word for pin in pins for word in ("--pin", pin)] + [word for edit in edits for word in ("--edit", edit)]
     if options:
@@ -79,7 +79,7 @@ def remedy(
 
 
 SLOT = "'{}'"
-"""What stands in a `template` for a quoted name."""
+"""Placeholder for a quoted name in a `template`."""
 
 _QUOTED = re.compile(r"'[^']*'")
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
@@ -95,18 +95,19 @@ class Remark:
     """The reason of one decision.
 
     Attributes:
-        kind: `passed` (done), `missed` (not done, on purpose), `failed` (attempted in vain), `analysis` (a fact).
+        kind: `passed` (done), `missed` (not done, on purpose), `failed` (attempted without success), `analysis` (a
+            fact).
         node: Name of the node it is about; empty for the whole model.
         pass_: The pass or strategy that decided.
         rule: A short stable name of the rule, in kebab case.
-        reason: One readable clause, without what `backend` and `format` say.
+        reason: The reason in one clause, without the parts that `backend` and `format` express.
         because: Names of the nodes that forced the decision.
-        advice: What the user can do about it, where that is no `remedy`; or empty.
+        advice: Advice for the user if there is no `remedy`; or empty.
         source: File and line of the rule (`bpu_int8.yaml:34`), or empty.
-        backend: The backend that does not get the node (kinds `missed` and `failed`), or that the remark speaks of.
-        format: The format that `backend` does not get the node in; empty for all.
+        backend: The backend that does not get the node (kinds `missed` and `failed`), or that the remark is about.
+        format: The format in which `backend` does not get the node; empty for all formats.
         remedy: The change of the request that might help.
-        facts: The numbers and names of the reason, as JSON has them: `{"term": "K", "found": 9, "allowed": "1..7"}`.
+        facts: The numbers and names of the reason, as JSON data: `{"term": "K", "found": 9, "allowed": "1..7"}`.
     """
 
     kind: Kind
@@ -124,7 +125,7 @@ class Remark:
 
     @property
     def why(self) -> str:
-        """The reason as a sentence: `not on acme-npu: K = 9; allowed: 1..7`."""
+        """The reason as text: `not on acme-npu: K = 9; allowed: 1..7`."""
         if not self.backend or self.kind not in ("missed", "failed"):
             return self.reason
         where = f"not in {self.format} on {self.backend}" if self.format else f"not on {self.backend}"
@@ -132,13 +133,13 @@ class Remark:
 
     @property
     def suggest(self) -> str:
-        """The cheapest thing that the user can do about it, as text; or empty."""
+        """The cheapest way out for the user, as text; or empty."""
         return self.remedy.text if self.remedy is not None else self.advice
 
     def as_dict(self) -> dict[str, Any]:
         """Return the remark as in plans and `remarks.json`, without empty fields.
 
-        `why` is there for readers; `reason` only where it is not the same.
+        `why` is included for human readers; `reason` only if it differs.
         """
         why = self.why
         found = {
@@ -177,17 +178,17 @@ class Remark:
         )  # fmt: skip
 
     def alike(self) -> tuple[object, ...]:
-        """What remarks with the same reason share, whichever nodes they are about and name; it can be a key."""
+        """Return a key shared by remarks with the same reason, whichever nodes they concern."""
         facts = json.dumps(dict(self.facts), sort_keys=True) if self.facts else ""
         pattern = template(self.reason)
         return self.kind, self.pass_, self.rule, pattern, self.suggest, self.source, self.backend, self.format, facts
 
 
 def assumed(remarks: Iterable[Remark]) -> list[str]:
-    """What was assumed of the whole model, and the user can change: notes of `plan` and `compile`."""
+    """Return the assumptions about the whole model that the user can change, for the notes of `plan` and `compile`."""
     return [remark.why for remark in remarks if remark.kind == "analysis" and remark.suggest and not remark.node]
 
 
 def template(why: str) -> str:
-    """Replace quoted names by slots, so that reasons can be compared."""
+    """Replace quoted names by placeholders, to compare reasons."""
     return why if SLOT in why else _QUOTED.sub(SLOT, why)

@@ -1,4 +1,4 @@
-"""Selectors: how users name nodes."""
+"""Selectors: the syntax in which users name nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _FORMS = ("name", "type", "region")
-# The last `=` outside of a format: formats have some inside of their brackets.
+# Split at the last `=` that is not inside brackets, because formats contain `=` in theirs.
 _PIN = re.compile(r"(?P<selector>.+)=(?P<backend>[^=/\[\]]+)(?:/(?P<formats>.*))?")
 _OPEN_BRACKET = re.compile(r"=[^=/]+/[^\]]*\[[^\]]*$")
 _COMMA = re.compile(r",(?![^\[]*\])")
@@ -36,12 +36,12 @@ def select(model: Model, selector: str) -> list[ir.Node]:
     |---|---|
     | `Conv_12`, `loop_1/body/Add_3` | the node of that name, or the producer of the value of that name |
     | `layer4.*`, `*/Add_?` | every node whose name matches the pattern |
-    | `type:Conv`, `type:com.acme::FusedMlp` | every node of an operator |
-    | `region:3` | every node of a region of the plan |
-    | `name:type:odd` | the node of a name that looks like another form |
+    | `type:Conv`, `type:com.acme::FusedMlp` | every node with that operator |
+    | `region:3` | every node in that region of the plan |
+    | `name:type:odd` | the node whose name looks like one of the other forms |
 
     Raises:
-        DovetailError: It matches nothing; suggests similar names.
+        DovetailError: Nothing matches; the error suggests similar names.
     """
     form, _, rest = selector.partition(":")
     if form not in _FORMS or not rest:
@@ -60,10 +60,10 @@ def select(model: Model, selector: str) -> list[ir.Node]:
 
 
 class NodeNames:
-    """Selects nodes of one model by many selectors: its names are listed once, so exact ones cost no walk each.
+    """An index of the node names of one model, so that exact names need no walk over the graph per selector.
 
     Args:
-        model: The model; its nodes and names must not change meanwhile.
+        model: The model; its nodes and names must not change while the index is in use.
     """
 
     def __init__(self, model: Model):
@@ -78,20 +78,20 @@ class NodeNames:
                 self._sources.setdefault(name, []).append(node)
 
     def select(self, selector: str) -> list[ir.Node]:
-        """What the function `select` returns.
+        """Return the same nodes as the function `select`.
 
         Raises:
-            DovetailError: It matches nothing; suggests similar names.
+            DovetailError: Nothing matches; the error suggests similar names.
         """
         form, _, rest = selector.partition(":")
         if form in _FORMS and form != "name" and rest:
             return select(self._model, selector)
-        # An exact name wins over a pattern, whatever its characters are.
+        # An exact name takes precedence over a pattern, even if it contains wildcard characters.
         found = self._exact.get(_name_in(selector))
         return list(found) if found else select(self._model, selector)
 
     def made_of(self, selector: str) -> list[ir.Node]:
-        """The nodes of a name in the source model: itself, or what it was folded into; none if it is gone."""
+        """Return the nodes with this name or made from the source node of this name; empty if it is gone."""
         name = _name_in(selector)
         return list(self._exact.get(name) or self._sources.get(name) or ())
 
@@ -131,7 +131,7 @@ def parse_pin(text: str) -> tuple[str, str, dict[str, Format]]:
         The selector, the backend, and the required formats by port; `""` stands for all ports that are not named.
 
     Raises:
-        DovetailError: The text has no `=`, no backend after it, a format that does not parse, or a port twice.
+        DovetailError: The text has no `=`, no backend after it, an invalid format, or a port twice.
     """
     found = _PIN.fullmatch(text)
     if found is None or _OPEN_BRACKET.search(text):

@@ -1,4 +1,4 @@
-"""The one import that a plugin needs: hooks, the registry, and what plugins implement. See docs/plugins.md.
+"""The plugin API in one import: hooks, the registry, and the contracts that plugins implement. See docs/plugins.md.
 
 Names are imported on first use, as `__init__.pyi` lists them, and none of them imports onnx.
 """

@@ -1,4 +1,4 @@
-"""What backends and formats of backend files implement."""
+"""The contracts of backends and of backend file formats."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
 
 Fact: TypeAlias = "Callable[[ir.Node], object]"
-"""A property of nodes that limits of backend files may name: a function that returns a number, a text or a truth value,
-or None if it cannot be told. Registered with `registry.fact`."""
+"""A property of nodes that limits in backend files may name: a function that returns a number, a string or a boolean,
+or None if the property is unknown. Registered with `registry.fact`."""
 
 
 class Source(Protocol):
-    """Where a file comes from: a `pathlib.Path`, or a resource inside a package."""
+    """The source of a file: a `pathlib.Path`, or a resource inside a package."""
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """The last component of its path."""
 
     def is_file(self) -> bool:
-        """Whether it is there."""
+        """Return whether it exists and is a file."""
 
     def read_bytes(self) -> bytes:
-        """Its content."""
+        """Return its content."""
 
 
 FindFile: TypeAlias = "Callable[[str, str], Source | None]"
-"""Finds a file that a plugin registered: `find("policy", "fp16")`, `find("backend", "bpu-int8")`."""
+"""Looks up a registered file: `find("policy", "fp16")`, `find("backend", "bpu-int8")`."""
 
 
 class BackendSummary(NamedTuple):
-    """What a listing shows of a backend.
+    """The listing entry of a backend.
 
     Attributes:
         name: Its name.
-        summary: One line about it.
-        device: Where it runs.
-        engines: Names of the engines that execute its parts, in order of preference.
+        summary: A one-line description.
+        device: The device it runs on.
+        engines: Names of its engines, in order of preference.
     """
 
     name: str
@@ -53,24 +53,24 @@ class BackendSummary(NamedTuple):
 
 
 class Judge(Protocol):
-    """Decides for one model which nodes a backend takes."""
+    """The legality check of one model's nodes on a backend."""
 
     def __call__(self, node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
-        """Whether the backend takes `node`, with which types, and if not, why.
+        """Return whether the backend supports `node`, with which types, and if not, why.
 
         Args:
             node: The node.
-            region: `{"last": True}` if no reader of the node is on this backend, `{"last": False}` if one is; None
-                while backends claim.
+            region: `{"last": True}` if no user of the node is on this backend, `{"last": False}` if one is; None while
+                backends claim.
         """
 
 
 class Border(NamedTuple):
-    """Where the conversions at the border of a backend's regions stand.
+    """The positions of conversions at the border of a backend's regions.
 
     Attributes:
-        into: Those of the inputs: `outside` if integers enter, `inside` if floats do.
-        out: Those of the outputs.
+        into: Conversions of inputs: `outside` if integers enter the region, `inside` if floats do.
+        out: Conversions of outputs, likewise.
         floats: `low` if floats cross the border in the type in which they are computed and read, `high` if in the high
             precision.
     """
@@ -81,42 +81,41 @@ class Border(NamedTuple):
 
 
 class Backend(ABC):
-    """A backend with its options chosen, read from a file or written as a Python class.
+    """A backend with its options chosen, loaded from a file or written as a Python class.
 
-    A class is registered as `registry.backend("acme-npu", "acme_npu.backend:AcmeNpu")` and called with the options that
-    the user gave, a mapping of texts; it raises a DovetailError for an option that it does not have.
+    A class is registered as `registry.backend("acme-npu", "acme_npu.backend:AcmeNpu")` and called with the user's
+    options as a mapping of strings; it raises a DovetailError for an unknown option.
 
     Attributes:
         name: Its name, as after `--backend`.
-        summary: One line about it.
-        device: Where it runs.
+        summary: A one-line description.
+        device: The device it runs on.
         low: The low precision (`float16`), or None.
         high: The high precision, or None.
-        accumulate: The type that sums are kept in, or None.
-        opset: The lowest and the highest version of the default ONNX domain that its tools read.
+        accumulate: The accumulator type, or None.
+        opset: Lowest and highest version of the default ONNX domain that its tools read.
         strategy: Name of the strategy that claims nodes for it.
         engines: Names of its engines, in order of preference.
-        chosen: The value of every option, by name; they are recorded in the plan.
+        chosen: The value of every option, by name, as recorded in the plan.
         source: Name of its file or class, for remarks.
-        options: The values of every option by name, which remedies try.
-        idle_options: The options that change no placement; remedies leave them alone.
-        place: The options of its strategy.
-        place_sources: File and line of each of them.
+        options: Possible values of every option by name, for remedies to try.
+        idle_options: Options that do not affect placement; remedies skip them.
+        place: Options of its strategy.
+        place_sources: File and line of each of these options.
         regions: Name of its partitioner; empty for the default.
         artifacts: Names of its emitters.
-        border: Where conversions at the border of its regions stand; None for a backend without quantized formats.
-        widened: The float types of a source model that stand for float32 here.
-        open_cost: What its engines pay for extents that are not known before run time, as the part of a sentence after
-            its name; empty for nothing.
-        refine: The refinements of quantized weights that are made unless the request names others.
-        arithmetic: What its engines compute quantized nodes in: `floats` between conversions, or `integers`.
-        files: Every file that it was read from, and a result is compiled anew when one of them changes; None for a
-            backend that does not say.
-        region_maxima: The largest numbers of `nodes`, `inputs`, `outputs` and `constants` of a region; larger ones are
+        border: Positions of conversions at the border of its regions; None for a backend without quantized formats.
+        widened: Float types of source models that are treated as float32.
+        open_cost: The cost to its engines of extents unknown until run time, as a clause that follows its name; empty
+            for none.
+        refine: Refinements of quantized weights, unless the request names others.
+        arithmetic: The arithmetic of quantized nodes on its engines: `floats` between conversions, or `integers`.
+        files: Every file that it was loaded from; a change of one invalidates cached results. None if unknown.
+        region_maxima: Maximum numbers of `nodes`, `inputs`, `outputs` and `constants` of a region; larger regions are
             split.
-        asks_region: Whether a verdict may depend on whether the node is the last of its region on this backend; its
-            `ok` is None until that is known.
-        limits_regions: Whether `region_refusals` needs to be asked; otherwise any region is taken.
+        asks_region: Whether a verdict may depend on the node being the last of its region on this backend; its `ok` is
+            None until that is known.
+        limits_regions: Whether `region_refusals` must be called; if not, any region is accepted.
     """
 
     name: str
@@ -149,55 +148,55 @@ class Backend(ABC):
     @property
     @abstractmethod
     def facts(self) -> Collection[str]:
-        """Names of the registered facts that its judge asks."""
+        """Names of the registered facts that its judge evaluates."""
 
     @property
     @abstractmethod
     def border_types(self) -> Collection[str]:
-        """Element types that may enter and leave it; a conversion that it says nothing else about takes these."""
+        """Element types that may cross the border of its regions; the default types of conversions."""
 
     @abstractmethod
     def lists(self, domain: str, op_type: str) -> bool:
-        """Whether it has a rule for this operator, even one that refuses it."""
+        """Return whether it has a rule for this operator, even a rule that rejects it."""
 
     @abstractmethod
     def takes(self, domain: str, op_type: str) -> bool:
-        """Whether it may take nodes of an operator; False if it takes none, whatever their attributes."""
+        """Return whether it may support nodes of an operator; False if it supports none, whatever their attributes."""
 
     @abstractmethod
     def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact]) -> Judge:
-        """The judge of the nodes of one model.
+        """Return the judge for the nodes of one model.
 
         Args:
-            opsets: The versions of the domains that the model imports.
-            facts: The facts named by `facts`.
+            opsets: The opset imports of the model.
+            facts: The registered facts that the property `facts` names.
         """
 
     def takes_angles(self, domain: str, op_type: str) -> bool:
-        """Whether an operator reads an angle; nodes that compute one from positions stay in the high precision."""
+        """Return whether an operator reads an angle; nodes that derive it from positions stay high."""
         return False
 
     @property
     def lowest_opset(self) -> int:
-        """The lowest opset in which its formats can be written."""
+        """The lowest opset that can express its formats."""
         return self.opset[0]
 
     def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> Sequence[Refusal]:
-        """Why a region is refused as a whole; its nodes then go to the next backend. Empty if it is taken.
+        """Return why a region is rejected as a whole; its nodes then go to the next backend. Empty if it is accepted.
 
         Args:
-            counts: How many `inputs`, `outputs`, `nodes` and `constants` the region has.
+            counts: Numbers of `inputs`, `outputs`, `nodes` and `constants` of the region.
             operators: The operators in it, as `Conv` or `com.acme::FusedMlp`.
         """
         return ()
 
 
 class BackendFormat(ABC):
-    """A format of backend files.
+    """A file format of backends.
 
     Attributes:
-        suffix: How names of its files end (`.backend.yaml`); such files of a plugin's package are found by themselves.
-        endings: How names of its files may end besides, where somebody names the file (`.yaml`).
+        suffix: Suffix of its files (`.backend.yaml`); such files in a plugin's package are registered automatically.
+        endings: Further suffixes, accepted for files that are named explicitly (`.yaml`).
     """
 
     suffix: str
@@ -205,41 +204,41 @@ class BackendFormat(ABC):
 
     @abstractmethod
     def name(self, source: Source) -> str:
-        """The name of the backend, as cheap as it can be had: this is asked whenever Dovetail starts.
+        """Return the name of the backend. Called at every start of Dovetail, so it must be cheap.
 
         Raises:
-            DovetailError: The file names none.
+            DovetailError: The file does not name a backend.
         """
 
     @abstractmethod
     def peek(self, source: Source) -> BackendSummary:
-        """What a listing shows; nothing else in the file is checked.
+        """Return the listing entry, without checking the rest of the file.
 
         Raises:
-            DovetailError: The file cannot be read that far.
+            DovetailError: The parts needed cannot be read.
         """
 
     @abstractmethod
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
-        """The backend.
+        """Load the backend.
 
-        One that is read from more files than `source` names them in `files`.
+        A backend that is loaded from further files lists them in `files`.
 
         Args:
             source: The file.
-            find: Finds the files that it names.
-            options: What the user chose.
+            find: Looks up the registered files that it names.
+            options: The user's options.
             facts: Names of the registered facts.
 
         Raises:
-            DovetailError: The file is at fault, with its line, or an option does not exist.
+            DovetailError: The file is invalid (the error names the line), or an option is unknown.
         """
 
     @abstractmethod
     def check(
         self, source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], Any]
     ) -> None:
-        """Check what loading the file with its default options leaves out: variants, and names that it uses.
+        """Check the parts of a file that a load with default options does not reach: variants and referenced names.
 
         Args:
             source: The file.
@@ -247,5 +246,5 @@ class BackendFormat(ABC):
             load: Loads the file with other options.
 
         Raises:
-            DovetailError: The first thing that is wrong, with its line.
+            DovetailError: The first error found, with its line.
         """

@@ -1,4 +1,4 @@
-"""Backend files of plugins: where they lie in a package, and which registered format reads one."""
+"""Backend files of plugins: their discovery in a package, and the registered format that reads each."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _WAY_OUT = "pip install dovetail-schemas, or do not leave it out (--no-plugin, D
 
 
 def formats_of(registry: Registry, names: Iterable[str] | None = None) -> list[BackendFormat]:
-    """One object per registered format, or per format in `names`.
+    """Return an instance of every registered format, or of every format in `names`.
 
     Raises:
-        DovetailError: One of them cannot be loaded, or is no format.
+        DovetailError: A format cannot be loaded, or violates the contract.
     """
     table = registry.backend_format
     return [made(table[name], table.title(name), BackendFormat) for name in (table if names is None else names)]
 
 
 def format_of(registry: Registry, source: Source) -> BackendFormat:
-    """The format that reads a file, told from its name.
+    """Return the format that reads a file, chosen by file name.
 
     Raises:
-        DovetailError: None of those that are registered does.
+        DovetailError: No registered format reads it.
     """
     return named_format_of(registry, source)[1]
 
 
 def named_format_of(registry: Registry, source: Source) -> tuple[str, BackendFormat]:
-    """What messages call the format that reads a file, with its distribution, and the format.
+    """Return the format that reads a file, preceded by its name and distribution for messages.
 
     Raises:
-        DovetailError: None of those that are registered reads it.
+        DovetailError: No registered format reads it.
     """
     formats = formats_of(registry)
     who = dict(zip(map(id, formats), map(registry.backend_format.title, registry.backend_format), strict=True))
@@ -56,10 +56,10 @@ def named_format_of(registry: Registry, source: Source) -> tuple[str, BackendFor
 
 
 def backend_files(module: Any, formats: Sequence[BackendFormat]) -> list[tuple[str, str]]:
-    """The names and targets of the backend files in a package and in the folders directly below.
+    """Return names and targets of the backend files in a package and its direct subfolders.
 
     Raises:
-        DovetailError: A file names no backend.
+        DovetailError: A file does not name its backend.
     """
     return [
         (_name(format_, file), f"{module.__name__}:{path}")
@@ -70,7 +70,7 @@ def backend_files(module: Any, formats: Sequence[BackendFormat]) -> list[tuple[s
 
 
 def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
-    """Why a package without hooks and backend files brings nothing, if that can be told; empty otherwise."""
+    """Explain why a package without hooks and backend files registers nothing, if the cause is known; else empty."""
     if not formats and hasattr(module, "__path__"):
         return f"{module.__name__} has no hooks, and no format of backend files is installed; {_WAY_OUT}"
     for path, file in _files(module):
@@ -86,7 +86,7 @@ def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
 
 
 def _name(format_: BackendFormat, file: Source) -> str:
-    """The name of the backend in a file; whatever the format raises is an error that names both."""
+    """Return the name of the backend in a file; an error of the format becomes one that names both."""
     try:
         return format_.name(file)
     except DovetailError:
@@ -97,7 +97,7 @@ def _name(format_: BackendFormat, file: Source) -> str:
 
 
 def _files(module: Any) -> Iterator[tuple[str, Source]]:
-    """The files of a package, with their paths in it; a module has none."""
+    """Yield the files of a package with their paths in it; none for a module."""
     if not hasattr(module, "__path__"):
         return
     from importlib import resources

@@ -1,4 +1,4 @@
-"""Commands: what a plugin brings as a command implements, and the commands that core brings the same way."""
+"""The contract of commands, and the commands of core, which use the same contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins")}
-"""The targets of core's commands by name."""
+"""Targets of core's commands by name."""
 
 _REQUIRED = ("name", "summary", "add_arguments", "run")
 
@@ -21,11 +21,11 @@ _REQUIRED = ("name", "summary", "add_arguments", "run")
 class Command(Protocol):
     """A command of the program `dovetail`, registered with `registry.command("hello", "acme.cli:HELLO")`.
 
-    Help lists every command, so the module that holds it imports nothing heavy at its top. `dovetail.cli.common` has
-    what all commands share; `--json`, `--debug` and `--no-plugin` are there already.
+    The help lists every command, so its module must not import anything heavy at the top. `dovetail.cli.common` has
+    helpers for commands; `--json`, `--debug` and `--no-plugin` are added automatically.
 
     Attributes:
-        name: As users write it; the name that it is registered under.
+        name: Its name on the command line, which is its registered name.
         summary: One sentence for the help.
     """
 
@@ -33,21 +33,21 @@ class Command(Protocol):
     summary: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of the command to its parser; called when the command is used."""
+        """Add the arguments of the command to its parser; called only if the command is invoked."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Run the command, and give its exit code.
+        """Run the command, and return its exit code.
 
         Raises:
-            DovetailError: What the user can do something about; it is printed with its hint, and gives the exit code.
+            DovetailError: An error that the user can act on; it is printed with its hint, and determines the exit code.
         """
 
 
 def load_command(registry: Registry, name: str) -> Command:
-    """The command that is registered as `name`.
+    """Load the command registered as `name`.
 
     Raises:
-        DovetailError: There is none, its module does not import, or what it holds is no command.
+        DovetailError: There is none, its module does not import, or its target is not a command.
     """
     found: Command = registry.command[name]
     who = registry.command.title(name)

@@ -1,4 +1,4 @@
-"""Checks of what plugins bring: it derives from the base class of its kind, and nothing of it is left abstract."""
+"""Checks of plugin classes: they derive from the base class of their kind, and implement all abstract methods."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def class_of(found: Any, who: str, contract: type[T]) -> type[T]:
-    """Check the class that a plugin registered.
+    """Check a class that a plugin registered, and return it.
 
     Args:
         found: The class.
-        who: Its kind, its name and its distribution, for messages.
-        contract: The base class of its kind, one of those in `dovetail.plugin`.
+        who: Kind, name and distribution, for messages.
+        contract: The base class of its kind, from `dovetail.plugin`.
 
     Raises:
         DovetailError: It does not derive from `contract`, or leaves a method abstract.
@@ -31,10 +31,10 @@ def class_of(found: Any, who: str, contract: type[T]) -> type[T]:
 
 
 def made(found: Any, who: str, contract: type[T], *arguments: object) -> T:
-    """Call a class that a plugin registered, and check what it makes; see `class_of`.
+    """Instantiate a class that a plugin registered, and check the instance; see `class_of`.
 
     Raises:
-        DovetailError: The class does not keep the contract, or fails.
+        DovetailError: The class violates the contract, or its constructor fails.
     """
     cls = class_of(found, who, contract)
     with calling(who):
@@ -43,7 +43,7 @@ def made(found: Any, who: str, contract: type[T], *arguments: object) -> T:
 
 
 def derived(thing: Any, who: str, contract: type[T]) -> T:
-    """Check that an object derives from `contract`, and has the attributes that have no default there.
+    """Check that an object derives from `contract`, and sets the attributes that have no default there.
 
     Raises:
         DovetailError: It does not; the hint names the base class.
@@ -51,14 +51,14 @@ def derived(thing: Any, who: str, contract: type[T]) -> T:
     if not isinstance(thing, contract):
         raise _breach(who, f"is {type(thing).__name__}, which is no {contract.__name__}", contract)
     declared = [name for cls in reversed(contract.__mro__) for name in cls.__dict__.get("__annotations__", ())]
-    # A property is there; what it gives is not asked for yet.
+    # Look a property up on the class: evaluating it could be expensive or fail.
     if lacking := [name for name in declared if not (hasattr(type(thing), name) or hasattr(thing, name))]:
         raise _breach(who, f"has no {', '.join(lacking)}", contract)
     return thing
 
 
 def overrides(thing: object, contract: type, name: str) -> bool:
-    """Whether an object has a method of its own where `contract` has a default."""
+    """Check whether an object overrides a default method of `contract`."""
     return getattr(type(thing), name, None) is not getattr(contract, name)
 
 

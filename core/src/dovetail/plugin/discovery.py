@@ -1,4 +1,4 @@
-"""Discovery of installed plugins: their entry points, what is left out on request, and names that clash."""
+"""Discovery of installed plugins: entry points, disabled plugins, and name clashes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRY_POINT_GROUP = "dovetail"
 
 @dataclass
 class PluginRecord:
-    """What is known of one plugin.
+    """The record of one plugin.
 
     Attributes:
         name: Name of its entry point.
@@ -26,7 +26,7 @@ class PluginRecord:
         target: The module (or object) that the entry point names.
         status: `ok`, `broken` (it failed; see `error`) or `disabled` (the user left it out).
         error: Why it is broken or disabled.
-        hooks: Names of the hooks it implements.
+        hooks: Names of the hooks that it implements.
     """
 
     name: str
@@ -48,12 +48,12 @@ class PluginRecord:
 
     @property
     def absence(self) -> str:
-        """Why what it brings is not there, with its version."""
+        """Why its components are unavailable, with its version."""
         state = "is broken" if self.status == "broken" else "is disabled"
         return f"plugin {self.name} ({' '.join(filter(None, (self.distribution, self.version)))}) {state}: {self.error}"
 
     def as_dict(self) -> dict[str, object]:
-        """The record as plain data."""
+        """Return the record as plain data."""
         return {**vars(self), "hooks": list(self.hooks)}
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class PluginRecord:
 
 
 def discover(block: Collection[str], allow: Collection[str] | None) -> list[tuple[PluginRecord, EntryPoint]]:
-    """Find every entry point once, sorted by name; those that are not to be loaded have a record that says why.
+    """Find every entry point once, sorted by name; the record of a plugin that is not loaded says why.
 
     Args:
         block: Names of plugins or distributions to leave out.
@@ -77,14 +77,14 @@ def discover(block: Collection[str], allow: Collection[str] | None) -> list[tupl
 
 
 def _find() -> Iterator[tuple[PluginRecord, EntryPoint]]:
-    """Every entry point once, each under a name of its own."""
+    """Yield every entry point once, each under a unique name."""
     from importlib.metadata import entry_points
 
     targets: dict[str, set[str]] = {}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value)):
         known = targets.setdefault(point.name, set())
         if point.value in known:
-            continue  # One distribution found twice on the path, as editable installs may be.
+            continue  # one distribution found twice on the path, as with editable installs
         distribution, version = (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
         name = f"{point.name}@{distribution}" if known else point.name
         known.add(point.value)
@@ -92,7 +92,7 @@ def _find() -> Iterator[tuple[PluginRecord, EntryPoint]]:
 
 
 def _choose(records: list[PluginRecord], block: Collection[str], allow: Collection[str] | None) -> None:
-    """Disable what is blocked or not allowed."""
+    """Disable plugins that are blocked or not allowed."""
     known = {name for record in records for name in (record.name, record.distribution)}
     for name in (*block, *(allow or ())):
         if name not in known:
@@ -106,7 +106,7 @@ def _choose(records: list[PluginRecord], block: Collection[str], allow: Collecti
 
 
 def _refuse_clashes(found: list[tuple[PluginRecord, EntryPoint]]) -> None:
-    """Of the entry points with one name, the first that is not disabled keeps it."""
+    """Among entry points of the same name, keep the first that is not disabled."""
     first: dict[str, PluginRecord] = {}
     for record, point in found:
         if record.status == "ok" and first.setdefault(point.name, record) is not record:

@@ -1,4 +1,4 @@
-"""What emitters implement: they make files for a backend's own tools, or compile regions ahead of time."""
+"""The contract of emitters: they write files for a backend's own tools, or compile regions ahead of time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StandIn:
-    """The operator that stands for a region which was compiled ahead of time.
+    """The operator that replaces a region compiled ahead of time.
 
     Its inputs and outputs are those of the region, in the order of `EmittedRegion.model`.
 
     Attributes:
-        op_type: Its name, as `EPContext`.
-        domain: Its domain, as `com.microsoft`.
-        attributes: Attributes by name: numbers, texts, and lists of them.
-        version: The version of the domain that the model imports then.
-        into: Names of registered conversions that every input goes through first, such as one of its layout.
-        out: Names of registered conversions that every output goes through.
+        op_type: Its name, such as `EPContext`.
+        domain: Its domain, such as `com.microsoft`.
+        attributes: Attributes by name: numbers, strings, and lists of them.
+        version: The domain's version in the opset imports of the result.
+        into: Names of registered conversions that are applied to every input, such as a layout change.
+        out: Names of registered conversions that are applied to every output.
     """
 
     op_type: str
@@ -40,13 +40,13 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Call:
-    """The region becomes a call of a function of the model, `dovetail.<backend>::<region>`, that holds its nodes.
+    """A call of a model-local function, `dovetail.<backend>::<region>`, that replaces a region and holds its nodes.
 
-    The inputs of the function are those of the region, then its weights, so every engine can compute it. One that says
-    `loads_artifacts` is given the files of the artifact with it.
+    The inputs of the function are those of the region, followed by its weights, so every engine can run it. An engine
+    with `loads_artifacts` also gets the files of the artifact.
 
     Attributes:
-        attributes: Attributes of the call by name, for whoever reads the result: numbers, texts, and lists of them.
+        attributes: Attributes of the call by name, for consumers of the result: numbers, strings, and lists of them.
     """
 
     attributes: Mapping[str, object] = field(default_factory=dict)
@@ -54,13 +54,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What an emitter made of a region.
+    """The output of an emitter for a region.
 
     Attributes:
-        files: Names of the files that it wrote into its folder, which all belong to the result.
-        node: What stands for the region from now on: an operator of the engine's own, or a call of a function that
-            holds the region; None where the region stays as it is.
-        notes: What is not as it should be in these files, one sentence each; they become remarks.
+        files: Names of the files that it wrote into its folder; all of them belong to the result.
+        node: The replacement of the region: an operator of the engine's own, or a call of a function that holds the
+            region; None if the region stays as it is.
+        notes: Shortcomings of these files, one sentence each; they become remarks.
     """
 
     files: tuple[str, ...] = ()
@@ -70,18 +70,18 @@ class Artifact:
 
 @dataclass(frozen=True)
 class EmittedRegion:
-    """A region for an emitter, or the whole model for one that says `whole = True`.
+    """The input of an emitter: a region, or the whole model for an emitter with `whole = True`.
 
     Attributes:
         name: Its name in the result: `region_3`, or `model`.
         backend: The backend, with its options chosen.
         model: The region as engines load it, with its conversions, at the working opset.
-        source: The same nodes as the source model computes them, before any conversion: floats, with the weights of the
-            source model. Its inputs and outputs are values of the source model. A region has the highest opset that
-            the backend reads where the model is newer; the whole model has that of the compilation.
-        nodes: The names of its nodes in the plan; of the whole model, those on the backend.
-        quantized values: The quantized forms of the values that these nodes compute and read, with their parameters.
-        context: The context of the compilation: what was asked for, and the plugins; None where nobody compiles.
+        source: The same nodes in the source model, before any conversion: floats, with the original weights. Its inputs
+            and outputs are values of the source model. If the model is newer than the backend reads, a region has the
+            highest opset that the backend reads; the whole model has that of the compilation.
+        nodes: Names of its nodes in the plan; for the whole model, of the nodes on the backend.
+        quantized_values: The quantized values that these nodes compute and read, with their parameters.
+        context: The context of the compilation, with request and plugins; None outside of a compilation.
     """
 
     name: str
@@ -94,20 +94,20 @@ class EmittedRegion:
 
 
 class Emitter(ABC):
-    """Makes files for the tools of a backend, or compiles a region ahead of time.
+    """Writes files for a backend's tools, or compiles a region ahead of time.
 
     Attributes:
-        whole: Ask once for the whole model, and not once for each region of the backend: for tools that read all of it
-            and decide by a file what they run how. Such an emitter gives files alone, for a node stands for one region.
+        whole: Emit once for the whole model, not once per region of the backend: for tools that read the whole model
+            and a file that assigns its nodes. Such an emitter returns no node, because a node replaces a single region.
     """
 
     whole: ClassVar[bool] = False
 
     @abstractmethod
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
-        """Write what the backend's tools need of `region` into `folder`, and nothing outside of it.
+        """Write the files that the backend's tools need for `region` into `folder`, and nothing outside of it.
 
         Raises:
-            EngineError: The region, or the node that the error names, cannot be had; it is placed elsewhere. For the
-                whole model that is every node on the backend, unless the error names one of them.
+            EngineError: The region, or the node that the error names, is not supported and is placed elsewhere. For the
+                whole model, this means every node on the backend, unless the error names one of them.
         """

@@ -1,4 +1,4 @@
-"""What executes a part of a model: the contract of an engine."""
+"""The contract of engines, which execute parts of a model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class EngineError(DovetailError):
-    """An engine refuses a region, or fails while it runs one.
+    """An engine rejects a region, or fails while it runs one.
 
     Args:
-        message: What happened, naming the engine and, where it tells, the node.
+        message: What happened, with the engine and, if known, the node.
         hint: What to do about it.
-        node: Name of the node at fault, or of a value that it computes; empty where the engine does not say.
+        node: Name of the node at fault, or of a value that it computes; empty if the engine does not say.
     """
 
     def __init__(self, message: str, hint: str = "", node: str = ""):
@@ -36,19 +36,19 @@ class EngineError(DovetailError):
 
 
 class Availability(NamedTuple):
-    """Can an engine run on this machine, and if not, why; `why` may also hold a caveat of one that can."""
+    """Whether an engine can run on this machine; `why` is the reason if not, or a caveat if so."""
 
     ok: bool
     why: str = ""
 
 
 class Reads(NamedTuple):
-    """What an engine's reader takes.
+    """The input limits of an engine.
 
     Attributes:
         opset: The highest version of the default ONNX domain.
         ir_version: The highest ONNX IR version.
-        types: Names of the element types it takes at its borders.
+        types: Names of the element types that it accepts as inputs and outputs.
     """
 
     opset: int
@@ -57,13 +57,13 @@ class Reads(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """How one node was really executed.
+    """The actual execution of one node.
 
     Attributes:
-        precision: Element type it computed in, as the engine reports it; empty when it does not report.
+        precision: Element type of its computation, as the engine reports it; empty if it does not report.
         how: `reported`, `reported-on-cpu` (by the engine of another device, which left this node to the CPU),
-            `fused-into:<node>`, `folded` (computed once, when the region was loaded), `reported-alone` (of a body that
-            was compiled by itself to find out) or `not-reported`.
+            `fused-into:<node>`, `folded` (computed once, when the region was loaded), `reported-alone` (for a body that
+            was compiled separately to find out) or `not-reported`.
     """
 
     precision: str
@@ -76,9 +76,9 @@ class RegionModel:
 
     Attributes:
         model: The model; node names are those of the whole model.
-        path: A file that holds exactly this model, where there is one already; the engine may read it instead.
-        artifact: The folder with the files that the backend's emitters made of this region, where a node stands for it
-            or a call of a function holds it; only for engines that say `loads_artifacts = True`.
+        path: An existing file with exactly this model, or None; the engine may read it instead.
+        artifact: The folder of the artifact that emitters made of this region, if a node or a function call stands for
+            it; only for engines with `loads_artifacts = True`.
     """
 
     model: Model
@@ -90,31 +90,31 @@ class Session(ABC):
     """A loaded region.
 
     Attributes:
-        notes: What the user should know of how it was loaded.
+        notes: Notes for the user on how it was loaded.
     """
 
     notes: Sequence[str] = ()
 
     @abstractmethod
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name; may be called from several threads at once.
+        """Compute all outputs by name; thread-safe.
 
-        bfloat16 arrays have the dtype `ml_dtypes.bfloat16`. Results belong to the caller: a later call does not
-        change them.
+        bfloat16 arrays have the dtype `ml_dtypes.bfloat16`. The caller owns the results: later calls do not change
+        them.
         """
 
     @abstractmethod
     def executed(self) -> dict[str, Executed]:
-        """How every node of the region was executed, by node name."""
+        """Return how every node of the region was executed, by node name."""
 
 
 class Engine(ABC):
-    """Something that executes region models.
+    """An executor of region models.
 
     Attributes:
         name: The name that it is registered under.
-        reads: What its reader takes.
-        loads_artifacts: Whether it loads what emitters made of regions; `RegionModel.artifact` is then given.
+        reads: Its input limits.
+        loads_artifacts: Whether it loads artifacts of emitters, passed as `RegionModel.artifact`.
     """
 
     name: str
@@ -123,63 +123,64 @@ class Engine(ABC):
 
     @abstractmethod
     def available(self) -> Availability:
-        """Whether it can run here; must be cheap and must not raise."""
+        """Return whether it can run here; must be cheap and must not raise."""
 
     @abstractmethod
     def load(self, region: RegionModel, options: Mapping[str, object]) -> Session:
-        """Make a session.
+        """Load a region.
 
         Args:
             region: The region.
-            options: What the user gave for engines, of which each takes what it knows (`threads`), and as `backend` the
-                chosen options of the backend that the engine runs for.
+            options: The user's engine options, of which each engine uses those it knows (`threads`), and as `backend`
+                the chosen options of the backend that the engine runs for.
 
         Raises:
-            EngineError: The engine refuses the region; it names the node where the engine tells.
+            EngineError: The engine rejects the region; the error names the node if it is known.
         """
 
 
 class SelectiveEngine(Engine):
-    """The base of engines that run operators which the other engines of a backend do not know.
+    """Base class of engines for operators that the other engines of a backend do not support.
 
-    Such an engine is asked first for a region with a node that it takes. The host accepts these nodes, too, although
+    Such an engine is tried first for a region with a node that it takes. The host accepts these nodes as well, although
     its file does not list them.
     """
 
     @classmethod
     @abstractmethod
     def of(cls, registry: Registry) -> SelectiveEngine:
-        """Make the engine, given everything that plugins registered."""
+        """Create the engine from the registry."""
 
     @abstractmethod
     def takes(self, node: ir.Node) -> bool:
-        """Whether it runs this node, and other engines do not."""
+        """Return whether it runs this node, and other engines do not."""
 
 
 class Evaluator(Engine):
-    """The base of engines that compute one node at once, too, for passes that fold constants."""
+    """Base class of engines that can also evaluate a single node, for passes that fold constants."""
 
     @abstractmethod
     def evaluate(
         self, node: ir.Node, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int]
     ) -> list[np.ndarray]:
-        """The outputs of `node` that have a name.
+        """Compute the named outputs of `node`.
 
         Args:
-            node: The node; it is read and not changed.
-            inputs: An array per input, None for one that is absent.
-            opsets: The versions of the domains that the model imports.
+            node: The node; it is not changed.
+            inputs: One array per input, None for an absent one.
+            opsets: The opset imports of the model.
 
         Raises:
-            EngineError: There is no implementation, it refuses these inputs, or a result has not the declared type.
+            EngineError: There is no implementation, it rejects these inputs, or a result does not have the declared
+                type.
         """
 
 
 def make_engine(registry: Registry, name: str) -> Engine:
-    """The engine that is registered as `name`.
+    """Create the engine registered as `name`.
 
     Raises:
-        DovetailError: Nobody registered the name, its module does not import, or it is no engine.
+        DovetailError: The name is not registered, its module does not import, or its target is not an engine.
     """
     who = registry.engine.title(name)
     found = class_of(registry.engine[name], who, Engine)
@@ -187,22 +188,22 @@ def make_engine(registry: Registry, name: str) -> Engine:
 
 
 def evaluator_of(registry: Registry, name: str) -> Evaluator | None:
-    """The engine that is registered as `name`, if it is there and computes single nodes."""
+    """Return the engine registered as `name` if it is installed and can evaluate single nodes; else None."""
     found = registry.engine.get(name)
     return found() if isinstance(found, type) and issubclass(found, Evaluator) else None
 
 
 class SpanRecorder(Protocol):
-    """Takes the steps of a run; may be called from several threads."""
+    """Receiver of timed spans of a run; may be called from several threads."""
 
     def span(self, name: str, category: str, begun: int, about: Mapping[str, object]) -> None:
-        """Record a step of the calling thread that ends now.
+        """Record a span of the calling thread that ends now.
 
         Args:
-            name: What is shown for it.
-            category: Its kind, in one word: `instruction`.
-            begun: When it began, by `time.perf_counter_ns`.
-            about: What is said of it beside its time.
+            name: Its label.
+            category: Its category, in one word: `instruction`.
+            begun: Its start, from `time.perf_counter_ns`.
+            about: Further data about it.
         """
 
 
@@ -210,13 +211,13 @@ _CURRENT: ContextVar[SpanRecorder | None] = ContextVar("dovetail-span-recorder",
 
 
 def span_recorder() -> SpanRecorder | None:
-    """What records the run that the calling thread works for; None if nobody records it."""
+    """Return the recorder of the run that the calling thread works for; None if it is not recorded."""
     return _CURRENT.get()
 
 
 @contextmanager
 def record_spans(recorder: SpanRecorder) -> Iterator[None]:
-    """Let `span_recorder` return `recorder` in this thread until the end of the block."""
+    """Make `span_recorder` return `recorder` in this thread until the end of the block."""
     token = _CURRENT.set(recorder)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What front ends implement: reading models, and what they know of the operators that they read."""
+"""The contracts of front ends and dialects: reading models, and the semantics of their operators."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class Frontend(ABC):
-    """Reads files of one format; called without arguments to make one.
+    """Reads files of one format; its class is instantiated without arguments.
 
-    A front end with a dialect returns models that are checked, and words its errors itself.
+    A front end with a dialect returns verified models, and words its own errors.
 
     Attributes:
-        suffixes: How the names of its files end, each from a dot on: `(".toy",)`. An empty one stands for all files
-            that no other front end reads.
-        dialect: What it knows of the operators of its models; None if nothing. Models built in memory get the dialect
-            of the first front end that has one, and so do those of front ends without one.
+        suffixes: Suffixes of its files, each with the leading dot: `(".toy",)`. An empty suffix matches all files that
+            no other front end reads.
+        dialect: The semantics of its operators, or None. Models built in memory, and those of front ends without a
+            dialect, get the dialect of the first front end that has one.
     """
 
     suffixes: tuple[str, ...]
@@ -33,22 +33,22 @@ class Frontend(ABC):
 
     @abstractmethod
     def read(self, path: Path) -> onnx.ModelProto | ir.Model | Model:
-        """The model in a file, which is then checked by the dialect of its operators.
+        """Read the model in a file; its dialect then verifies it.
 
         Raises:
-            DovetailError: The file is at fault: `{path}:{line}: what is wrong`. The line of any other exception with an
-                attribute `lineno` is shown, too.
+            DovetailError: The file is invalid: `{path}:{line}: what is wrong`. For any other exception, the line is
+                taken from its attribute `lineno`.
         """
 
     def write(
         self, model: Model, path: Path, *, external: bool | None = None, progress: Progress | None = None
     ) -> None:
-        """Write a model to a file; a front end that does not override this only reads.
+        """Write a model to a file; a front end that does not override this is read-only.
 
         Args:
             model: The model.
             path: The file.
-            external: Store weights outside the file (True), inside (False), or as the front end sees fit (None).
+            external: Store weights outside the file (True), inside it (False), or as the front end chooses (None).
             progress: Called with ("save", weights written, weights in total).
 
         Raises:
@@ -57,7 +57,7 @@ class Frontend(ABC):
         raise NotImplementedError
 
     def convert(self, source: object, path: Path | None) -> Model | None:
-        """The model of an object in memory; None if its type is not known, as by default.
+        """Convert an object in memory to a model; return None if its type is unknown, as by default.
 
         Args:
             source: The object.
@@ -66,42 +66,42 @@ class Frontend(ABC):
         return None
 
     def open_declared(self, path: Path) -> Model:
-        """Open a file that was written without the data of its tensors, which are zeros then.
+        """Open a file that was written without tensor data; the tensors read as zeros.
 
-        A front end that does not override this is not asked.
+        Never called on a front end that does not override it.
         """
         raise NotImplementedError
 
 
 class LazyModel(Protocol):
-    """A model as its front end read it, from which the graph is built once somebody asks for it.
+    """A model as read by its front end; the graph is built from it on demand.
 
-    Many requests need only names and numbers: a result that is recognized is never built.
+    Many requests need only names and counts: a recognized result is never built.
     """
 
     def build(self) -> ir.Model:
-        """The onnx-ir model."""
+        """Build the onnx-ir model."""
 
     def copy(self) -> LazyModel:
-        """A copy that shares the weights."""
+        """Return a copy that shares the weights."""
 
     def interface(self) -> tuple[list[str], list[str]]:
-        """The names of the graph's inputs and outputs, in order."""
+        """Return the names of the graph's inputs and outputs, in order."""
 
     def initializer_names(self) -> set[str]:
-        """The names of the main graph's initializers."""
+        """Return the names of the main graph's initializers."""
 
     def node_count(self) -> int:
-        """The number of nodes of the main graph."""
+        """Return the number of nodes of the main graph."""
 
     def nodes(self) -> Iterable[Any]:
-        """All nodes, those of bodies too; each has `name`, `domain`, `op_type`, and names as `input` and `output`."""
+        """Return all nodes, with bodies; each has `name`, `domain`, `op_type`, and names as `input` and `output`."""
 
     def functions(self) -> set[tuple[str, str]]:
-        """Domain and name of every local function."""
+        """Return domain and name of every model-local function."""
 
     def content(self) -> object:
-        """What differs when anything but a weight differs."""
+        """Return a fingerprint of the model that ignores weights."""
 
 
 class SourceSnapshot(Protocol):
@@ -114,43 +114,43 @@ class SourceSnapshot(Protocol):
     name: str
 
     def fault(self) -> str:
-        """Why the model is invalid where only a slow check finds it; empty if it is valid.
+        """Return why the model is invalid, if only a slow check detects it; empty if it is valid.
 
-        Called after a pass has failed, to tell an invalid model from a defective pass.
+        Called after a pass failed, to distinguish an invalid model from a defective pass.
         """
 
     def with_metadata(self, metadata: Mapping[str, str], weights: bool) -> Model:
-        """The model for saving, with entries added to its metadata.
+        """Return the model for saving, with entries added to its metadata.
 
         Args:
             metadata: The entries.
-            weights: Include all data; otherwise large tensors have only their extents and type, and
-                `open_declared` of the front end reads them as zeros.
+            weights: Include all data; otherwise large tensors have only shape and type, and the front end's
+                `open_declared` reads them as zeros.
         """
 
 
 class Dialect(Protocol):
-    """What a front end knows of the operators of its models, and core does not."""
+    """The semantics of a front end's operators, which core does not know."""
 
     def snapshot(self, model: Model, checked: bool) -> SourceSnapshot:
         """Record a model before any pass.
 
         Args:
             model: The model.
-            checked: It was checked when it was opened.
+            checked: Whether it was already checked when it was opened.
 
         Raises:
             DovetailError: The model is invalid.
         """
 
     def text(self, model: Model) -> str:
-        """The model as text that ends in a newline, the same every time, and that the front end reads back.
+        """Return the model as text that ends in a newline. It is deterministic, and the front end can parse it.
 
         It shows types and placements of nodes; large tensors are printed without their data.
         """
 
     def runnable(self, model: Model) -> Model:
-        """The model in operators that engines run: itself, or a lowered copy that shares the weights.
+        """Return the model in operators that engines run: the model itself, or a lowered copy that shares the weights.
 
         A result is compared with this form of its original.
 
@@ -159,20 +159,20 @@ class Dialect(Protocol):
         """
 
     def read_annotations(self, model: Model) -> None:
-        """Annotate the nodes of a model from a file with what an earlier compilation wrote of them: placements, kinds
-        and origins.
+        """Restore the annotations that an earlier compilation wrote into a model file: placements, kinds and origins.
 
         Raises:
             DovetailError: An annotation is malformed.
         """
 
     def type_problems(self, nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
-        """What is wrong with the numbers and types of the ports of nodes and with what their bodies exchange with them,
-        one line each. A value without a type is compatible with everything.
+        """Return errors in the number and types of ports, and in the values exchanged with bodies, one line each.
 
-        The verifier asks this after every pass, so it must be quick.
+        A value without a type is compatible with everything.
+
+        The verifier calls this after every pass, so it must be fast.
 
         Args:
             nodes: The nodes of a graph and of its bodies.
-            opsets: The version of each domain that the graph imports.
+            opsets: The opset imports of the graph.
         """

@@ -1,4 +1,4 @@
-"""The whole contract between Dovetail and its plugins: seven hooks. `docs/plugins.md` shows them at work."""
+"""The contract between Dovetail and its plugins: seven hooks. `docs/plugins.md` shows them in use."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def register(registry: Registry) -> None:
-    """Tell what the plugin brings, as text that is imported only when somebody asks for it.
+    """Register the plugin's components, as targets that are imported on first use.
 
     Args:
-        registry: Has one table per kind of thing: `registry.pass_("my-pass", "my_package.module:MyPass")`.
+        registry: Has one table per kind of component: `registry.pass_("my-pass", "my_package.module:MyPass")`.
     """
 
 
 @hookspec
 def before_opening(registry: Registry) -> None:
-    """Get ready for a model: called before each one is opened.
+    """Prepare for a model: called before each model is opened.
 
     Args:
         registry: Everything that plugins registered.
@@ -39,7 +39,7 @@ def before_opening(registry: Registry) -> None:
 
 @hookspec
 def opened(model: Model, registry: Registry) -> None:
-    """Add to a model that was just opened what belongs to it, such as functions that its nodes call.
+    """Extend a model that was just opened, for example with functions that its nodes call.
 
     Args:
         model: The model, which may be changed.
@@ -49,43 +49,43 @@ def opened(model: Model, registry: Registry) -> None:
 
 @hookspec
 def configure_pipeline(pipeline: Pipeline, request: Request) -> None:
-    """Have the last word on a composed pipeline: add, move or drop steps in place.
+    """Adjust the composed pipeline: add, move or remove steps in place.
 
-    Called once for a compilation, with the passes of all of its stages, however often it decides again.
+    Called once per compilation, with the passes of all its stages, however often it decides again.
 
     Args:
         pipeline: The passes of all plugins in order; `pipeline.steps` is an ordinary list.
-        request: What the user asked for.
+        request: The user's request.
     """
 
 
 @hookspec
 def before_pass(pass_: Pass, model: Model) -> None:
-    """Look at the model before a pass runs.
+    """Observe the model before a pass runs.
 
     Args:
         pass_: The pass with its options.
-        model: The model, not to be changed.
+        model: The model, which must not be changed.
     """
 
 
 @hookspec
 def after_pass(pass_: Pass, model: Model, result: PassResult) -> None:
-    """Look at the model after a pass ran and the verifier accepted what it left.
+    """Observe the model after a pass ran and the verifier accepted the result.
 
     Args:
         pass_: The pass with its options.
-        model: The model, not to be changed.
-        result: Whether it changed something, its seconds, counts and remarks.
+        model: The model, which must not be changed.
+        result: Whether the pass changed the model, its time in seconds, counts and remarks.
     """
 
 
 @hookspec
 def pass_failed(pass_: Pass, model: Model, error: Exception) -> None:
-    """Look at what a pass left behind when it raised.
+    """Observe the model that a failing pass left.
 
     Args:
         pass_: The pass with its options.
         model: The model, possibly half changed.
-        error: What it raised, or the verifier's complaint.
+        error: The exception of the pass, or the verifier error.
     """

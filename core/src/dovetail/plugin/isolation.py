@@ -1,4 +1,4 @@
-"""Calling code of plugins: what it prints stays out of standard output, and nothing that it raises goes unnamed."""
+"""Isolation of plugin code: its output stays out of standard output, and its errors name the plugin."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dovetail.plugin.output import captured
 
 
 class PluginWarning(RuntimeWarning):
-    """A plugin misbehaves."""
+    """Warning about a misbehaving plugin."""
 
 
 @contextlib.contextmanager
 def foreign_output(owner: str) -> Iterator[None]:
-    """Keep what a plugin prints out of standard output, which belongs to the command and may be read by a program.
+    """Keep a plugin's output out of standard output, which belongs to the command and may be parsed by a program.
 
-    The text goes to standard error, under a warning that names the plugin. What other threads print meanwhile, and what
-    the user's own functions print (`own_output`), goes where it always goes.
+    The output goes to standard error, under a warning that names the plugin. Output of other threads and of the user's
+    own functions (`own_output`) is not redirected.
 
     Args:
-        owner: The plugin or the distribution, for the warning.
+        owner: The plugin or distribution, for the warning.
     """
     with captured() as printed:
         try:
@@ -38,13 +38,13 @@ def foreign_output(owner: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def calling(who: str) -> Iterator[None]:
-    """Call foreign code: what it prints goes to standard error, and whatever it raises is an error that names it.
+    """Guard a call of plugin code: its output goes to standard error, and any exception becomes an error that names it.
 
     Args:
-        who: The thing with its distribution: `edit 'unit-conv' of dovetail-acme`.
+        who: Kind, name and distribution: `edit 'unit-conv' of dovetail-acme`.
 
     Raises:
-        DovetailError: The block raised it, or something else, SystemExit included.
+        DovetailError: The block raised any exception, SystemExit included.
     """
     with named_errors(who), foreign_output(who):
         yield
@@ -52,24 +52,24 @@ def calling(who: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def named_errors(who: str) -> Iterator[None]:
-    """Call foreign code that may run in several threads at once, so that what it prints stays as it is; see `calling`.
+    """Guard a call of plugin code that may run in several threads at once, without redirecting output; see `calling`.
 
     Raises:
-        DovetailError: The block raised it, or something else, SystemExit included.
+        DovetailError: The block raised any exception, SystemExit included.
     """
     try:
         yield
     except (DovetailError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # SystemExit too: foreign code must not end the program silently
+    except BaseException as error:  # SystemExit too: plugin code must not end the program silently
         hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
         raise DovetailError(f"{who} failed: {described(error)}", hint) from error
 
 
 def described(error: BaseException) -> str:
-    """The type and the text of an exception with the place in foreign code: `KeyError: 'x' (acme/files.py:20)`.
+    """Format an exception with its place in plugin code: `KeyError: 'x' (acme/files.py:20)`.
 
-    Of an exception that was raised for another, both.
+    For an exception raised from another one, both are included.
     """
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     first = error
@@ -82,11 +82,11 @@ def described(error: BaseException) -> str:
 
 
 def _place_of(error: BaseException) -> str:
-    """File and line of the innermost frame in the package that was called; empty if none was.
+    """Return file and line of the innermost frame in the called package; empty if there is none.
 
-    The first frames are those of the caller. The innermost frame of all may be in a library that the package uses.
+    The first frames belong to the caller. The innermost frame of all may be in a library that the package uses.
     """
-    # The block of a context manager stands between the caller and itself.
+    # The context-manager machinery adds frames between the caller and the plugin.
     own, frames = (__name__, "dovetail.plugin.options", "contextlib"), []
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""What computes one operator: the contract of a kernel, and of the memory that it computes in."""
+"""The contracts of kernels, which compute one operator, and of device memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 class Kernel(ABC):
     """Computes one operator on NumPy arrays.
 
-    It is registered as `registry.kernel("acme-scale", "acme_npu.kernels:Scale")`, and made once, without arguments.
+    Registered as `registry.kernel("acme-scale", "acme_npu.kernels:Scale")`, and created once, without arguments.
 
     Attributes:
-        function: What it computes: the operator with its domain, `acme::scale`, or the function that the operator's
-            entry has under `kernel: func`; one of ONNX has no domain.
-        device: Where it computes, as backends have it under `device:`.
-        in_device_memory: Inputs and results are buffers of the device's `DeviceMemory`, and no arrays of the host.
-        layout: The order of axes of tensors with four of them, `NCHW` or `NHWC`; `any` if it does not matter.
-        types: Names of the element types that it computes in (`float32`); empty if it does not matter.
+        function: The operator that it computes, with its domain, `acme::scale` (ONNX operators have none), or the
+            function that the operator's entry names under `kernel: func`.
+        device: The device that it computes on, as under `device:` in backend files.
+        in_device_memory: Whether inputs and results are buffers of the device's `DeviceMemory`, not host arrays.
+        layout: Axis order of four-dimensional tensors, `NCHW` or `NHWC`; `any` if it does not matter.
+        types: Names of the supported element types (`float32`); empty for all.
     """
 
     function: ClassVar[str]
@@ -32,38 +32,38 @@ class Kernel(ABC):
 
     @abstractmethod
     def run(self, inputs: Sequence[np.ndarray | None], attributes: Mapping[str, object]) -> Sequence[np.ndarray]:
-        """Compute all outputs; may be called from several threads at once.
+        """Compute all outputs; thread-safe.
 
         Args:
-            inputs: An array per input, None for one that is absent; they must not be changed.
-            attributes: By name, those that the node leaves to their defaults included.
+            inputs: One array per input, None for an absent one; they must not be changed.
+            attributes: Attributes by name, including those that the node leaves at their defaults.
 
         Returns:
-            An array per output.
+            One array per output.
         """
 
     def run_in_place(
         self, inputs: Sequence[np.ndarray | None], attributes: Mapping[str, object]
     ) -> Sequence[np.ndarray]:
-        """The same, where the inputs that the operator's entry has under `inplace:` may be overwritten.
+        """Compute all outputs; may overwrite the inputs that the operator's entry lists under `inplace:`.
 
-        Nothing reads them afterwards. Called only where all of them may be.
+        Called only if all of these inputs may be overwritten, because nothing reads them afterwards.
         """
         return self.run(inputs, attributes)
 
 
 class DeviceMemory(ABC):
-    """Moves arrays between the host and the memory of a device.
+    """Moves arrays between host and device memory.
 
-    It is registered as `registry.device_memory("npu", "acme_npu.memory:NpuMemory")` under the name of the device, and
-    made once, without arguments. Its methods may be called from several threads at once. A buffer is whatever kernels
-    of the device take; its memory is free when nothing refers to it anymore.
+    Registered as `registry.device_memory("npu", "acme_npu.memory:NpuMemory")` under the name of the device, and created
+    once, without arguments. Its methods must be thread-safe. A buffer is any object that the device's kernels accept;
+    its memory is freed when nothing refers to it anymore.
     """
 
     @abstractmethod
     def upload(self, array: np.ndarray) -> object:
-        """Copy an array of the host to the device; returns the buffer."""
+        """Copy a host array to the device; return the buffer."""
 
     @abstractmethod
     def download(self, buffer: object) -> np.ndarray:
-        """Copy a buffer to the host; returns an array of its shape and element type."""
+        """Copy a buffer to the host; return an array of its shape and element type."""

@@ -1,4 +1,4 @@
-"""Load plugins and call their hooks, each isolated from the failures of the others."""
+"""Loading plugins and calling their hooks, each isolated from the failures of the others."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
 _THIS_PROGRAM = "this program"
-_OBSERVING = ("before_pass", "after_pass", "pass_failed")  # they have no say, so that no error of theirs is one
+_OBSERVING = ("before_pass", "after_pass", "pass_failed")  # observers cannot fail a compilation
 
 
 class PluginSet:
-    """The plugins of one compilation and what they registered.
+    """The plugins of one compilation and the components that they registered.
 
     Attributes:
-        registry: Everything that plugins in good order brought.
-        plugins: A record of every plugin found, by name.
+        registry: The components of all working plugins.
+        plugins: The record of every plugin found, by name.
     """
 
     def __init__(self) -> None:
@@ -56,23 +56,23 @@ class PluginSet:
         return [record for record in self.plugins if record.status == "broken"]
 
     def version_of(self, backend: str) -> str:
-        """The distribution that brings a backend, with its version (`dovetail-acme 1.0`); empty for this program's."""
+        """Return the distribution of a backend with its version (`dovetail-acme 1.0`); empty for Dovetail's own."""
         if backend not in self.registry.backend:
             return ""
         owner = self.registry.backend.entry(backend).owner
         return next((f"{owner} {r.version}".strip() for r in self.plugins if r.distribution == owner and r.version), "")
 
     def attach(self, plugin: Any, name: str) -> None:
-        """Add a plugin that no distribution brings: a module or an object whose methods are hooks, for this set only.
+        """Add a plugin without a distribution: a module, or an object whose methods are hooks, for this set only.
 
-        It stands under the same contract as one that is installed.
+        The same contract applies as to an installed plugin.
 
         Args:
-            plugin: Has `dovetail_api` and functions under `@hookimpl`.
-            name: What it is called in messages.
+            plugin: Has `dovetail_api`, and functions marked `@hookimpl`.
+            name: Its name in messages.
 
         Raises:
-            DovetailError: The name is taken, or the plugin breaks the contract.
+            DovetailError: The name is taken, or the plugin violates the contract.
         """
         if any(record.name == name for record in self.plugins):
             raise DovetailError(f"there is a plugin {name!r} already", "choose another name")
@@ -83,41 +83,41 @@ class PluginSet:
         self.plugins.append(record)
 
     def call(self, hook: str, *extra: Callable[..., object], **arguments: Any) -> None:
-        """Call a hook of all sound plugins, and `extra` before them.
+        """Call the functions in `extra`, then a hook of all working plugins.
 
         Args:
             hook: Name of the hook.
-            extra: Functions of the caller that take part in this call as implementations do.
+            extra: Functions of the caller that take part in this call as implementations of the hook.
             arguments: The arguments of the hook.
 
         Raises:
-            DovetailError: A plugin refuses on purpose where its hook may, or tries to end the program.
+            DovetailError: A plugin deliberately rejects the call where its hook may, or tries to end the program.
         """
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
         caller.call_extra(extra, arguments) if extra else caller(**arguments)
 
     def prepare(self) -> None:
-        """Let plugins get ready for a model that is about to be opened.
+        """Let plugins prepare for a model that is about to be opened.
 
         Raises:
-            DovetailError: What a plugin brings is at fault.
+            DovetailError: A plugin's component is at fault.
         """
         self.call("before_opening", registry=self.registry)
 
     def extend(self, model: Model) -> Model:
-        """Let plugins add what belongs to a model that was just opened, and return it.
+        """Let plugins extend a model that was just opened, and return it.
 
         Raises:
-            DovetailError: What a plugin brings is at fault.
+            DovetailError: A plugin's component is at fault.
         """
         self.call("opened", model=model, registry=self.registry)
         return model
 
     def configure(self, pipeline: Pipeline, request: Request) -> None:
-        """Let plugins configure `pipeline`; a plugin that raises loses its changes.
+        """Let plugins configure `pipeline`; the changes of a plugin that raises are undone.
 
         Raises:
-            DovetailError: A plugin refuses the request on purpose, or tries to end the program.
+            DovetailError: A plugin deliberately rejects the request, or tries to end the program.
         """
         self.call("configure_pipeline", pipeline=pipeline, request=request)
 
@@ -131,12 +131,13 @@ class PluginSet:
         self._bring(modules)
 
     def _bring(self, modules: list[tuple[PluginRecord, Any]]) -> None:
-        """Take in what plugins bring; those that break the contract, or fail on the way, are marked as broken."""
+        """Register the components of plugins; plugins that violate the contract or fail are marked as broken."""
         earlier = self._manager.get_plugins()
-        # pluggy calls the last registered first; registered backwards, hooks run by name and obey tryfirst and trylast.
+        # pluggy calls the last registered plugin first; registering in reverse runs hooks by name, and keeps
+        # tryfirst/trylast.
         for record, module in reversed(modules):
             self._attach(record, module)
-        # What one plugin registers may be needed to read the files of another, whatever their names are.
+        # Call all `register` hooks before reading backend files: a file may need the format of any other plugin.
         self._manager.subset_hook_caller("register", earlier)(registry=self.registry)
         for record, _ in modules:
             if record.status == "ok":
@@ -165,10 +166,10 @@ class PluginSet:
                 for implementation in caller.get_hookimpls():
                     if implementation.plugin is module:
                         isolated = self._isolated(record, implementation, caller.name)
-                        implementation.function = isolated  # type: ignore[misc]  # the only place to wrap just one
+                        implementation.function = isolated  # type: ignore[misc]  # the only way to wrap a single implementation
 
     def _isolated(self, record: PluginRecord, implementation: pluggy.HookImpl, hook: str) -> Callable[..., None]:
-        """Wrap one implementation of a hook: whatever it raises is named, and costs its plugin alone."""
+        """Wrap one implementation of a hook: an exception is reported under its name, and disables only its plugin."""
         function, names = implementation.function, implementation.argnames
 
         def register(*arguments: Any) -> None:
@@ -202,7 +203,7 @@ class PluginSet:
         return register if hook == "register" else call
 
     def _check_formats(self, record: PluginRecord, added: list[tuple[Table, str]]) -> None:
-        """Make the formats of backend files among what a plugin added; if one is broken, all that it added goes."""
+        """Instantiate the backend file formats that a plugin added; if one is broken, unregister all that it added."""
         names = [name for table, name in added if table is self.registry.backend_format]
         with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
             formats_of(self.registry, names)
@@ -210,7 +211,7 @@ class PluginSet:
     def _add_files(
         self, record: PluginRecord, module: Any, added: list[tuple[Table, str]], formats: list[BackendFormat]
     ) -> None:
-        """Register the backend files in the plugin's package; where that fails, what it added before goes too."""
+        """Register the backend files in the plugin's package; on failure, unregister all that the plugin added."""
         with self._blaming(record), self.registry.on_behalf_of(record.distribution, added):
             files = backend_files(module, formats)
             for name, target in files:
@@ -220,7 +221,7 @@ class PluginSet:
 
     @contextmanager
     def _blaming(self, record: PluginRecord, what: str = "register") -> Iterator[None]:
-        """Keep what a plugin prints out of standard output, and mark it as broken by what it raises."""
+        """Keep a plugin's output out of standard output, and mark the plugin as broken if the block raises."""
         try:
             with foreign_output(record.title):
                 yield
@@ -241,11 +242,11 @@ def load_plugins(
     Args:
         block: Names of plugins or distributions to leave out.
         allow: If given, leave out all others; by default the list in `DOVETAIL_PLUGINS` (`a,b`), if that is set.
-        strict: Raise on the first broken plugin instead of listing it.
+        strict: Raise on the first broken plugin instead of recording it.
 
     Raises:
         UsageError: `block` or `allow` names a plugin that is not installed.
-        DovetailError: `strict` met a broken plugin.
+        DovetailError: A plugin is broken, and `strict` is set.
     """
     if allow is None and _ALLOW_VARIABLE in os.environ:
         allow = [name.strip() for name in os.environ[_ALLOW_VARIABLE].split(",") if name.strip()]
@@ -262,7 +263,7 @@ def load_plugins(
 
 
 def _contract_error(module: Any, callers: list[pluggy.HookCaller]) -> str:
-    """What in a plugin breaks the contract, or empty."""
+    """Return how a plugin violates the contract, or empty."""
     version = getattr(module, "dovetail_api", None)
     if version is None and callers:
         return f"declares no API version; write dovetail_api = {hookspecs.API_VERSION} beside its hooks"

@@ -1,4 +1,4 @@
-"""Options: what a plugin adds to a command of core and to the Python function behind it."""
+"""The contract of options: extensions of a core command and of its Python function by a plugin."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 
 COMMANDS_WITH_OPTIONS = ("compile", "plan", "bisect", "check")
-"""The commands that options may add to."""
+"""The commands that options may extend."""
 
 COMPILE_KEYWORDS = frozenset(
     ("model", "backends", "data", "plan", "strategy", "solver", "costs", "pins", "edits", "low", "high",
      "keep_io_types", "freeze_inputs", "try_engines", "passes", "plugins", "progress", "instrumentation", "keep")
 )  # fmt: skip
-"""The parameters that `dovetail.compile` has itself, and among them those of `dovetail.plan`; no option may own one of
-these."""
+"""The parameters of `dovetail.compile` itself, and the subset of `dovetail.plan`; no option may own one of these."""
 
 Asked: TypeAlias = "Mapping[str, tuple[str, str]]"
-"""Nodes of the main graph by name, each with what asks for it, for remarks: `high` or `low`, which typing obeys, or an
-element type such as `int16`, which the strategy of the node's backend may obey."""
+"""Overrides by name of a main-graph node, each with the option that asks for it, for remarks: `high` or `low`, which
+typing obeys, or an element type such as `int16`, which the strategy of the node's backend may obey."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,15 @@ class CompileJob:
     """One call of `dovetail.compile`, as options see it.
 
     Attributes:
-        original: The model that was given; it stays as it is.
-        request: What is asked for.
+        original: The source model, which must not be changed.
+        request: The request.
         ctx: The context of the compilation.
-        keywords: The keyword arguments that options own, those of other options too.
-        recognized: The result, where the same request compiled the model before; `proceed()` then gives it as it is.
-        progress: Called with (what, done, total); None where nobody listens.
-        keep: To be called with a result before anything that may fail looks at it: the command line saves it there.
-            A second call with the same result does nothing; what `dovetail.compile` returns is kept in any case.
-        passes: Passes of the caller, beside those of plugins.
+        keywords: The keyword arguments that options own, including those of other options.
+        recognized: The existing result of the same request and model, or None; `proceed()` then returns it unchanged.
+        progress: Progress callback, called with (step, done, total), or None.
+        keep: Must be called with a result before anything that may fail examines it: the command line saves it there. A
+            second call with the same result does nothing; the return value of `dovetail.compile` is kept in any case.
+        passes: The caller's own passes, in addition to those of plugins.
         tried: The engines that the result is tried on, by backend.
     """
 
@@ -67,24 +66,24 @@ class CompileJob:
 
 
 class Proceed(Protocol):
-    """Compiles a job, inside the option that it is given to; it may be called several times, or not at all."""
+    """Compiles a job, inside the option that it is passed to; may be called any number of times."""
 
     def __call__(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        """The result.
+        """Return the result.
 
         Args:
-            asked: Nodes that shall be so wherever nothing forbids it.
-            request: What to compile for instead of the job's request, such as another observer; from then on this
-                result is what the job's request gives.
+            asked: Overrides, obeyed wherever nothing forbids it.
+            request: A request that replaces the job's, such as one with another observer; this result then counts as
+                that of the job's request.
         """
 
 
 class Option(ABC):
-    """What a plugin adds to a command and to its Python function: `registry.option("hello", "acme.option:HELLO")`.
+    """A plugin's extension of a command and its Python function: `registry.option("hello", "acme.option:HELLO")`.
 
     Attributes:
-        commands: The commands whose arguments it adds to: `compile`, `plan`, `bisect` and `check`. The latter two
-            make a request, and call neither `compile` nor `planned`.
+        commands: The commands that it extends: `compile`, `plan`, `bisect` and `check`. The latter two build a request,
+            but call neither `compile` nor `planned`.
         keywords: The keyword arguments of `dovetail.compile` and `dovetail.plan` that it owns.
     """
 
@@ -96,84 +95,85 @@ class Option(ABC):
         """Add arguments to the parser of a command."""
 
     def complete(self, args: argparse.Namespace) -> None:  # noqa: B027, it need not do anything
-        """Set what was left out on the command line, such as `args.model`, before the command looks at it.
+        """Fill in arguments omitted on the command line, such as `args.model`, before the command reads them.
 
         Raises:
             DovetailError: A file that the arguments name cannot be read.
         """
 
     def keywords_of(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        """The keyword arguments that parsed arguments stand for.
+        """Convert parsed arguments to keyword arguments.
 
         Raises:
-            UsageError: The arguments make no sense.
+            UsageError: The arguments are inconsistent.
         """
         return {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What of its keywords shapes the result, as plain data: it becomes part of the request, of the cache key by
-        which a result is recognized, and of the plan. Empty where nothing does.
+        """Return the keywords that affect the result, as plain data; empty if none does.
+
+        The data becomes part of the request, of its cache key, and of the plan.
 
         Raises:
-            DovetailError: A keyword has a value that it cannot have.
+            DovetailError: A keyword has an invalid value.
         """
         return {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """The request with what the keywords ask for, such as further pins; called before anything is decided.
+        """Return the request extended by what the keywords ask for, such as further pins; called before any decision.
 
-        What shapes the result and depends on the model is put into `Request.options` here, under the option's name;
-        `recorded` is for what does not.
+        Data that affects the result and depends on the model goes into `Request.options` here, under the option's name;
+        `recorded` is for data that does not depend on the model.
 
         Args:
-            request: What is asked for otherwise.
-            model: The model that was given; it stays as it is.
-            keywords: The option's own keywords that the caller gave; it is not called without any.
+            request: The request so far.
+            model: The source model, which must not be changed.
+            keywords: The option's own keywords given by the caller, at least one.
 
         Raises:
-            DovetailError: The keywords ask for what this model does not have.
+            DovetailError: The keywords ask for something that this model does not have.
         """
         return request
 
     def planned(  # noqa: B027, it need not do anything
         self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]
     ) -> None:
-        """Examine what `dovetail.plan` decided, and add remarks, a part of its summary, or notes for the user.
+        """Examine a plan of `dovetail.plan`, and add remarks, a part of its summary, or notes for the user.
 
         Args:
-            plan: What was decided.
-            model: The model that was given; it stays as it is.
+            plan: The plan.
+            model: The source model, which must not be changed.
             ctx: The context of the planning, with the request and the plugins.
-            keywords: The option's own keywords that the caller gave; it is not called without any.
+            keywords: The option's own keywords given by the caller, at least one.
 
         Raises:
             DovetailError: It cannot examine the plan.
         """
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Wrap the compilation; called for every compilation. By default it does nothing.
+        """Wrap the compilation; called for every compilation. The default only calls `proceed`.
 
         Raises:
-            ResultError: The result is whole, and yet something is wrong with it; the error holds it.
+            ResultError: The result is complete, but something is wrong with it; the error holds the result.
             DovetailError: The compilation fails.
         """
         return proceed()
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str] | None:
-        """Write what it recorded as words of a command, such as `--fix-shape x:1x4`, for commands to be copied.
+        """Convert its record to command-line words, such as `--fix-shape x:1x4`, for commands to be copied.
 
         Args:
             command: The command: `compile`, `plan` or `bisect`.
-            recorded: What the request has under the name of the option.
+            recorded: The entry of the option in the request.
 
         Returns:
-            The words; None where the command has none for it, as by default.
+            The words; None if the command cannot express the record, as by default.
         """
         return None
 
 
 class InstalledOption(NamedTuple):
-    """An option, the name that it is registered under, and the distribution that brings it."""
+    """An option with its registered name and its distribution."""
 
     name: str
     owner: str
@@ -186,7 +186,7 @@ class InstalledOption(NamedTuple):
 
 
 def installed_options(registry: Registry, command: str) -> list[InstalledOption]:
-    """The options of a command, in the order of their names; each one that is at fault is dropped with a warning."""
+    """Return the options of a command, sorted by name; an invalid option is dropped with a warning."""
     found: list[InstalledOption] = []
     owners = dict.fromkeys(COMPILE_KEYWORDS, "dovetail")
     for entry in registry.option.entries:
@@ -202,13 +202,13 @@ def installed_options(registry: Registry, command: str) -> list[InstalledOption]
 
 
 def drop_option(registry: Registry, name: str, error: DovetailError) -> None:
-    """Leave out an option that is at fault, with a warning."""
+    """Drop an invalid option, with a warning."""
     registry.option.drop(name)
     warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=3)
 
 
 def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOption:
-    """The option, if it answers what options are asked and clashes with nothing."""
+    """Check that an option implements the contract and clashes with no other, and return it."""
     option = found.option
     if isinstance(option, type):
         raise DovetailError(f"{found.title} is a class, and not an object of it")
@@ -227,13 +227,13 @@ def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOpti
 
 @contextmanager
 def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> Iterator[None]:
-    """Name the option in what the block raises, unless that is an error for users, or came through from elsewhere.
+    """Name the option in errors raised by the block, unless they are meant for users, or came through from elsewhere.
 
-    What it prints goes to standard error.
+    Output of the block goes to standard error.
 
     Args:
         found: The option whose code runs in the block.
-        passing: What the block called by way of the option has raised.
+        passing: Exceptions raised by code that the option called back.
     """
     try:
         with foreign_output(found.title):

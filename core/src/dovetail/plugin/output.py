@@ -1,4 +1,4 @@
-"""Standard output while foreign code runs: captured for the thread that runs it, untouched for all others."""
+"""Capture of standard output per thread, while plugin code runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INSTALLING = threading.Lock()
 
 
 class _Routed(io.TextIOBase):
-    """Stands for `sys.stdout`: text of a thread that captures goes to its buffer, all other text to the real one."""
+    """Stand-in for `sys.stdout`: output of capturing threads goes to their buffers, other output to the original."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,27 +24,27 @@ class _Routed(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the real one."""
+        """The encoding of the original stream."""
         return self.real.encoding
 
     def write(self, text: str) -> int:
-        """Write to where text of this thread belongs."""
+        """Write to the buffer of this thread, or to the original stream."""
         return (_CAPTURE.get() or self.real).write(text)
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def isatty(self) -> bool:
-        """Whether the real one is a terminal and nothing is captured."""
+        """Return whether the original stream is a terminal and this thread does not capture."""
         return _CAPTURE.get() is None and self.real.isatty()
 
     def fileno(self) -> int:
-        """That of the real one."""
+        """Return the file descriptor of the original stream."""
         return self.real.fileno()
 
     def flush(self) -> None:
-        """Flush the real one."""
+        """Flush the original stream."""
         self.real.flush()
 
 
@@ -53,7 +53,7 @@ _ROUTED = _Routed()
 
 @contextlib.contextmanager
 def captured() -> Iterator[io.StringIO]:
-    """Collect what this thread prints in the block; blocks may nest, and several threads may be in one at once."""
+    """Capture the output of this thread in the block; blocks may nest, and several threads may capture at once."""
     buffer = io.StringIO()
     with _INSTALLING:
         if sys.stdout is not _ROUTED:
@@ -66,16 +66,16 @@ def captured() -> Iterator[io.StringIO]:
         _CAPTURE.reset(token)
         with _INSTALLING:
             _ROUTED.users -= 1
-            # Somebody may have redirected standard output in between, and restores what is here now.
+            # Other code may have redirected standard output meanwhile, and will restore our stream later.
             if not _ROUTED.users and sys.stdout is _ROUTED:
                 sys.stdout = _ROUTED.real
 
 
 @contextlib.contextmanager
 def own_output() -> Iterator[None]:
-    """Let a function of the user print, such as one that yields input data, wherever a plugin calls it.
+    """Let a user function print, such as one that yields input data, even where a plugin calls it.
 
-    Serves as a decorator, too: `own_output()(progress)`.
+    Also usable as a decorator: `own_output()(progress)`.
     """
     token = _CAPTURE.set(None)
     try:

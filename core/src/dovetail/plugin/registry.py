@@ -1,4 +1,4 @@
-"""What plugins bring, by kind and name, imported when first asked for."""
+"""The registry of plugin components by kind and name, imported on first use."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
-# What a target looks like, with how that is called in messages.
+# Patterns of valid targets, with their description for messages.
 _CODE = {"module:Attribute": re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")}
 _FILE = {"package:path/to/file.yaml": re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")}
-_FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS}  # only the name of a file has a dot behind the colon
+_FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS}  # only a file name has a dot after the colon
 _TEXT = {"pass,pass{option=1}": re.compile(r".*\S.*", re.DOTALL)}
 
 DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
-"""Kinds of which each thing is a file."""
+"""Kinds whose components are files."""
 
 KINDS = {
     **dict.fromkeys(("pass", "strategy", "frontend", "edit", "partitioner", "solver", "engine", "emitter"), _CODE),
@@ -38,14 +38,14 @@ KINDS = {
     "backend": _FILE_OR_CLASS,
     "pipeline": _TEXT,
 }
-"""The kinds of things that plugins bring, each with the forms of its targets; a text is the thing itself."""
+"""Kinds of plugin components, each with the forms of its targets; a text target is the component itself."""
 
 
 class Entry(NamedTuple):
-    """One registered thing.
+    """One registered component.
 
     Attributes:
-        name: What users write.
+        name: Its name for users.
         target: `module:Attribute` of code, `package:path/to/file.yaml` of data, the text of a pipeline.
         owner: The distribution that registered it.
     """
@@ -56,28 +56,28 @@ class Entry(NamedTuple):
 
 
 class UnknownKindError(DovetailError, AttributeError):
-    """Somebody registers or asks for something of a kind that nothing reads."""
+    """A component of an unknown kind is registered or requested."""
 
 
 _RENAMED_KINDS = {"region_former": "partitioner"}
 
 
 class Table:
-    """Everything of one kind: call it to register, index it to load, iterate it for sorted names."""
+    """The components of one kind: call it to register, index it to load, iterate over it for sorted names."""
 
     def __init__(self, kind: str, registry: Registry):
         self.kind = kind
         self._forms = KINDS[kind]
         self._registry = registry
         self._entries: dict[str, Entry] = {}
-        self._rivals: dict[str, list[Entry]] = {}  # backends of one name, of which nobody said which one is meant
+        self._rivals: dict[str, list[Entry]] = {}  # backends registered by several distributions under one name
         self._renamed: dict[str, str] = {}
 
     def __call__(self, name: str, target: str) -> None:
         """Register `target` under `name`.
 
         Raises:
-            DovetailError: The target is malformed, or another registration has the name.
+            DovetailError: The target is malformed, or the name is taken.
         """
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
@@ -103,11 +103,11 @@ class Table:
             self._registry._added.append((self, name))
 
     def renamed(self, old: str, new: str) -> None:
-        """Let an old name stand for what is registered under a new one, with a warning that says so."""
+        """Make an old name an alias of a new one, with a deprecation warning."""
         self._renamed[old] = new
 
     def current(self, name: str) -> str:
-        """The name that `name` has today."""
+        """Return the current name for `name`, which may be an old one."""
         new = self._renamed.get(name)
         if new is None or name in self._entries:
             return name
@@ -116,10 +116,10 @@ class Table:
         return new
 
     def __getitem__(self, name: str) -> Any:
-        """Load what is registered as `name`: the attribute of a module, the Traversable of a data file, or a text.
+        """Load the component `name`: the attribute of a module, the Traversable of a data file, or a text.
 
         Raises:
-            DovetailError: Nobody registered the name, or its module does not import.
+            DovetailError: The name is not registered, or its module does not import.
         """
         entry = self.entry(name)
         if self._forms is _TEXT:
@@ -138,16 +138,16 @@ class Table:
             ) from error
 
     def is_file(self, name: str) -> bool:
-        """Whether `name` stands for a file, and not for code."""
+        """Return whether `name` is registered as a file, not as code."""
         target = self.entry(name).target
         return self._forms is _FILE or self._forms is _FILE_OR_CLASS and not _CLASS.fullmatch(target)
 
     def drop(self, name: str, owner: str = "") -> None:
-        """Take a registration back: what turned out to be at fault is left out, and is reported once.
+        """Unregister an invalid component, so that it is skipped and reported only once.
 
         Args:
             name: Its name.
-            owner: The distribution that registered it, where several may have.
+            owner: The distribution that registered it, if several may have.
         """
         rivals = [entry for entry in self._rivals.pop(name, ()) if entry.owner != owner]
         if not rivals:
@@ -158,15 +158,15 @@ class Table:
             self._rivals[name] = rivals
 
     def is_clash(self, name: str) -> bool:
-        """Whether a name is left out because several distributions registered it."""
+        """Return whether a name is left out because several distributions registered it."""
         return name in self._rivals
 
     def clashes(self) -> list[DovetailError]:
-        """For each name that several distributions registered, and which is left out, what to do about it."""
+        """Return an error, with a hint, for each name left out because several distributions registered it."""
         return [self._clash(name) for name in sorted(self._rivals)]
 
     def _is_rival(self, entry: Entry, taken: Entry | None) -> bool:
-        """Whether another distribution has the name of a backend; that of the host, which all need, stays with it."""
+        """Return whether another distribution has this backend name; `host`, which all need, keeps its owner."""
         known = [*self._rivals.get(entry.name, ()), *([taken] if taken else ())]
         return entry.name != HOST and bool(known) and all(other.owner != entry.owner for other in known)
 
@@ -180,14 +180,14 @@ class Table:
         )
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Load what is registered as `name`, or return `default` if nothing is."""
+        """Load the component `name`, or return `default` if there is none."""
         return self[name] if name in self._entries else default
 
     def entry(self, name: str) -> Entry:
-        """The registration of `name`, without loading it.
+        """Return the registration of `name`, without loading it.
 
         Raises:
-            DovetailError: Nobody registered the name.
+            DovetailError: The name is not registered.
         """
         if (name := self.current(name)) in self._entries:
             return self._entries[name]
@@ -201,12 +201,12 @@ class Table:
         )
 
     def title(self, name: str) -> str:
-        """What is registered as `name` with its distribution, for messages: `edit 'unit-conv' of dovetail-acme`."""
+        """Return kind, name and distribution of a component, for messages: `edit 'unit-conv' of dovetail-acme`."""
         return f"{self.kind.replace('_', ' ')} '{name}' of {self.entry(name).owner}"
 
     @property
     def entries(self) -> list[Entry]:
-        """All registrations, sorted by name."""
+        """Return all registrations, sorted by name."""
         return [self._entries[name] for name in self]
 
     def __contains__(self, name: object) -> bool:
@@ -222,10 +222,10 @@ class Table:
 class Registry:
     """One table per kind. Every set of plugins has its own registry; there is no global one.
 
-    A kind that nothing in Dovetail reads has no table: registering something under it is an error.
+    Registering under an unknown kind is an error.
 
     Attributes:
-        owner: The distribution on whose behalf things are being registered.
+        owner: The distribution on whose behalf components are being registered.
     """
 
     def __init__(self, owner: str = "this program"):
@@ -238,12 +238,12 @@ class Registry:
 
     @property
     def absent(self) -> list[str]:
-        """The plugins whose things are not here, because they are broken or left out, each with the reason."""
+        """The plugins whose components are unavailable, because they are broken or disabled, each with the reason."""
         return self._absent
 
     @property
     def tables(self) -> list[Table]:
-        """All tables."""
+        """Return all tables."""
         return [table for table in vars(self).values() if isinstance(table, Table)]
 
     def __getattr__(self, name: str) -> Table:
@@ -263,11 +263,11 @@ class Registry:
 
     @contextmanager
     def on_behalf_of(self, owner: str, added: list[tuple[Table, str]] | None = None) -> Iterator[None]:
-        """Register for `owner`; if the block raises, everything that it and earlier blocks added is taken back.
+        """Register for `owner`; if the block raises, unregister everything that it and earlier blocks added.
 
         Args:
             owner: The distribution.
-            added: What earlier blocks added for the same plugin; gets what this one adds.
+            added: Registrations of earlier blocks for the same plugin; those of this block are appended.
         """
         before = self.owner, self._added
         self.owner, self._added = owner, [] if added is None else added

@@ -1,4 +1,4 @@
-"""What stores of results implement: what compiling gave, and plans, in files."""
+"""The contract of result stores, which keep results and plans in files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Recognition(NamedTuple):
-    """What a store finds out about a request before it is compiled.
+    """The answer of a store about a request before it is compiled.
 
     Attributes:
-        found: The result, where the model is already what this request made of it.
-        mark: Called with every result that is compiled for the request, so that it is recognized once it is saved.
+        found: The result, if the model is already the result of this request; else None.
+        mark: Called with every result compiled for the request, so that it is recognized once saved.
     """
 
     found: CompiledModel | None
@@ -28,13 +28,13 @@ class Recognition(NamedTuple):
 
 
 class ResultStore(ABC):
-    """Keeps results; called without arguments to make one.
+    """Stores results; its class is instantiated without arguments.
 
-    A store that keeps plans, too, overrides `save_plan`, `load_plan` and `plan_text`; one that does not is not asked.
+    A store for plans also overrides `save_plan`, `load_plan` and `plan_text`; otherwise these are never called.
 
     Attributes:
-        suffixes: How the names of its files end, each from a dot on: `(".zip",)`. An empty one stands for all names
-            that no other store has the suffix of.
+        suffixes: Suffixes of its files, each with the leading dot: `(".zip",)`. An empty suffix matches all names that
+            no other store matches.
     """
 
     suffixes: tuple[str, ...]
@@ -48,35 +48,35 @@ class ResultStore(ABC):
         external: bool | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        """Write a result, as a whole or not at all.
+        """Write a result atomically.
 
         Args:
             compiled: The result.
-            path: Where to.
-            external: Store weights in a file of their own (True), with the graph (False), or by their size (None).
+            path: The path to write to.
+            external: Store weights in a file of their own (True), with the graph (False), or depending on size (None).
             progress: Called with ("save", weights written, weights in total).
 
         Raises:
-            DovetailError: It cannot be written, or its source would be replaced.
+            DovetailError: It cannot be written, or would overwrite its source.
         """
 
     @abstractmethod
     def load(self, path: Path, plugins: PluginSet) -> CompiledModel:
-        """Read a result back; what it returns may have a `SavedResult` in `saved`.
+        """Load a result; it may have a `SavedResult` in `saved`.
 
         Raises:
-            DovetailError: There is none, or it was altered.
+            DovetailError: The path holds no result, or it was altered.
         """
 
     def check(self, path: Path) -> None:  # noqa: B027, need not be overridden
-        """Refuse a path that no result can be written to; asked before anything is compiled.
+        """Reject a path that no result can be written to; called before anything is compiled.
 
         Raises:
             DovetailError: No result can be written there.
         """
 
     def recognize(self, job: CompileJob) -> Recognition:
-        """Look for the result of a request; asked before anything is compiled. By default nothing is recognized."""
+        """Look for the result of a request before it is compiled. By default, nothing is recognized."""
         return Recognition(None)
 
     def save_plan(self, plan: Plan, path: Path) -> None:
@@ -88,24 +88,24 @@ class ResultStore(ABC):
         raise NotImplementedError
 
     def load_plan(self, path: Path) -> Plan:
-        """Read a plan; the path may be that of a result, whose plan is read.
+        """Load a plan; for the path of a result, load its plan.
 
         Raises:
-            DovetailError: There is none, or it is malformed.
+            DovetailError: The path holds no plan, or it is malformed.
         """
         raise NotImplementedError
 
     def plan_text(self, plan: Plan) -> str:
-        """The text of a plan, as it stands in its file."""
+        """Return the text of a plan, as in its file."""
         raise NotImplementedError
 
 
 class SavedResult(Protocol):
-    """What a store knows of a result that it has read, so that nobody has to look at the graph.
+    """A store's summary of a loaded result, which avoids building the graph.
 
     Attributes:
-        placements: The rows of `CompiledModel.placements`; None if they are not known.
-        coverage: The line of `CompiledModel.coverage`; None if it is not known.
+        placements: The rows of `CompiledModel.placements`; None if unknown.
+        coverage: The line of `CompiledModel.coverage`; None if unknown.
     """
 
     placements: Sequence[Mapping[str, Any]] | None

@@ -1,4 +1,4 @@
-"""What edits, partitioners, executors, runners and solvers implement."""
+"""The contracts of edits, partitioners, executors, runners, input data and solvers."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 
 
 class Editor(ABC):
-    """Makes the edits of one kind: changes of the graph next to a node; called without arguments to make one.
+    """Applies edits of one kind: changes of the graph next to a node; its class is instantiated without arguments.
 
-    It is registered under the name of the kind, and asked for by that: `--edit unit-conv=concat_12:after`, or in the
-    claims of a strategy. What it does must follow from the graph and the arguments alone, because a replayed plan
-    applies the same edits again.
+    Registered under the name of the kind, which requests use: `--edit unit-conv=concat_12:after`, or the claims of a
+    strategy. Its effect must depend on the graph and the arguments alone, because a replayed plan applies the same
+    edits again.
 
     Attributes:
-        sides: On which sides of a node it can be made: `before`, `after`, or both.
+        sides: The sides of a node it supports: `before`, `after`, or both.
     """
 
     sides: tuple[str, ...]
 
     @abstractmethod
     def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Iterable[ir.Node]:
-        """Change the graph next to `node`, and return the nodes that were added, with types on their outputs.
+        """Change the graph next to `node`, and return the added nodes, with types on their outputs.
 
-        Names come from `ctx.analysis(FreshNames, model)`; nodes without a name get one. Inputs and outputs of the model
-        stay as they are.
+        Use `ctx.analysis(FreshNames, model)` for value names; unnamed nodes get a name. Inputs and outputs of the model
+        must not change.
 
         Raises:
-            DovetailError: The edit cannot be made at this node.
+            DovetailError: The edit is not possible at this node.
         """
 
 
 class RegionView(Protocol):
-    """What a partitioner sees.
+    """The input of a partitioner.
 
     Attributes:
-        graph: The main graph; a partitioner never edits it.
+        graph: The main graph, which must not be edited.
         backends: The backends that name the partitioner.
-        nodes: Their nodes in graph order, which are to be cut into regions.
-        formed: Regions that other partitioners made before.
-        reads: The values that each node of the graph uses; those that bodies capture are among them.
-        chosen: The backends of the request by name: their options (`chosen["acme-npu"].chosen`), and what their files
-            say under `place:`.
-        request: What was asked for; None where nobody compiles.
+        nodes: Their nodes in graph order, to be partitioned.
+        formed: Regions already formed by other partitioners.
+        reads: The values that each node of the graph uses, including values captured by its bodies.
+        chosen: The backends of the request by name: their options (`chosen["acme-npu"].chosen`), and the `place:`
+            section of their files.
+        request: The request; None outside of a compilation.
     """
 
     graph: ir.Graph
@@ -66,32 +66,32 @@ class RegionView(Protocol):
     request: Request | None
 
     def backend_of(self, node: ir.Node) -> str:
-        """The backend of any node of the graph."""
+        """Return the backend of any node of the graph."""
 
 
 class Partitioner(Protocol):
-    """Cuts the nodes of backends into regions, parts that run as one unit; called without arguments to make one.
+    """Partitions the nodes of backends into regions that run as one unit; its class is instantiated without arguments.
 
-    A backend names its partitioner in its attribute `regions` (in a file: `place: {regions: NAME}`); without one it has
-    `topological`, which makes as few regions as possible.
+    A backend names its partitioner in its attribute `regions` (in a file: `place: {regions: NAME}`); the default is
+    `topological`, which forms as few regions as possible.
     """
 
     def form(self, view: RegionView) -> Iterable[Iterable[ir.Node]]:
-        """The regions: every node of `view.nodes` in exactly one, each of one backend.
+        """Return the regions: every node of `view.nodes` in exactly one, and each with nodes of one backend only.
 
-        A region must be convex, and no two may wait for each other, by way of `view.formed` either.
+        A region must be convex, and the regions, together with `view.formed`, must not depend on each other cyclically.
         """
 
 
 class Executor(ABC):
-    """Runs a compiled model; made by calling it with a `CompiledModel`, whose model, engines and options it reads.
+    """Runs a compiled model; called with a `CompiledModel`, whose model, engines and options it uses.
 
-    `dovetail_runtime.executor.Executor`, which runs region by region, may be its base.
+    `dovetail_runtime.executor.Executor`, which runs region by region, can serve as base class.
 
     Attributes:
-        notes: What the user should know, one sentence each.
-        refusals: Engines that did not take a region.
-        runners: What runs each region, in the order in which they run; empty if it runs none.
+        notes: Notes for the user, one sentence each.
+        refusals: Rejections of regions by engines.
+        runners: The runner of each region, in execution order; empty if it does not run regions.
     """
 
     notes: Sequence[str] = ()
@@ -100,7 +100,7 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, inputs: Mapping[str, object]) -> Mapping[str, np.ndarray]:
-        """Compute all outputs by name; may be called from several threads at once.
+        """Run the model and return all outputs by name; thread-safe.
 
         Raises:
             DovetailError: An input is missing or does not fit, or an engine fails.
@@ -108,43 +108,43 @@ class Executor(ABC):
 
     @abstractmethod
     def executed(self) -> Mapping[str, Executed]:
-        """How every node was executed, by node name; empty if nobody can tell."""
+        """Return how every node was executed, by node name; empty if unknown."""
 
 
 class Regions(Protocol):
-    """The regions of one backend in a model, over which nested pipelines run: what `dovetail.regions` gives."""
+    """The regions of one backend in a model, as nested pipelines run on them; see `dovetail.regions`."""
 
     def __iter__(self) -> Iterator[Any]:
-        """The regions in the order in which they run; each has an `index`."""
+        """Iterate over the regions in execution order; each has an `index`."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of regions."""
 
     def take(self, region: Any) -> Model:
-        """A copy of a region as a model: what enters it are its inputs, and weights are shared."""
+        """Copy a region into a model: its inputs are the values that enter the region, and weights are shared."""
 
     def put_back(self, region: Any, part: Model) -> None:
-        """Replace the nodes of a region by those of the model that `take` gave for it.
+        """Replace the nodes of a region by those of the model that `take` returned for it.
 
         Raises:
-            DovetailError: The model does not fit there any more.
+            DovetailError: The model no longer fits there.
         """
 
     def finish(self) -> None:
-        """Tell the model that it changed, once the last region was put back."""
+        """Mark the model as changed, after the last region was put back."""
 
 
 class Runner(ABC):
-    """What `CompiledModel` asks of the executor that is registered as `regions`; dovetail-runtime brings it.
+    """The runtime interface of `CompiledModel`: the executor registered as `regions`, from dovetail-runtime.
 
-    It is made with every `CompiledModel` that is looked at, so it loads nothing before it is asked to run something. It
-    also makes the other executors.
+    Created with every `CompiledModel` that is inspected, so it loads nothing before something runs. It also creates the
+    other executors.
 
     Attributes:
         engines: The engines of each backend.
-        loaded: Whether engines have loaded the model; otherwise `executed` would load it.
-        notes: What the user should know of the engines.
-        runners: The regions in the order in which they run.
+        loaded: Whether engines have loaded the model; if not, `executed` would load it.
+        notes: Notes for the user about the engines.
+        runners: The regions in execution order.
     """
 
     engines: Mapping[str, Sequence[Engine]]
@@ -154,82 +154,82 @@ class Runner(ABC):
 
     @abstractmethod
     def __init__(self, compiled: CompiledModel) -> None:
-        """Get ready to run `compiled`, without loading anything."""
+        """Prepare to run `compiled`, without loading anything."""
 
     @staticmethod
     @abstractmethod
     def tried(ctx: Context) -> Mapping[str, str]:
-        """The engines that may refuse something of a compilation, by backend; they are part of its cache key.
+        """Return the engines that may reject parts of a compilation, by backend; they are part of its cache key.
 
         Raises:
-            DovetailError: A backend has no engine at all.
+            DovetailError: A backend has no engine.
         """
 
     @abstractmethod
     def executor(self, name: str = "") -> Executor:
-        """The executor of that name; without it, the one that runs region by region."""
+        """Return the executor of that name; by default the one that runs region by region."""
 
     @abstractmethod
     def run(self, inputs: Mapping[str, object], executor: str = "") -> dict[str, np.ndarray]:
-        """Compute all outputs by name, with the executor of that name."""
+        """Run the model with the executor of that name, and return all outputs by name."""
 
     @abstractmethod
     def run_on(self, data: object, executor: str = "") -> dict[str, np.ndarray]:
-        """All outputs for all batches of input data, joined on the first axis."""
+        """Run on all batches of input data and return the outputs, joined on the first axis."""
 
     @abstractmethod
     def executed(self) -> Mapping[str, Executed]:
-        """How every node was executed, by node name; empty if nobody can tell."""
+        """Return how every node was executed, by node name; empty if unknown."""
 
     @abstractmethod
     def stand_ins(self) -> str:
-        """What the coverage line says of engines that run regions instead of the preferred ones; empty if nothing."""
+        """Return the coverage line's note on fallback engines, which replace preferred ones, or empty."""
 
     @abstractmethod
     def unload(self) -> None:
-        """Let go of the engines' sessions and their memory."""
+        """Release the engines' sessions and their memory."""
 
 
 class InputData(Protocol):
-    """Input data of a request; `dovetail.input_data` makes it.
+    """Input data of a request; created by `dovetail.input_data`.
 
     Attributes:
-        given: The data in a form that can be read more than once, as passes get it.
+        given: The data in a form that can be read repeatedly, for passes.
     """
 
     given: object
 
     def batches(self, model: Model) -> Iterator[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
-        """The inputs of one run of the model after the other, each with the labels that the data has.
+        """Yield the inputs of one run after the other, each with the labels in the data.
 
         Raises:
             DovetailError: The data does not fit the model.
         """
 
     def check(self, model: Model) -> None:
-        """Look at the first batch, so that data which does not fit is an error before any work is done.
+        """Check the first batch, to report data that does not fit before any work is done.
 
         Raises:
             DovetailError: It does not fit the model.
         """
 
     def extents(self, model: Model) -> Mapping[str, tuple[int, ...]]:
-        """The shapes that one run of the model has on the data, of the inputs whose shape the model leaves open.
+        """Return the shapes that the data gives to inputs whose shape the model leaves open, for one run.
 
         Raises:
             DovetailError: Two samples differ in an open extent, or the data does not fit.
         """
 
     def digest(self) -> str:
-        """A hash of all arrays; empty for data that can only be run through."""
+        """Return a hash of all arrays; empty for data that can be read only once."""
 
 
 class Solver(Protocol):
-    """Chooses formats: a function that is registered with `registry.solver`."""
+    """Chooses formats; a function registered with `registry.solver`."""
 
     def __call__(self, problem: Any) -> None:
-        """Set `chosen` of every variable to one of its `choices`; `because` and `why` may say more.
+        """Set `chosen` of every variable to one of its `choices`, and optionally its `because` and `why`.
 
         Args:
-            problem: A `dovetail_precision.problem.TypingProblem`: plain data, whatever the model.
+            problem: A `dovetail_precision.problem.TypingProblem`: plain data, independent of the model.
         """

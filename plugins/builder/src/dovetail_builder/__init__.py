@@ -1,4 +1,4 @@
-"""Building models in Python, operator by operator, with casts by policy where a region asks for them."""
+"""Builder for models in Python, operator by operator, with automatic casts by policy in autocast regions."""
 
 from dovetail_builder.autocast import autocast
 from dovetail_builder.builder import Builder

@@ -1,9 +1,9 @@
-"""Regions in which a builder casts by policy.
+"""Autocast regions, in which a builder inserts casts by policy.
 
 The policies are those of PyTorch's autocast (https://pytorch.org/docs/stable/amp.html) as data, and regions nest as
-there. Three things are different on purpose. A cast is remembered by value *and* type, so that an inner region of
-another precision never gets a stale one. Types are promoted over a lattice: float16 and bfloat16 meet in float32, which
-is no error. And because ONNX promotes nothing by itself, operators without a policy promote as well.
+there. Three differences are intentional. Casts are cached by value *and* type, so that a nested region of another
+precision never gets a stale one. Types are promoted in a lattice: float16 and bfloat16 join to float32, which is not an
+error. And because ONNX has no implicit promotion, operators without a policy promote as well.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _REGION: ContextVar[Region | None] = ContextVar("dovetail-autocast", default=Non
 
 
 class autocast:  # noqa: N801  (used like a function, as in PyTorch)
-    """A region: `with dovetail.autocast("float16"): y = builder.MatMul(x, w)`.
+    """An autocast region: `with dovetail.autocast("float16"): y = builder.MatMul(x, w)`.
 
-    One object may be entered any number of times, within itself and from several threads.
+    One object may be entered any number of times, recursively and from several threads.
 
     Args:
-        precision: `float16` or `bfloat16`; by default that of the region around it, else `bfloat16`.
-        enabled: With False nothing is cast inside, and operators take only inputs that go together.
-        plugins: Where the policies come from; by default the installed plugins.
+        precision: `float16` or `bfloat16`; by default that of the enclosing region, else `bfloat16`.
+        enabled: If False, nothing is cast inside, and the input types of an operator must agree.
+        plugins: The plugins with the policies; all installed ones by default.
 
     Raises:
-        UsageError: The precision is another one.
+        UsageError: The precision is neither of these.
     """
 
     def __init__(self, precision: str | None = None, enabled: bool = True, plugins: PluginSet | None = None):
@@ -69,30 +69,30 @@ class autocast:  # noqa: N801  (used like a function, as in PyTorch)
 
 
 class Region:
-    """A region that was entered; what it was told and what it found around it.
+    """An entered region, with its settings and its enclosing region.
 
     Attributes:
         precision: `float16` or `bfloat16`.
-        policies: How operators are treated; None where the region is not enabled.
-        outer: The region around it.
+        policies: The policies of operators; None if the region is disabled.
+        outer: The enclosing region, or None.
     """
 
     def __init__(self, precision: str, policies: Policies | None, outer: Region | None):
         self.precision = precision
         self.policies = policies
         self.outer = outer
-        # Inner regions share the casts of the outermost; keyed by type, they cannot be stale.
+        # Nested regions share the casts of the outermost one; keyed by type, they cannot be stale.
         self._casts: dict[tuple[ir.Value, str], ir.Value] = outer._casts if outer else {}
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is cast in it."""
+        """Whether it inserts casts."""
         return self.policies is not None
 
     def prepare(
         self, builder: Builder, op_type: str, domain: str, inputs: Sequence[ir.Value | None]
     ) -> tuple[list[ir.Value | None], Callable[[ir.Value], ir.Value]]:
-        """The inputs of an operator, cast as its policy says, and what to do with each of its outputs."""
+        """Return the inputs of an operator, cast as its policy requires, and a function for each output."""
         policies = self.policies
         policy = policies.policy.get((domain, op_type), "") if policies is not None else "none"
         if policies is None or policy in _UNTOUCHED:
@@ -118,7 +118,7 @@ class Region:
 
 
 def current_region() -> Region | None:
-    """The innermost region that is open, in this thread and task."""
+    """Return the innermost entered region of this thread and task, or None."""
     return _REGION.get()
 
 
@@ -127,26 +127,26 @@ def _load(precision: str, plugins: PluginSet | None) -> Policies:
 
     table = (plugins or load_plugins()).registry.policy
     source = table[_POLICIES[precision]]
-    from dovetail_schemas.policy_file import load_policies  # the distribution that brings policies brings this too
+    from dovetail_schemas.policy_file import load_policies  # the distribution that brings policies also brings this
 
     return load_policies(source, lambda _source, name: table.get(name))
 
 
 def _eligible(value: ir.Value | None) -> str | None:
-    """The float type of a value that may be cast; float64 is somebody's choice and never touched."""
+    """Return the float type of a value that may be cast; float64 is deliberate and never cast."""
     kind = float_name(value)
     return kind if kind in _ELIGIBLE else None
 
 
 def _is_scalar(value: ir.Value | None) -> bool:
-    """Whether a value has rank 0: PyTorch lets a scalar follow the tensors beside it, but no tensor of one element."""
+    """Check whether a value has rank 0: in PyTorch, scalars adopt the type of tensors, one-element tensors do not."""
     return value is not None and value.shape is not None and value.shape.rank() == 0
 
 
 def _wanted(
     policy: str, low: str, sig: Signature | None, inputs: Sequence[ir.Value | None], keep: frozenset[str]
 ) -> list[str | None]:
-    """The type that each input is cast to; None for those that stay as they are."""
+    """Return the type that each input is cast to; None for inputs that are not cast."""
     kinds = [_eligible(value) for value in inputs]
     if sig is None:
         return [None] * len(inputs)
@@ -162,7 +162,7 @@ def _wanted(
         elif policy == "lower":
             wanted.append(low)
         else:
-            # What shares a type parameter has one type, the widest among them.
+            # Ports with the same type parameter get the same type, the widest among them.
             ports = map(sig.input, range(len(kinds)))
             peers = [i for i, p in enumerate(ports) if kinds[i] and p and p.parameter == port.parameter]
             peers = [i for i in peers if not _is_scalar(inputs[i])] or peers
@@ -171,7 +171,7 @@ def _wanted(
 
 
 def _takes(sig: Signature, index: int, kind: str) -> bool:
-    """Whether the operator takes a type there at this version."""
+    """Check whether the operator accepts a type at this input in this version."""
     name = {"float32": "float"}.get(kind, kind)
     port = sig.input(index)
     return port is not None and f"tensor({name})" in port.allowed

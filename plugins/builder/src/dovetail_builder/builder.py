@@ -1,4 +1,4 @@
-"""A graph builder: every call appends one operator, typed at once."""
+"""A graph builder: every call appends one operator and infers its types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Builder:
     """Builds a model: `y = builder.MatMul(x, w)`.
 
-    Inside an `autocast` region every operator's inputs are cast as its policy says; a value is cast once per type.
+    Inside an `autocast` region, the inputs of every operator are cast as its policy requires; a value is cast once per
+    type.
 
     Args:
         opset: The version of the default ONNX domain.
@@ -36,7 +37,7 @@ class Builder:
         self._names = FreshNames()
 
     def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> ir.Value:
-        """A new input of the model; `dtype` as in `float32`, open extents by name."""
+        """Add an input of the model; `dtype` as in `float32`, open extents by name."""
         import onnx_ir as ir
         from dovetail.ir import from_name
 
@@ -45,7 +46,7 @@ class Builder:
         return value
 
     def constant(self, array: np.ndarray, name: str = "constant") -> ir.Value:
-        """An initializer."""
+        """Add an initializer."""
         import onnx_ir as ir
 
         tensor = ir.tensor(array, name=self._names.fresh(name))
@@ -56,7 +57,7 @@ class Builder:
         return value
 
     def output(self, value: ir.Value, name: str | None = None) -> None:
-        """Let the model give `value` out, under `name` if one is given."""
+        """Make `value` an output of the model, named `name` if given."""
         if name is not None:
             value.name = self._names.fresh(name)
         self._graph.outputs.append(value)
@@ -70,10 +71,10 @@ class Builder:
         outputs: int = 1,
         domain: str = "",
     ) -> ir.Value | tuple[ir.Value, ...]:
-        """Append an operator and give its outputs: one value, or a tuple where there are several.
+        """Append an operator and return its outputs: one value, or a tuple if there are several.
 
         Raises:
-            DovetailError: The types of its inputs do not go together.
+            DovetailError: The types of its inputs are incompatible.
         """
         region = current_region()
         if region is not None:
@@ -92,7 +93,7 @@ class Builder:
         outputs: int = 1,
         domain: str = "",
     ) -> tuple[ir.Value, ...]:
-        """The same as `op`, without casts and always with a tuple."""
+        """Append an operator as `op` does, without casts, and always return a tuple."""
         import onnx_ir as ir
         from dovetail_onnx.type_check import node_problem
 
@@ -110,7 +111,7 @@ class Builder:
         return tuple(node.outputs)
 
     def model(self) -> Model:
-        """The model as it is by now."""
+        """Return the model built so far."""
         import onnx
         import onnx_ir as ir
         from dovetail.ir import Model
@@ -129,14 +130,14 @@ class Builder:
 
 
 def _newest(op_type: str, domain: str) -> int:
-    """The version of a domain with the newest definition of an operator; 1 for operators that onnx does not know."""
+    """Return the domain version with the newest definition of an operator; 1 for operators unknown to onnx."""
     import onnx
 
     return onnx.defs.get_schema(op_type, domain).since_version if onnx.defs.has(op_type, domain) else 1
 
 
 def _infer(node: ir.Node, opset: int) -> None:
-    """Give the outputs of `node` the types that onnx infers; what it cannot infer stays open."""
+    """Set the output types of `node` that onnx infers; others stay open."""
     import onnx
     import onnx_ir as ir
 
@@ -146,7 +147,7 @@ def _infer(node: ir.Node, opset: int) -> None:
         return
     known = [value for value in node.inputs if value is not None]
     if any(value.type is None for value in known):
-        return  # nothing says what an operator without inference gives
+        return  # the outputs of an operator without inference are unknown
     kinds = {name_of(value): _type_proto(value) for value in known}
     data = {
         name_of(value): ir.to_proto(tensor)

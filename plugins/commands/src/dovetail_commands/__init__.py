@@ -1,4 +1,4 @@
-"""The commands that compile, plan, transform and explain models, and what such commands share."""
+"""The commands that compile, plan, transform and explain models, with their shared arguments and output."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Bring the commands `compile`, `plan`, `opt` and `explain`."""
+    """Register the commands `compile`, `plan`, `opt` and `explain`."""
     registry.command("compile", "dovetail_commands.compile:COMPILE")
     registry.command("plan", "dovetail_commands.compile:PLAN")
     registry.command("opt", "dovetail_commands.opt:OPT")

@@ -1,4 +1,4 @@
-"""`dovetail compile` and `dovetail plan`: decide, carry out, write the result, and show what plugins found of it."""
+"""`dovetail compile` and `dovetail plan`: run the compiler, write the result, and print tables and notes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 6  # operators in a row of the table
 
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     add_model(parser)
     parser.add_argument(
         "-o", "--output", type=output, metavar="OUT", help="folder to write; nothing is written without it"
@@ -90,7 +90,7 @@ def run_compile(args: argparse.Namespace) -> int:
 
 
 def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a placement table with their operators gathered: one row per backend and precision."""
+    """Merge the rows of a placement table into one row per backend and precision."""
     places: dict[tuple, Counter[str]] = {}
     for row in rows:
         place = tuple((key, row[key]) for key in ("backend", "precision", "executed") if key in row)
@@ -124,7 +124,7 @@ COMPILE = PlainCommand("compile", "Compile a model for one or several backends."
 
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     add_model(parser)
     parser.add_argument("-o", "--output", type=output, metavar="plan.yaml", help="file to write instead of printing")
     add_request(parser)

@@ -1,4 +1,4 @@
-"""The arguments that watch a pipeline, for the commands that run one."""
+"""Instrumentation arguments, for the commands that run a pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPRODUCER = "dovetail-reproducer.onnx"
 
 
 def add_instrumentation(parser: argparse.ArgumentParser) -> None:
-    """Add the options that watch a pipeline."""
+    """Add the instrumentation options."""
     add = parser.add_argument_group("instrumentation").add_argument
     add("--print-before", action="append", default=[], metavar="PASS", help="print the model before a pass, or `all`")
     add("--print-after", action="append", default=[], metavar="PASS", help="print the model after a pass, or `all`")
@@ -41,7 +41,7 @@ def add_instrumentation(parser: argparse.ArgumentParser) -> None:
 
 
 def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_after: str = "") -> Instrumentation:
-    """What the options say about watching a pipeline."""
+    """Build the instrumentation from the options."""
     from dovetail.passes import Instrumentation
 
     beside = args.output.parent if args.output else Path()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     parser.add_argument(
         "model",
         metavar="FILE",
@@ -101,7 +101,7 @@ def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[s
 
     Args:
         path: The file.
-        registry: Has the front end that reads it.
+        registry: The registry with the front end that reads it.
 
     Raises:
         DovetailError: The file does not open or is not a reproducer.

@@ -1,4 +1,4 @@
-"""The arguments that say what is wanted from a compilation, for the commands that make a request."""
+"""The arguments of a compilation request, for the commands that build one."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def completed_model(args: argparse.Namespace) -> Path:
-    """The path of the model, once the options of plugins have said what the command line leaves out.
+    """Return the path of the model, after options of plugins filled in omitted arguments.
 
     Raises:
-        UsageError: Nothing names one, or no backend is named.
+        UsageError: No model or no backend is named.
         DovetailError: An option cannot read its own file.
     """
     for option in args.command_line.options:
@@ -44,7 +44,7 @@ def completed_model(args: argparse.Namespace) -> Path:
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is wanted from a compilation."""
+    """Add the options that make up a request."""
     group = parser.add_argument_group("request")
     add = group.add_argument
     add(
@@ -90,7 +90,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def request_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments of `dovetail.plan` and `dovetail.compile`."""
+    """Return the keyword arguments for `dovetail.plan` and `dovetail.compile`."""
     return {
         "backends": args.backend,
         "strategy": args.strategy,
@@ -137,17 +137,17 @@ def command_text(
     registry: Registry,
     more: Sequence[str] = (),
 ) -> str:
-    """A command line for a request, quoted for a shell.
+    """Return a command line for a request, quoted for a shell.
 
-    What an option of a plugin asks for is written by that option (`dovetail.plugin.Option.words`). Where the command
-    cannot say it, a comment at the end names the option, so that nobody takes the command for the same request.
+    Each plugin option writes its own part (`dovetail.plugin.Option.words`). If the command cannot express it, a comment
+    at the end names the option, so that the command is not mistaken for the same request.
 
     Args:
         command: `compile`, `plan` or `bisect`.
         model: The file of the model; None for one in memory.
-        request: What is asked for.
-        registry: Has the installed options.
-        more: Words at the end.
+        request: The request.
+        registry: The registry with the installed options.
+        more: Further words at the end.
     """
     words = ["dovetail", command, str(model or "MODEL")]
     words += _each("--backend", [str(choice) for choice in request.backends] or ["NAME"])
@@ -173,7 +173,7 @@ def command_text(
 
 
 def request_of_plan(plan: Plan) -> Request:
-    """The request that a plan was made for; of a plan that replays another one, or was edited, the backends alone."""
+    """Return the request that a plan was made for; only its backends if the plan replays another one, or was edited."""
     try:
         found = Request.from_dict(plan.summary.get("request", {}))
     except (DovetailError, TypeError, ValueError, AttributeError):
@@ -184,7 +184,7 @@ def request_of_plan(plan: Plan) -> Request:
 
 
 def _option_words(command: str, request: Request, registry: Registry) -> tuple[list[str], list[str]]:
-    """The words of the options, and those options whose part of the request the command cannot say."""
+    """Return the words of the options, and the options whose part of the request the command cannot express."""
     known = {found.name: found for found in installed_options(registry, command)}
     every = {found.name: found for name in ("compile", "plan") for found in installed_options(registry, name)}
     words: list[str] = []

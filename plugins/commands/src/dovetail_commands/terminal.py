@@ -1,4 +1,4 @@
-"""What suits a terminal: drawn tables, wrapped notes, a bar of progress. Rich is imported only for a terminal."""
+"""Terminal output: drawn tables, wrapped notes, a progress bar. Rich is imported only for a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def say_note(text: str) -> None:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows of one shape under their keys: drawn on a terminal, in plain columns elsewhere."""
+    """Print rows with the same keys as a table: drawn on a terminal, in plain columns elsewhere."""
     if not rows:
         return
     keys = list(rows[0])
@@ -70,9 +70,9 @@ def _cell(value: Any) -> str:
 
 
 class Progress:
-    """A bar on standard error while that is a terminal; nothing goes to a file, where it would be noise.
+    """A progress bar on standard error, shown only on a terminal.
 
-    It is called with what is being done, how much is done, and how much there is.
+    Called with the current step, the amount done, and the total.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Progress:
             self._bar.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Tell what is being done."""
+        """Show the progress of a step."""
         if sys.stderr.isatty():
             self._draw(what, done, total)
 
@@ -105,7 +105,7 @@ class Progress:
 
 
 def warn(verification: Verification) -> None:
-    """Print what is alarming about a comparison on standard error, with what to do about it."""
+    """Print the warnings of a comparison on standard error, with advice."""
     note(*(f"warning: {text}" for text in verification.warnings))
     if verification.warnings and verification.advice:
         note(f"  {verification.advice}")

@@ -1,4 +1,4 @@
-"""Validate the claims and the options of a strategy."""
+"""Validation of a strategy's claims and options."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -> Claims:
-    """Let a strategy claim nodes.
+    """Run a strategy's `claim`.
 
     Args:
         strategy: The strategy.
-        view: What it sees.
+        view: Its view.
         backend: The backend that it claims for.
-        who: The strategy with its distribution, for messages.
+        who: Name and distribution of the strategy, for messages.
 
     Raises:
-        DovetailError: The strategy refuses the model, fails, or returns something other than claims.
+        DovetailError: The strategy rejects the model, fails, or does not return claims.
     """
     try:
         with foreign_output(who):
@@ -49,19 +49,19 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, who: str) -
 
 
 def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: OwnView, who: str, whole: bool) -> None:
-    """Refuse claims that contradict each other, or are on nodes that the strategy was not offered.
+    """Reject claims that contradict each other, or that are on nodes not offered to the strategy.
 
     Args:
-        claims: What the strategy claims.
+        claims: The strategy's claims.
         flat: The nodes of the model.
-        view: What the strategy saw.
-        who: The strategy, for messages.
-        whole: Nodes must be legal, and control-flow nodes claimed with all of their bodies. The host claims what it
-            can run; what it leaves is then the model's fault, not the strategy's.
+        view: The strategy's view.
+        who: Name of the strategy, for messages.
+        whole: Whether nodes must be legal, and control-flow nodes claimed with all of their bodies. The host claims
+            what it can run; the rest is the model's fault, not the strategy's.
 
     Raises:
-        DovetailError: A claim holds something else than formats; or a node is claimed twice, was not offered, belongs
-            to no graph of the model, or is claimed without the rest of the control-flow node that it belongs to.
+        DovetailError: A claim holds something other than formats; or a node is claimed twice, was not offered, belongs
+            to no graph of the model, or is claimed without the rest of its control-flow node.
     """
     known = {id(node) for node in flat.nodes}
     claimed: set[int] = set()
@@ -90,7 +90,7 @@ def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: OwnView, who: s
                 f"{who} claims '{node.name}' ({node.op_type}), which the backend does not take: {why}",
                 "claim only nodes whose `view.verdict(node).ok` is not False",
             )
-        # Equal claims share their mapping of ports.
+        # Equal claims share their mapping of ports, which is checked once.
         if id(claim.ports) not in checked:
             checked[id(claim.ports)] = claim.ports
             _check_formats(claim, who)
@@ -107,7 +107,7 @@ def _check_formats(claim: Claim, who: str) -> None:
 
 
 def _check_whole(claims: Sequence[Claim], flat: FlatGraph, claimed: Collection[int], who: str) -> None:
-    """Check that control-flow nodes are claimed with all of their bodies: one engine runs them together."""
+    """Check that control-flow nodes are claimed with all of their bodies, because one engine runs them together."""
     looked_at: set[int] = set()
     for claim in claims:
         outermost = flat.outermost(claim.node)

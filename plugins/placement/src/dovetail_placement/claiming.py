@@ -1,4 +1,4 @@
-"""Claiming: pins first, then the strategy of each backend over what is left."""
+"""Claiming: pins first, then the strategy of each backend on the remaining nodes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Claiming:
         model: The model.
         ctx: The context of the run.
         judges: The judges of the backends.
-        pins: Manual placements; they are claimed at once.
-        refused: The reason against each node that a backend cannot have, by backend and the node's `id`.
+        pins: Manual placements, which are claimed first.
+        refused: The reason for each earlier rejection, by backend and the node's `id`.
 
     Attributes:
         claimed: Backend and claim of every claimed node, by its `id`.
         pins: Manual placements.
-        edits: Changes of the graph that strategies want.
+        edits: The edits that strategies request.
         flat: The nodes of the model.
         declined: Pins that their backends declined, with the reasons.
 
     Raises:
-        DovetailError: A pin requires what its backend refuses.
+        DovetailError: A pin requires something that its backend rejects.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class Claiming:
         self.edits: list[Edit] = []
         self.declined: list[tuple[Pin, str]] = []
         self._refused = refused
-        # Nodes that a backend lost in this round: it is not asked for them again.
+        # Nodes that a backend lost in this round are not offered to it again.
         self._lost: dict[str, set[int]] = {name: set(nodes) for name, nodes in refused.items()}
         self._views: dict[str, View] = {}
         self._claim_pinned()
 
     def claim(self, backend: Backend) -> None:
-        """Let the strategy of a backend claim from the nodes that are left.
+        """Let the strategy of a backend claim from the remaining nodes.
 
         Raises:
-            DovetailError: The strategy fails, or claims what it may not.
+            DovetailError: The strategy fails, or makes invalid claims.
         """
         host = backend is self.ctx.host
         if not host and (self.ctx.refusals.given_up(backend.name) is not None or not self._reads_opset(backend)):
@@ -78,7 +78,7 @@ class Claiming:
         self.edits += answer.edits
 
     def enter(self, backend: str, claim: Claim) -> None:
-        """Enter a claim, without the formats that were refused before."""
+        """Record a claim, without formats rejected in earlier rounds."""
         refused = self.ctx.refusals.formats(backend)
         if refused:
             key = key_of(claim.node)
@@ -98,7 +98,7 @@ class Claiming:
             self._lost[backend].add(id(part))
 
     def decline(self, pin: Pin, why: str) -> None:
-        """Drop a pin that its backend refuses, and record it; the node is placed as if nobody had pinned it.
+        """Drop a pin that its backend rejects, and record it; the node is placed as if unpinned.
 
         Raises:
             DovetailError: The pin must not be declined.
@@ -112,10 +112,10 @@ class Claiming:
         self.declined.append((pin, why))
 
     def strategy_of(self, backend: Backend) -> tuple[Strategy, str]:
-        """The strategy that claims for a backend, and how messages call it.
+        """Return the strategy of a backend, with its name for messages.
 
         Raises:
-            DovetailError: Neither the backend nor the request names one, or nobody brings it.
+            DovetailError: Neither the backend nor the request names one, or it is not installed.
         """
         name, table = self.ctx.strategy_of(backend), self.ctx.registry.strategy
         if not name:
@@ -128,7 +128,7 @@ class Claiming:
         return made_strategy(table[name], backend, name, who), who
 
     def view_of(self, backend: Backend) -> View:
-        """What the strategy of a backend sees; it always shows the present claims."""
+        """Return the view for the strategy of a backend; it always shows the current claims."""
         if backend.name not in self._views:
             lost = self._lost.setdefault(backend.name, set())
             self._views[backend.name] = View(self.model, self.ctx, backend, self.judges.of(backend), self.claimed, lost)
@@ -136,7 +136,7 @@ class Claiming:
 
     def _reads_opset(self, backend: Backend) -> bool:
         low, high = backend.opset
-        # Whether a newer node can be brought to its opset is asked node by node; see `Judges`.
+        # Whether newer nodes can be converted to its opset is decided node by node; see `Judges`.
         if low <= self.model.opset:
             return True
         why = f"its tools read opset {low} to {high}, the model has {self.model.opset}"
@@ -152,10 +152,11 @@ class Claiming:
             backend = backends[pin.backend]
             verdict = self.view_of(backend).verdict(pin.node)
             if backend.asks_region:
-                # Whether it is the last of its region is settled when all have claimed; see `settle_region_ends`.
+                # Whether it is the last of its region is known once all backends have claimed; see
+                # `settle_region_ends`.
                 as_last = self.judges.of(backend)(pin.node, {"last": True})
                 if as_last.ok is not False:
-                    # What the ports of the node have in common elsewhere holds until then.
+                    # Until then, keep the rules that hold in the middle of a region.
                     verdict = replace(as_last, rules={**as_last.rules, **verdict.rules})
             why = "; ".join(reason.text for reason in verdict.reasons) if verdict.ok is False else ""
             why = why or self._refused.get(pin.backend, {}).get(id(pin.node), "")
@@ -167,7 +168,7 @@ class Claiming:
 
 
 def pin_refused(pin: Pin, why: str) -> PinError:
-    """The error for a pin to what its backend refuses."""
+    """Return the error for a pin that its backend rejects."""
     return PinError(
         f"{pin.text}: {pin.backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
         "choose another backend for it",

@@ -1,16 +1,16 @@
-"""Conversions between floats and integers, in the regions that they belong to.
+"""Assignment of conversions between floats and integers to regions.
 
-Partitioners see conversions as nodes like any other, and a DequantizeLinear of a weight is ready before everything
-else. Where it belongs does not follow from that but from the node that reads or makes the value, and from what its
-backend says under `border`:
+Partitioners treat conversions like other nodes, and the DequantizeLinear of a weight is ready before everything else.
+The region of a conversion follows instead from the node that reads or computes the value, and from the `border` section
+of the backend:
 
 - the DequantizeLinear of a weight is in the region that reads the weight;
-- with `in: outside`, the DequantizeLinear of what enters a region is in that region, so integers cross its border;
-- with `out: outside`, the QuantizeLinear of what leaves a region is in that region;
-- with `inside`, both are at the other end, and floats cross.
+- with `in: outside`, the DequantizeLinear of a region's input is in that region, so integers cross its border;
+- with `out: outside`, the QuantizeLinear of a region's output is in that region;
+- with `inside`, both are at the other end of the edge, and floats cross.
 
-Moving a conversion to the end of an edge of its own never makes a cycle: the regions at both ends were in that order
-before.
+Moving a conversion to an end of its edge never creates a cycle, because the regions at both ends were already in that
+order.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 def settled_regions(
     graph: ir.Graph, regions: Sequence[Region], floats_cross: Mapping[str, tuple[bool, bool]]
 ) -> list[Region]:
-    """Return the regions with every conversion where it belongs; regions that held nothing else are gone.
+    """Return the regions with every conversion assigned to its region; regions left empty are dropped.
 
     Args:
         graph: The graph.
-        regions: All of its regions, in the order in which they run.
-        floats_cross: For each backend with quantized formats whether floats enter and whether they leave its regions.
+        regions: All of its regions, in execution order.
+        floats_cross: For each backend with quantized formats, whether floats enter and whether floats leave its
+            regions.
     """
     backend_of = {node: region.backend for region in regions for node in region.nodes}
     if not any(name in floats_cross for name in backend_of.values()):
@@ -58,10 +59,10 @@ def settled_regions(
 def copy_conversions(
     model: Model, regions: Sequence[Region], floats_cross: Mapping[str, tuple[bool, bool]], ctx: Context
 ) -> bool:
-    """Give each region that reads a conversion which belongs to readers one of its own.
+    """Give each region its own copy of the conversions that it reads and that belong to their users.
 
     Returns:
-        Whether anything was copied; the regions have to be formed again then.
+        Whether anything was copied; the regions must then be formed again.
     """
     backend_of = {node: region.backend for region in regions for node in region.nodes}
     homes = _Homes(model.graph, regions, backend_of, reads_of(model.graph), floats_cross)
@@ -75,7 +76,7 @@ def copy_conversions(
             homes.add(copy, home, node)
         (value,) = node.outputs
         for reader, index in list(value.uses()):
-            # What is not in the flat graph is a copy that was made here.
+            # A node outside of the flat graph is a copy made here.
             holder = flat.outermost(reader) if reader.graph is not model.graph else reader
             own = copies.get(homes.of[holder])
             if own is not None and homes.reads_there(holder, node, homes.of[holder]):
@@ -86,7 +87,7 @@ def copy_conversions(
 
 
 def _copied(node: ir.Node, names: FreshNames) -> ir.Node:
-    """A copy of a conversion with names of its own; that of a node of the plan is a part of it."""
+    """Copy a conversion under fresh names; the copy of a planned node is marked as a part of it."""
     copy = ir.Node(
         node.domain, node.op_type, node.inputs, list(node.attributes.values()), overload=node.overload,
         version=node.version, num_outputs=1, name=names.fresh(node.name or ""),
@@ -102,9 +103,9 @@ def _copied(node: ir.Node, names: FreshNames) -> ir.Node:
 
 
 def _beside_readers(group: Sequence[ir.Node], homes: _Homes, reads: Reads) -> list[ir.Node]:
-    """The nodes of a region in topological order, with the conversions that belong to readers right before the first.
+    """Return the nodes of a region in topological order, with user-side conversions right before their first user.
 
-    So a region that is cut into runs of this order keeps them together.
+    Cutting a region into runs of this order keeps them together.
     """
     ordered: dict[ir.Node, None] = {}
     own = set(group)
@@ -132,13 +133,13 @@ def _beside_readers(group: Sequence[ir.Node], homes: _Homes, reads: Reads) -> li
 
 
 class _Homes:
-    """The region of every node, with conversions where they belong.
+    """The region of every node, after conversions are assigned.
 
     Attributes:
         of: The number of the region of each node.
-        floating: The conversions that belong to those that read them.
-        shared: For those of them that several regions read, all these regions but the one in `of`.
-        moved: Whether any is elsewhere than before.
+        floating: The conversions that belong to their users.
+        shared: For conversions with users in several regions, all of these regions except the one in `of`.
+        moved: Whether any conversion changed its region.
     """
 
     def __init__(
@@ -173,11 +174,11 @@ class _Homes:
                 self._follow_readers(node)
 
     def add(self, copy: ir.Node, home: int, node: ir.Node) -> None:
-        """Note where a copy of a conversion is, for the conversions before it that are copied next."""
+        """Record the region of a conversion's copy, for the conversions before it that are copied next."""
         self.of[copy], self._backend_of[copy] = home, self._backend_of[node]
 
     def reads_there(self, reader: ir.Node, node: ir.Node, home: int) -> bool:
-        """Whether a reader of a conversion is on its backend, in that region."""
+        """Check whether a user of a conversion is on the same backend, in that region."""
         return self.of[reader] == home and self._backend_of[reader] == self._backend_of[node]
 
     def _converts(self, node: ir.Node) -> bool:
@@ -193,7 +194,7 @@ class _Homes:
         return into and not beside
 
     def _maker(self, node: ir.Node) -> ir.Node | None:
-        """The node on the same backend that computes what a conversion converts; floating ones are passed over."""
+        """Return the node on the same backend that computes a conversion's input, skipping floating conversions."""
         while True:
             maker = node.inputs[0].producer() if node.inputs[0] is not None else None
             if maker is None or self._backend_of.get(maker) != self._backend_of[node]:

@@ -1,4 +1,4 @@
-"""Which backend takes a conversion, the nodes of its steps, and placements of other nodes that passes add later."""
+"""Placement of conversions and other late nodes, and the nodes that implement conversion steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConversionPlacement:
-    """Chooses, for each conversion, a backend of the request that supports it."""
+    """Chooses a supporting backend of the request for each conversion."""
 
     def __init__(self, model: Model, ctx: Context):
         self._ctx = ctx
@@ -33,18 +33,18 @@ class ConversionPlacement:
     def choose(
         self, cast: ir.Node, held: Format, wanted: Format, candidates: Iterable[str], crossing: Format | None = None
     ) -> str:
-        """Return the first candidate that accepts the conversion; the host if none does.
+        """Return the first candidate that supports the conversion; the host if none does.
 
         If the backend file lists the operator, its rule decides. Otherwise the types must appear in the file and among
-        those that an engine takes at its borders.
+        those that an engine accepts at its borders.
 
         Args:
             cast: The conversion, with typed input and output.
             held: Format of its input.
             wanted: Format of its output.
             candidates: Names of backends, in order of preference.
-            crossing: The one of both that can cross the border of a region; the other one only says between the nodes
-                of the region what integers stand for. Without it, both have to be accepted.
+            crossing: The format that can cross the border of a region, if only one can; the other one only gives the
+                integers inside the region their meaning. Without it, both formats must be accepted.
         """
         types = {held.element, wanted.element} if crossing is None else {crossing.element}
         for name in candidates:
@@ -78,12 +78,12 @@ class ConversionPlacement:
 
 
 class Made(NamedTuple):
-    """What a step is made of; the graph has none of it yet.
+    """The nodes of a conversion step, not in the graph yet.
 
     Attributes:
         result: The converted value.
         nodes: The nodes that compute it, placed and named, in order.
-        constants: The initializers that they read.
+        constants: The initializers that they use.
     """
 
     result: ir.Value
@@ -92,7 +92,7 @@ class Made(NamedTuple):
 
 
 class ConversionSteps:
-    """Makes the steps of the conversions of one model."""
+    """Builds the conversion steps of one model."""
 
     def __init__(self, model: Model, ctx: Context):
         self._model, self._ctx = model, ctx
@@ -101,17 +101,17 @@ class ConversionSteps:
     def make(
         self, value: ir.Value, step: Step, place: Callable[[ir.Node], str], about: str = "", name: str = ""
     ) -> Made:
-        """Make the nodes that convert `value`.
+        """Build the nodes that convert `value`.
 
         Args:
-            value: The value as it is.
-            step: What to do with it.
-            place: Gives the backend of a node.
-            about: What new names begin with; by default the name of the value.
-            name: The name of the nodes, which is made fresh; by default that of the step.
+            value: The value to convert.
+            step: The conversion step.
+            place: Returns the backend of a node.
+            about: Prefix of new names; the name of the value by default.
+            name: Name of the nodes, made unique; the name of the step by default.
 
         Raises:
-            DovetailError: The conversion is not installed, fails, or gives no value with a type.
+            DovetailError: The conversion is not installed, fails, or does not return a typed value.
         """
         import onnx_ir as ir
 
@@ -130,13 +130,13 @@ class ConversionSteps:
             node.name = self._names.fresh(name or f"{about}_{step.kind}")
             for output in node.outputs:
                 output.name = output.name or self._names.fresh(converted)
-            # A judge takes an output without a name for absent, so names come first.
+            # A judge treats an unnamed output as absent, so names are assigned first.
             set_placement(node, Placement(place(node), precision, ports))
         return Made(result, op.nodes, op.initializers)
 
 
 def _computed_in(step: Step) -> tuple[Format | None, dict[str, Format]]:
-    """The precision of the nodes of a step, and the ports that have another one."""
+    """Return the precision of a step's nodes, and the ports with another format."""
     if step.source is None or step.target is None:
         return None, {}
     for held in (step.target, step.source):
@@ -146,10 +146,10 @@ def _computed_in(step: Step) -> tuple[Format | None, dict[str, Format]]:
 
 
 def place_later_nodes(model: Model, ctx: Context) -> None:
-    """Place every node that has no placement yet: with its producer, else its reader, if that backend takes it.
+    """Place every unplaced node: with its producer, else with its user, if that backend supports it.
 
-    What neither backend takes is placed on the host. A node of a body is on the backend of its control-flow node,
-    because one engine runs them together.
+    If neither backend supports a node, it is placed on the host. A node of a body is on the backend of its control-flow
+    node, because one engine runs them together.
     """
     flat = ctx.analysis(FlatGraph, model)
     later = [node for node in flat.nodes if get_placement(node) is None]
@@ -168,7 +168,7 @@ def place_later_nodes(model: Model, ctx: Context) -> None:
 
 
 def _beside(node: ir.Node) -> dict[str, None]:
-    """The backends of producers, then of readers."""
+    """Return the backends of producers, then those of users."""
     producers = (value.producer() for value in node.inputs if value is not None)
     readers = (reader for value in node.outputs for reader, _ in value.uses())
     placements = (get_placement(other) for other in (*producers, *readers) if other is not None)

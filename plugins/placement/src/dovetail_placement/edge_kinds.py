@@ -1,8 +1,8 @@
 """The kind of every edge: data, indices, or shapes.
 
-Shape arithmetic must never be cast or quantized, and indices are bounded by the extents of tensors. Kinds follow from
-two directions: from the readers of a value (a shape port, an index port) and from its definition (Shape and everything
-computed from shapes alone).
+Shape arithmetic must never be cast or quantized, and indices are bounded by the extents of tensors. Kinds derive both
+from the uses of a value (a shape port, an index port) and from its definition (Shape, and everything computed from
+shapes alone).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EdgeKinds:
         return cls(model, ctx.analysis(FlatGraph, model), facts_of(ctx.registry))
 
     def of_node(self, node: ir.Node) -> str:
-        """Return what the node computes: `shape`, `index` or `data`; `data` if its outputs differ."""
+        """Return the kind of a node's results: `shape`, `index` or `data`; `data` if its outputs differ."""
         kinds = {self.of_value(value) for value in node.outputs if value.name}
         return kinds.pop() if len(kinds) == 1 else "data"
 
@@ -86,9 +86,10 @@ class EdgeKinds:
         return self._known_inputs[key]
 
     def _inherited(self, node: ir.Node) -> str | None:
-        """Return the common kind of all inputs that are not constant; None if there is none.
+        """Return the common kind of all non-constant inputs; None if they have none.
 
-        Arithmetic on extents gives extents. Arithmetic on indices may give anything, so only data movement passes them.
+        Arithmetic on extents yields extents. Arithmetic on indices may yield anything, so only data movement propagates
+        them.
         """
         kinds = set()
         for value in node.inputs:
@@ -102,7 +103,7 @@ class EdgeKinds:
         return None
 
     def _backward(self, values: Iterable[ir.Value]) -> None:
-        """Classify values by their readers; all readers are already classified, as they come later in the order."""
+        """Classify values by their uses; users come later in the order, so they are classified already."""
         for value in values:
             kind = self._by_readers(value)
             if kind != "data":
@@ -123,12 +124,12 @@ class EdgeKinds:
 
 
 def _without_state(kind: str) -> str:
-    """The kind of a value: a state is data that a run hands on."""
+    """Return the kind of a value: loop state counts as data."""
     return "data" if kind == "state" else kind
 
 
 def _counts(value: ir.Value) -> bool:
-    """Whether the type of `value` can hold extents or indices; False for unknown types."""
+    """Check whether the type of `value` can hold extents or indices; False for unknown types."""
     return value.dtype is not None and _is_count(value.dtype)
 
 
@@ -139,7 +140,7 @@ def _is_count(dtype: ir.DataType) -> bool:
 
 @cache
 def operator_facts() -> OperatorFacts:
-    """The operator facts that all backends share, loaded once."""
+    """Return the operator facts that all backends share, loaded once."""
     from importlib.resources import files
 
     from dovetail_schemas import load_operator_facts
@@ -148,7 +149,7 @@ def operator_facts() -> OperatorFacts:
 
 
 def facts_of(registry: Registry) -> OperatorFacts:
-    """The operator facts that all backends share, with those of installed files of operators."""
+    """Return the operator facts that all backends share, merged with those of installed operator files."""
     if not len(registry.operators):
         return operator_facts()
     from dovetail_schemas.operator_files.library import library_of
@@ -168,7 +169,7 @@ class Facts:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Facts:
-        """Return the facts of everything that is registered."""
+        """Return the operator facts in the registry."""
         return cls(facts_of(ctx.registry))
 
 
@@ -200,7 +201,7 @@ class MarkEdgeKinds(Pass):
 
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
-    """Return the inputs of a graph, and its constants that can be counts."""
+    """Return the inputs of a graph, and its constants that may hold counts."""
     return [*graph.inputs, *(value for value in graph.initializers.values() if _counts(value))]
 
 

@@ -1,4 +1,4 @@
-"""Applying edits: finding the nodes that they are made next to, and checking what was added."""
+"""Application of edits: lookup of their anchor nodes, and checks of the added nodes."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
-    """Change the graph as `edits` say, and add them to `ctx.round.edits`; those that are there already are left out.
+    """Apply `edits` to the graph, and append them to `ctx.round.edits`; edits already made are skipped.
 
-    All nodes are found before the first change, so no edit is made next to what another one added.
+    All anchor nodes are looked up before the first change, so no edit is made next to nodes added by another.
 
     Args:
         model: The normalized model.
         edits: The edits in the order in which they are applied.
-        ctx: The run; its registry has the kinds of edits.
+        ctx: The run; its registry has the editors.
 
     Returns:
-        What was done, for `ctx.remarks`.
+        Remarks on the applied edits, for `ctx.remarks`.
 
     Raises:
-        DovetailError: A node is gone, a kind is unknown, an edit is asked for twice, refuses its node, fails, or leaves
-            an invalid model.
+        DovetailError: A node is gone, a kind is unknown, or an edit is requested twice, rejects its node, fails, or
+            leaves an invalid model.
     """
     if not edits:
         return []
@@ -63,7 +63,7 @@ def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remar
 
 
 class _Anchors:
-    """The nodes of a model before any edit, by all that an edit may call them."""
+    """The nodes of a model before any edit, by every name that an edit may use for them."""
 
     def __init__(self, model: Model):
         self._model = model
@@ -82,7 +82,7 @@ class _Anchors:
         self._keys: dict[int, str] = {}
 
     def node(self, edit: Edit) -> ir.Node:
-        """The node that an edit is made next to: by name, or where a plan recorded it, by identity or structure."""
+        """Return the anchor node of an edit: by name or, for an edit recorded in a plan, by identity or structure."""
         if not edit.operator:
             node = self._named.get(edit.at) or self._known.get(edit.at)
             if node is not None:
@@ -108,7 +108,7 @@ class _Anchors:
         )
 
     def recorded(self, edit: Edit, node: ir.Node) -> Edit:
-        """The edit as a plan records it."""
+        """Return the edit as recorded in a plan."""
         operator = operator_name(node.domain, node.op_type)
         return Edit(edit.kind, self._identities[id(node)], edit.side, operator, self._key(node))
 
@@ -118,7 +118,7 @@ class _Anchors:
 
 
 def _editor(kind: str, registry: Registry) -> tuple[str, Editor]:
-    """The registered edit, with its distribution for messages."""
+    """Return the registered editor, with its title for messages."""
     who = registry.edit.title(kind)
     return who, made(registry.edit[kind], who, Editor)
 
@@ -131,7 +131,7 @@ def _check_side(edit: Edit, who: str, editor: Editor) -> None:
 
 
 def _apply(model: Model, edit: Edit, node: ir.Node, who: str, editor: Editor, ctx: Context) -> list[Remark]:
-    """Apply one edit, and check what it added."""
+    """Apply one edit, and check the added nodes."""
     if node.graph is None:
         raise DovetailError(f"edit '{edit}': an edit before it removed '{node.name}'", "leave one of them out")
     interface = model.interface()
@@ -170,10 +170,10 @@ _CONTRACT = "an edit returns the nodes that it added, each in the graph and with
 
 @dataclass(frozen=True)
 class ApplyEdits(Pass):
-    """Apply the edits of the request, and before those the edits of a replayed plan.
+    """Apply the edits of the request, after those of a replayed plan.
 
     Given:  a normalized model, `--edit unit-conv=concat_12:after`
-    Result: the model with what the edit `unit-conv` adds after the node `concat_12`
+    Result: the model with the nodes that the edit `unit-conv` adds after the node `concat_12`
     """
 
     name = "apply-edits"
@@ -181,7 +181,7 @@ class ApplyEdits(Pass):
     before = ("edge-kinds", "measure-ranges")
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Apply them; nothing else changes."""
+        """Apply the edits; nothing else changes."""
         planned = [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())]
         known = len(ctx.round.edits)
         for edits in (planned, [Edit.parse(text) for text in ctx.request.edits]):

@@ -1,4 +1,4 @@
-"""What follows once all have claimed: fix-ups, remedies, and remarks on declined pins."""
+"""Steps after all backends have claimed: fix-ups, remedies, and remarks on declined pins."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
-    """Let the strategy of `backend` withdraw and narrow its claims, until it leaves them as they are.
+    """Let the strategy of `backend` withdraw and narrow its claims, until nothing changes.
 
-    It is asked again after every change, because a claim may depend on one that it withdrew. It cannot take back what
-    it withdrew, so there is an end. The backends behind it then claim from what it withdrew; the others may have it in
-    the next round, if there is one.
+    The strategy is called again after every change, because a claim may depend on a withdrawn one. Withdrawals are
+    final, which guarantees termination. Withdrawn nodes are then offered to the following backends; earlier backends
+    may get them in the next round, if there is one.
 
     Raises:
-        DovetailError: The strategy fails, or does more than narrow its claims and withdraw those that are not pinned.
+        DovetailError: The strategy fails, or does more than narrow claims and withdraw unpinned ones.
     """
     strategy, who = claiming.strategy_of(backend)
     changed = withdrawn = False
@@ -39,7 +39,7 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
         for claim in gone:
             claiming.withdraw(claim.node, backend.name)
         for claim in narrowed:
-            if id(claim.node) in claiming.claimed:  # not in a body that went with its control-flow node
+            if id(claim.node) in claiming.claimed:  # not in a body that was withdrawn with its control-flow node
                 claiming.enter(backend.name, claim)
         changed, withdrawn = bool(gone or narrowed), withdrawn or bool(gone)
         if not changed:
@@ -71,7 +71,7 @@ def _asked(strategy: Strategy, claiming: Claiming, backend: Backend, claims: lis
 def _compared(
     before: dict[int, Claim], after: list[Claim], claiming: Claiming, who: str
 ) -> tuple[list[Claim], list[Claim]]:
-    """The claims that are gone, and those that allow less than before."""
+    """Return the withdrawn claims and the narrowed ones."""
     kept: dict[int, Claim] = {}
     for claim in after:
         node, known = claim.node, before.get(id(claim.node))
@@ -89,7 +89,7 @@ def _compared(
     gone = [claim for key, claim in before.items() if key not in kept]
     for claim in gone:
         _check_unpinned(claim, claiming, who)
-    # A control-flow node goes with all of its bodies.
+    # A control-flow node is withdrawn with all of its bodies.
     return gone, [claim for key, claim in kept.items() if claim != before[key]]
 
 
@@ -101,7 +101,7 @@ def _check_narrowed(before: Claim, after: Claim, claiming: Claiming, who: str) -
                 f"{', '.join(map(str, formats))}, and was claimed as {', '.join(map(str, before.ports.get(port, ())))}",
                 "a fix-up only withdraws or narrows claims",
             )
-    # A pin leaves ports open that it does not name; what it does name, nobody can narrow.
+    # A pin leaves unnamed ports open; the formats that it names cannot be narrowed.
     if replace(after, ports=before.ports) != before or not all(after.ports.values()) and all(before.ports.values()):
         _check_unpinned(after, claiming, who)
 
@@ -116,11 +116,11 @@ def _check_unpinned(claim: Claim, claiming: Claiming, who: str) -> None:
 
 
 def remedies_of(claiming: Claiming, names: Collection[str]) -> dict[str, list[tuple[str, Remedy]]]:
-    """What the strategies suggest for nodes, with the backends that they speak for, by the given names.
+    """Return the remedies that strategies suggest for nodes, with their backends, by the given names.
 
     Args:
         claiming: The final claims of a round.
-        names: Names of nodes, or of values that they give.
+        names: Names of nodes, or of values that they compute.
 
     Raises:
         DovetailError: A strategy fails.
@@ -148,7 +148,7 @@ _NAMED = 5
 
 
 def remark_declined(declined: Sequence[tuple[Pin, str]], ctx: Context) -> None:
-    """Leave a remark on every node that a file asked for in vain, and one note for each key of the file.
+    """Remark every node that a file requested in vain, with one note for each key of the file.
 
     Args:
         declined: The pins, with the reason of the backend.

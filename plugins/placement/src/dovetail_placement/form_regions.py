@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 
 _AHEAD = 64
-"""How many nodes are looked at for one that uses up what a run has too many outputs of: this keeps splitting linear."""
+"""Maximum lookahead for a node that reduces a run's excess outputs; keeps splitting linear."""
 
 
 def split_regions(
     graph: ir.Graph, regions: Sequence[Region], maxima: Mapping[str, Mapping[str, int]], flat: FlatGraph
 ) -> list[Region]:
-    """Cut regions so that none has more nodes, inputs, outputs or constants than its backend takes.
+    """Split regions that have more nodes, inputs, outputs or constants than their backend accepts.
 
     A region is cut into runs of its topological order, each as long as possible. Such runs are convex, like the region.
-    A node that alone has too much is left as a region, which is then refused.
+    A node that exceeds a limit on its own becomes a region, which is rejected later.
 
     Args:
         graph: The graph.
-        regions: Its regions, in the order in which they run.
-        maxima: The largest numbers of `nodes`, `inputs`, `outputs` and `constants` by backend; a number that is absent
-            is free.
-        flat: All nodes: those in bodies count.
+        regions: Its regions, in execution order.
+        maxima: Maximum numbers of `nodes`, `inputs`, `outputs` and `constants` by backend; an absent number is
+            unlimited.
+        flat: All nodes, including those in bodies, which count.
     """
     if not any(maxima.get(region.backend) for region in regions):
         return list(regions)
@@ -62,11 +62,11 @@ def split_regions(
 
 
 class _Splitter:
-    """Cuts one region into runs.
+    """Splits one region into runs.
 
     Args:
         region: The region.
-        limits: The largest numbers of a run.
+        limits: The maximum numbers of a run.
         flat: All nodes of the model.
     """
 
@@ -78,7 +78,7 @@ class _Splitter:
         self._last_read = {value: at for at, values in enumerate(self._used) for value in values}
 
     def runs(self) -> list[tuple[ir.Node, ...]]:
-        """The runs, in order."""
+        """Return the runs, in order."""
         runs, start = [], 0
         while start < len(self._nodes):
             end = self._end_of_run(start)
@@ -87,13 +87,13 @@ class _Splitter:
         return runs
 
     def _end_of_run(self, start: int) -> int:
-        """Where the longest run from `start` on ends that has no more of anything than it may; one node at least."""
+        """Return the end of the longest run from `start` on within the limits; it has at least one node."""
         end = start + 1
         size = 0
         inputs: set[ir.Value] = set()
         constants: set[ir.Value] = set()
         made: set[ir.Value] = set()
-        # Outputs so far, and how many of them each later node uses up as their last reader.
+        # Outputs so far, and the number of them whose last use is each later node.
         outputs = 0
         used_up: Counter[int] = Counter()
         for at in range(start, len(self._nodes)):
@@ -117,7 +117,7 @@ class _Splitter:
 
 
 DEFAULT_PARTITIONER = "topological"
-"""The partitioner of the backends that name none."""
+"""The partitioner of backends that name none."""
 
 
 def _partitioner(backend: Backend, ctx: Context) -> str:
@@ -128,7 +128,7 @@ class Topological:
     """Forms as few regions as possible: see `dovetail_placement.form_regions`."""
 
     def form(self, view: RegionView) -> list[list[ir.Node]]:
-        """Return the regions of `view.nodes`, with those that are formed already in their places."""
+        """Return the regions of `view.nodes`, ordered consistently with the regions already formed."""
 
         groups = topological_groups(view.graph, view.backend_of, view.reads, view.formed)
         wanted = set(view.nodes)
@@ -147,9 +147,9 @@ class FormRegions(Pass):
     stage = "outline"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Annotate all nodes, those that came after placing included.
+        """Annotate all nodes, including those added after placement.
 
-        The graph changes only where several regions read one conversion: each gets one of its own.
+        The graph changes only where several regions read one conversion: each gets its own copy.
         """
         place_later_nodes(model, ctx)
         copied = False
@@ -164,7 +164,7 @@ def number_regions(model: Model, ctx: Context) -> None:
     flat = ctx.analysis(FlatGraph, model)
     regions = regions_of(model, ctx)
     for region in regions:
-        # Nodes that share a placement keep sharing one. Keys stay valid: all looked-up placements outlive this loop.
+        # Nodes that share a placement object keep sharing one. Ids stay valid: the placements outlive this loop.
         moved: dict[int, Placement] = {}
         for node in region.nodes:
             for part in (node, *flat.body_nodes(node)):
@@ -176,10 +176,10 @@ def number_regions(model: Model, ctx: Context) -> None:
 
 
 def regions_of(model: Model, ctx: Context) -> list[Region]:
-    """Return the regions of a placed model, formed as its backends want them, and none larger than they take.
+    """Return the regions of a placed model, formed by the backends' partitioners, within their size limits.
 
     Raises:
-        DovetailError: A partitioner is not installed, or breaks its contract.
+        DovetailError: A partitioner is not installed, or violates its contract.
     """
     regions = settled_regions(model.graph, _formed(model, ctx), _floats_cross(ctx))
     maxima = {backend.name: backend.region_maxima for backend in ctx.backends}
@@ -187,14 +187,14 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
 
 
 def _formed(model: Model, ctx: Context) -> list[Region]:
-    """The regions as their partitioners want them."""
+    """Return the regions as partitioned, before limits apply."""
     from dovetail_transforms.regions.regions import placed_backend
 
     from dovetail_placement.partitioning import formed_regions
 
     partitioner_of = {backend.name: _partitioner(backend, ctx) for backend in ctx.backends}
     partitioner_of.setdefault(ctx.host.name, _partitioner(ctx.host, ctx))
-    # The default takes what other partitioners leave, so it comes last.
+    # The default partitioner handles the remaining nodes, so it comes last.
     ordered = sorted(partitioner_of, key=lambda name: partitioner_of[name] == DEFAULT_PARTITIONER)
     partitioners = {name: partitioner_of[name] for name in ordered}
     chosen = {backend.name: backend for backend in (*ctx.backends, ctx.host)}
@@ -202,18 +202,18 @@ def _formed(model: Model, ctx: Context) -> list[Region]:
 
 
 def _floats_cross(ctx: Context) -> dict[str, tuple[bool, bool]]:
-    """For each backend that says so, whether floats enter and leave its regions where it computes in integers."""
+    """Return, per backend with a `border` setting, whether floats enter and leave regions that compute in integers."""
     borders = {backend.name: backend.border for backend in ctx.backends}
     ends = {name: (border.into, border.out) for name, border in borders.items() if border is not None}
     return {name: (into == "inside", out == "inside") for name, (into, out) in ends.items()}
 
 
 MERGE_UP_TO = 256
-"""Regions up to which merging is tried where more than two backends meet (it is cubic in their number)."""
+"""Maximum number of regions for merging with more than two backends (merging is cubic in their number)."""
 
 
 def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_backend) -> list[Region]:
-    """Cut `graph` into convex regions, in the order in which they can run; see `topological_groups`.
+    """Partition `graph` into convex regions, in an executable order; see `topological_groups`.
 
     Raises:
         DovetailError: The graph has a cycle.
@@ -225,25 +225,24 @@ def form_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_
 def topological_groups(
     graph: ir.Graph, backend_of: Callable[[ir.Node], str], reads: Reads, formed: Groups = ()
 ) -> list[list[ir.Node]]:
-    """Return the nodes of `graph` in convex groups of one backend each, in the order in which they can run.
+    """Return the nodes of `graph` in convex groups of one backend each, in an executable order.
 
-    No node of another backend runs during a group, so that a group is convex and groups have no cycles. With two
-    backends the better of both starts is optimal: every group waits for the one before. With more, groups that can be
-        merged are merged afterwards, up to `MERGE_UP_TO` of them. Apart from that the work is linear in nodes and
-        edges.
+    No node of another backend runs during a group, so groups are convex and acyclic. With two backends, the better
+    choice of the first backend is optimal: every group depends on the one before. With more, groups are merged
+    afterwards where possible, up to `MERGE_UP_TO` of them. Apart from merging, the work is linear in nodes and edges.
 
     Args:
         graph: The graph.
         backend_of: The backend of a node.
         reads: The values that each node uses.
-        formed: Groups that stay as they are; the others are made of what they leave.
+        formed: Groups that are not changed; the others are formed from the remaining nodes.
 
     Raises:
-        DovetailError: The graph has a cycle, or the groups in `formed` make one.
+        DovetailError: The graph has a cycle, or the groups in `formed` create one.
     """
     held = {node for group in formed for node in group}
     single = [node for node in graph if node not in held] if held else list(graph)
-    # Each formed group has a label of its own, so that it is never merged with another.
+    # A unique label per formed group keeps it from being merged.
     labels: list[str | int] = [*map(backend_of, single), *range(len(formed))]
     users, waiting = _dependencies(single, formed, reads)
     names = list(dict.fromkeys(labels[: len(single)]))
@@ -255,7 +254,7 @@ def topological_groups(
         raise DovetailError(f"node '{stuck.name}' waits for its own result: the graph has a cycle")
     if len(names) > 2 and len(groups) <= MERGE_UP_TO:
         groups = _merged(groups, labels, users)
-    # A unit is a single node, or by the numbers behind those a formed group.
+    # A unit is a single node or, numbered after all of these, a formed group.
     first = len(single)
     return [
         list(formed[group[0] - first]) if group[0] >= first else [single[i] for i in sorted(group)] for group in groups
@@ -263,7 +262,7 @@ def topological_groups(
 
 
 def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tuple[list[list[int]], list[int]]:
-    """For every unit those that wait for it, and for how many units it waits itself."""
+    """Return the dependents of every unit, and the number of units that it depends on."""
     position = {node: i for i, node in enumerate(single)}
     position |= {node: i for i, group in enumerate(formed, len(single)) for node in group}
     users: list[list[int]] = [[] for _ in range(len(single) + len(formed))]
@@ -284,13 +283,13 @@ def _dependencies(single: Sequence[ir.Node], formed: Groups, reads: Reads) -> tu
 def _waves(
     names: list[str | int], labels: list[str | int], users: list[list[int]], waiting: list[int]
 ) -> list[list[int]]:
-    """Group units in topological order, beginning with the first backend of `names`; formed groups stand alone."""
+    """Group units in topological order, beginning with the first backend of `names`; formed groups stay as they are."""
     waiting = list(waiting)
     ready: dict[str | int, list[int]] = {name: [] for name in names}
     formed: list[int] = []
     for i, count in enumerate(waiting):
         if not count:
-            ready.get(labels[i], formed).append(i)  # ascending, so a heap already
+            ready.get(labels[i], formed).append(i)  # ascending, so already a heap
     groups, turn = [], 0
     while formed or any(ready.values()):
         queue = formed if formed else ready[names[turn % len(names)]]
@@ -309,11 +308,11 @@ def _waves(
 
 
 def _merged(groups: list[list[int]], labels: list[str | int], users: list[list[int]]) -> list[list[int]]:
-    """Groups after merging every pair of one backend that has no third group on a path between them."""
+    """Merge every pair of groups of one backend without a third group on a path between them."""
     while True:
         group_of = {unit: i for i, group in enumerate(groups) for unit in group}
         after = [{group_of[user] for unit in group for user in users[unit]} - {i} for i, group in enumerate(groups)]
-        reach = [0] * len(groups)  # bit sets; edges only go to later groups
+        reach = [0] * len(groups)  # bit sets; edges only lead to later groups
         for i in reversed(range(len(groups))):
             for later in after[i]:
                 reach[i] |= reach[later] | 1 << later
@@ -332,7 +331,7 @@ def _merged(groups: list[list[int]], labels: list[str | int], users: list[list[i
 
 
 def _joined(groups: list[list[int]], i: int, j: int, reach: list[int]) -> list[list[int]]:
-    """The order with group j merged into group i: what leads to j moves before it, what i leads to stays behind."""
+    """Merge group j into group i: predecessors of j move before it, and successors of i stay after it."""
     between = range(i + 1, j)
     before = [groups[k] for k in between if not reach[i] >> k & 1]
     behind = [groups[k] for k in between if reach[i] >> k & 1]

@@ -1,4 +1,4 @@
-"""Legality of nodes by backend, with the facts that plugins register and the observers that a request chooses."""
+"""Judges per backend, with registered facts and the observers that a request chooses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def with_observer(judge: Judge, observer: ObserverChoice, opsets: Opsets) -> Judge:
-    """A judge whose verdicts name this observer for everything that is calibrated on data; weights keep theirs."""
+    """Wrap a judge so that its verdicts use this observer for everything calibrated on data; weights keep theirs."""
     signatures = Signatures(opsets)
-    # Nodes of one rule go on having one mapping, which others compare by identity.
+    # Nodes of one rule must keep sharing one mapping, which is compared by identity elsewhere.
     known: dict[tuple[int, frozenset[str]], tuple[Mapping[str, PortRule], Mapping[str, PortRule]]] = {}
 
     def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
@@ -39,7 +39,7 @@ def with_observer(judge: Judge, observer: ObserverChoice, opsets: Opsets) -> Jud
         key = id(verdict.rules), weights
         if key not in known:
             rules = {port: rule if port in weights else _of(rule, observer) for port, rule in verdict.rules.items()}
-            known[key] = verdict.rules, rules  # the first one keeps its identity from being used again
+            known[key] = verdict.rules, rules  # keeps the id of `verdict.rules` from being reused
         return replace(verdict, rules=known[key][1])
 
     return asked
@@ -54,7 +54,7 @@ def _of(rule: PortRule, observer: ObserverChoice) -> PortRule:
 
 
 def _is_weight(value: ir.Value | None) -> bool:
-    """Whether a value is a constant, or computed by one node from constants alone, as a dequantized weight is."""
+    """Check whether a value is a constant, or computed by one node from constants, as a dequantized weight is."""
     if value is None or value.is_graph_input():
         return False
     producer = value.producer()
@@ -66,7 +66,7 @@ def _is_weight(value: ir.Value | None) -> bool:
 class Judges:
     """One judge per backend, created on first use.
 
-    A backend takes only nodes that can be brought to an opset that its file knows.
+    A backend supports only nodes that can be converted to an opset that its file covers.
     """
 
     def __init__(self, model: Model, ctx: Context):
@@ -76,7 +76,7 @@ class Judges:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Judges:
-        """As an analysis: rounds of deciding that leave the graph as it is keep what was judged."""
+        """Create the judges as an analysis: rounds of decisions that do not change the graph reuse the verdicts."""
         return cls(model, ctx)
 
     def of(self, backend: Backend) -> Judge:
@@ -87,7 +87,7 @@ class Judges:
         return self._known[backend.name]
 
     def behind(self, name: str) -> list[Judge]:
-        """The judges of those who may take what a backend gives back: the backends behind it, and the host."""
+        """Return the judges of the backends that a withdrawn node may go to: the following ones, and the host."""
         names = [backend.name for backend in self._ctx.backends]
         return [self.of(backend) for backend in (*self._ctx.backends[names.index(name) + 1 :], self._ctx.host)]
 
@@ -105,14 +105,14 @@ class Judges:
         owner = table.entry(backend.name).owner if backend.name in table else backend.source
 
         opsets = self._model.ir.opset_imports
-        # What its file and its tools know; the model itself keeps its opset, and what is emitted is lowered.
-        # The host runs what is left, whatever its table of kernels was made for.
+        # The opsets that its file and its tools cover; the model keeps its opset, and emitted parts are lowered.
+        # The host runs the remaining nodes, whatever opset its kernel table was made for.
         newer = backend is not self._ctx.host and self._model.opset > backend.opset[1]
         target = backend.opset[1] if newer else None
-        # Any engine of the host runs the body of a function, and some run operators that only they know.
+        # Any engine of the host runs the body of a function, and selective engines run operators of their own.
         functions = self._model.ir.functions if backend is self._ctx.host else {}
         selective = self._selective_engines(backend) if backend is self._ctx.host else []
-        lowered: dict[ir.Node, Refusal | None] = {}  # whether a region ends with the node makes no difference
+        lowered: dict[ir.Node, Refusal | None] = {}  # independent of whether the node ends a region
 
         def asked(node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
             try:
@@ -136,7 +136,7 @@ class Judges:
         return asked
 
     def _selective_engines(self, backend: Backend) -> list[SelectiveEngine]:
-        """The engines of a backend that say of every node whether they run it; one that does not import is left out."""
+        """Return the backend's selective engines, which decide node by node; those that fail to import are skipped."""
         found = []
         for name in backend.engines:
             try:
@@ -149,7 +149,7 @@ class Judges:
 
 
 def _guarded_fact(name: str, table: Table) -> Fact:
-    """A fact whose exceptions are errors that name it, its distribution and the node."""
+    """Wrap a fact: its exceptions become errors that name the fact, its distribution and the node."""
     fact, who = table[name], table.title(name)
 
     def asked(node: ir.Node) -> object:

@@ -1,4 +1,4 @@
-"""What extents that a model leaves open cost: the nodes that are elsewhere because of them, and how to fix them."""
+"""The cost of extents that a model leaves open: the nodes placed elsewhere because of them, and how to fix them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from dovetail_placement.claiming import Claiming
 
 
-_KEPT = "open-extents"  # the shapes of the data, which are the same in every round of deciding
+_KEPT = "open-extents"  # the shapes of the data, which are the same in every round of decisions
 _LOST_SHAPE = "lost-shape"
 
 
 def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
-    """Say which extents of the model's inputs are open, what that costs on each backend, and which option fixes them.
+    """Remark the open extents of the model's inputs, their cost on each backend, and the option that fixes them.
 
-    Nothing is said where it costs nothing. One walk over the nodes per backend.
+    No remark if they cost nothing. One walk over the nodes per backend.
     """
     inputs = open_inputs(claiming.model)
     if not inputs:
@@ -44,7 +44,7 @@ def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
 
 
 def _cost(claiming: Claiming, backend: Backend, ctx: Context) -> str:
-    """What open extents cost on one backend; empty for nothing."""
+    """Describe the cost of open extents on one backend; empty if there is none."""
     nodes = claiming.flat.nodes
     view = claiming.view_of(backend)
     elsewhere = [node for node in nodes if claiming.claimed.get(id(node), ("", None))[0] != backend.name]
@@ -66,10 +66,10 @@ def _all_open(reasons: Iterable) -> bool:
 
 
 def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, remarks: Iterable[Remark]) -> set[int]:
-    """The nodes that open extents keep elsewhere, with those that are there because of these alone.
+    """Return the nodes that open extents keep off the backend, and the nodes that these keep off in turn.
 
-    A node follows if all nodes are among them that its remark gives as the cause. The shape of a node's input may be
-    lost, too; where fixing extents brings it back, the remark suggests that.
+    A node follows if its remark names only such nodes as the cause. The shape of a node's input may also be lost; if
+    fixing extents restores it, the remark suggests that.
     """
     by_name = {node.name: node for node in nodes}
     causes: dict[str, list[str]] = {}
@@ -103,7 +103,7 @@ def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, rem
 
 
 def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
-    """The option to copy: with the extents of the data where there is data of one shape, else with one sample."""
+    """Return the option to copy: with the extents of the data if it has one shape, else with one sample."""
     if _KEPT not in ctx.kept:
         ctx.kept[_KEPT] = _of_data(model, ctx)
     known: Mapping[str, tuple[int, ...]] = ctx.kept[_KEPT]
@@ -114,7 +114,7 @@ def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
 
 
 def _of_data(model: Model, ctx: Context) -> Mapping[str, tuple[int, ...]]:
-    """The shapes of the data; empty for samples of several shapes, of which only the user knows which counts."""
+    """Return the shapes of the data; empty if samples differ, because only the user knows which one matters."""
     if ctx.request.data is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Regions from the partitioners that backends name, checked."""
+"""Regions from the partitioners of backends, and their validation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry
 
 
-_SHOWN = 8  # regions of a cycle
+_SHOWN = 8  # regions of a cycle that are named
 
 
 @dataclass(frozen=True)
 class PlacedNodes:
-    """What a partitioner sees; see `dovetail.plugin.RegionView`."""
+    """The view of a partitioner; see `dovetail.plugin.RegionView`."""
 
     graph: ir.Graph
     backends: tuple[str, ...]
@@ -43,25 +43,25 @@ def formed_regions(
     chosen: Mapping[str, Backend] = MappingProxyType({}),
     request: Request | None = None,
 ) -> list[Region]:
-    """Cut `graph` into regions: each partitioner cuts the nodes of all backends that name it.
+    """Partition `graph` into regions: each partitioner handles the nodes of all backends that name it.
 
     Args:
         graph: The graph, with a backend for every node.
-        partitioner_of: The name of the partitioner of every backend; partitioners are asked in this order.
-        registry: Has the partitioners.
+        partitioner_of: Name of the partitioner of every backend; partitioners run in this order.
+        registry: The registry with the partitioners.
         backend_of: The backend of a node.
         chosen: The backends, with their options.
-        request: What was asked for; None where nobody compiles.
+        request: The request; None outside of a compilation.
 
     Raises:
-        DovetailError: A partitioner is not installed, fails, returns no partition of its nodes, or regions that cannot
-            run one after the other.
+        DovetailError: A partitioner is not installed, fails, or returns no partition of its nodes or regions that
+            depend on each other cyclically.
     """
     reads, nodes = reads_of(graph), list(graph)
     position = {node: i for i, node in enumerate(nodes)}
     backends_of = {node: backend_of(node) for node in nodes}
     backend_of = backends_of.__getitem__
-    # A node that stands for a region is one, whatever is beside it.
+    # A node that stands for a region is a region of its own, whatever its neighbors are.
     formed = [[node] for node in nodes if stands_for_region(node)]
     apart = {node for (node,) in formed}
     for name in dict.fromkeys(partitioner_of.values()):
@@ -81,7 +81,7 @@ def formed_regions(
 def _partition(
     groups: list[list[ir.Node]], own: Sequence[ir.Node], view: PlacedNodes, position: Mapping[ir.Node, int], who: str
 ) -> list[list[ir.Node]]:
-    """Return the groups with their nodes in graph order, if they hold exactly the nodes that were given."""
+    """Return the groups with their nodes in graph order, after checking that they partition the given nodes."""
     left = set(own)
     for group in groups:
         if not group:
@@ -110,9 +110,9 @@ def _misplaced(node: ir.Node, view: PlacedNodes, position: Mapping[ir.Node, int]
 def _arranged(
     groups: list[list[ir.Node]], nodes: Sequence[ir.Node], reads: Reads, position: Mapping[ir.Node, int], who: str
 ) -> list[list[ir.Node]]:
-    """Return the groups in an order in which they can run; the given one if it is such an order.
+    """Return the groups in an executable order; the given order if it is one.
 
-    Until all nodes are in groups, each of the others is a group by itself.
+    Nodes that are in no group yet count as groups of their own.
     """
     held = {node for group in groups for node in group}
     if len(held) == len(nodes) and in_order(groups, reads):

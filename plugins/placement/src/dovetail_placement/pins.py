@@ -1,4 +1,4 @@
-"""Pins: manual placements, which have priority over all claims but meet the same legality."""
+"""Pins: manual placements, which take precedence over claims but must be legal, too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
 _UNFIT_SHOWN = 20
-_NUMBERED = re.compile(r"(in|out)\d+")  # names of ports of control flow
+_NUMBERED = re.compile(r"(in|out)\d+")  # port names of control flow
 _NO_CHOICE = "unknown precision '{}'"
 _CHOICES = f"one of {', '.join(FLOATS)}, or a quantized format such as int8[symmetric]"
 
@@ -37,9 +37,9 @@ class Pin:
     Attributes:
         node: The node.
         backend: The required backend.
-        ports: Required formats by port name; `""` stands for all other ports. Empty: formats are not pinned.
+        ports: Required formats by port name; `""` stands for all other ports. Empty if no format is pinned.
         text: Origin of the pin, for messages.
-        origin: What asks for it, where the user did not write it.
+        origin: The origin of the pin, if the user did not write it.
     """
 
     node: ir.Node
@@ -50,7 +50,7 @@ class Pin:
 
     @property
     def may_be_declined(self) -> bool:
-        """Whether the backend may refuse the node without an error."""
+        """Whether the backend may reject the node without an error."""
         return self.origin is not None and self.origin.may_be_declined
 
 
@@ -60,7 +60,7 @@ class Unfit:
 
     Attributes:
         entry: The entry.
-        other: The node that computes the value of that name with another operator, if there is one.
+        other: The node that computes the value of that name with another operator, or None.
     """
 
     entry: PlannedNode
@@ -76,7 +76,7 @@ class Unfit:
 
 
 class Pins:
-    """All manual placements of a request: those of a replayed plan, then those of the user, which win.
+    """All manual placements of a request: those of a replayed plan, overridden by those of the user.
 
     Raises:
         DovetailError: A pin or the plan does not fit the model or the chosen backends.
@@ -94,15 +94,15 @@ class Pins:
         return iter(list(self._found.values()))
 
     def of(self, node: ir.Node) -> Pin | None:
-        """The pin of a node, or None."""
+        """Return the pin of a node, or None."""
         return self._found.get(id(node))
 
     def drop(self, node: ir.Node) -> None:
-        """Forget the pin of a node, because its backend declined it."""
+        """Drop the pin of a node, because its backend declined it."""
         self._found.pop(id(node), None)
 
     def remark_unfit(self, ctx: Context) -> None:
-        """Remark the entries of a replayed plan, and pins of files, that match no node of the model."""
+        """Remark entries of a replayed plan, and pins of files, that match no node of the model."""
         for where in self._gone:
             ctx.remark("analysis", "", "pin-lost", f"{where}: preparing the model folded or removed the node")
         for unfit in self._unfit[:_UNFIT_SHOWN]:
@@ -125,9 +125,8 @@ def resolve_pins(
         model: The model.
         texts: The pins.
         backends: Names of the chosen backends.
-        origins: What asks for pins that the user did not write, for messages. Such pins give names of nodes of the
-            source model.
-        gone: Gets those of them whose node is gone.
+        origins: Origins of pins that the user did not write, for messages. Such pins name nodes of the source model.
+        gone: Receives the pins of these whose node is gone.
 
     Raises:
         DovetailError: A selector matches nothing, a backend was not chosen, or a precision is unknown.
@@ -156,16 +155,16 @@ def resolve_pins(
 def planned_pins(
     model: Model, plan: Plan, backends: Mapping[str, Backend], registry: Registry
 ) -> tuple[dict[int, Pin], list[Unfit]]:
-    """Turn a plan into pins: every node that it lists keeps its backend and its types.
+    """Convert a plan to pins: every node that it lists keeps its backend and its types.
 
-    A node is found by the value it computes and its operator, else by its structure; one that the plan does not know is
-    placed anew.
+    A node is matched by its operator and the value that it computes, else by its structure; unmatched nodes are placed
+    anew.
 
     Returns:
-        The pins by `id(node)`, and the entries of the plan that fit no node, with the reason.
+        The pins by `id(node)`, and the entries of the plan that match no node, with the reason.
 
     Raises:
-        DovetailError: The plan names a backend that was not chosen or a precision that is none, or no entry fits.
+        DovetailError: The plan names a backend that was not chosen or an invalid precision, or no entry matches.
     """
     known, pins = (*backends, HOST), {}
     matched, unfit = _match(model, plan)
@@ -184,9 +183,9 @@ def planned_pins(
 
 
 def _is_adopted(node: ir.Node, backend: Backend | None, registry: Registry) -> bool:
-    """Whether a conversion of the source model is only on a backend because it stands beside integers there.
+    """Check whether a conversion of the source model is on a backend only because of adjacent integers.
 
-    It is placed beside them again, once these are typed.
+    It is placed with them again, once they are typed.
     """
     static = _is_conversion(node) and node.op_type != "DynamicQuantizeLinear"
     if not static or backend is None:
@@ -228,7 +227,7 @@ def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]],
 
 
 def _same_operator(entry: PlannedNode, node: ir.Node) -> bool:
-    """Whether an entry names this operator, or none: hand-written entries may omit it."""
+    """Check whether an entry names this operator, or none: hand-written entries may omit it."""
     return not entry.op_type or entry.operator == operator_name(node.domain, node.op_type)
 
 
@@ -240,17 +239,17 @@ def _planned_formats(node: ir.Node, entry: PlannedNode, where: str) -> dict[str,
     """
     fixed = {format_of(value.dtype) for value in (*node.inputs, *node.outputs) if value is not None}
     for format_ in (entry.precision, *entry.ports.values()):
-        # Nodes without floats are listed with the type they have, which is not a choice.
+        # Nodes without floats are listed with their actual type, which is not a choice.
         if format_ is not None and not _is_choice(format_) and format_ not in fixed:
             raise DovetailError(f"{where}: {_NO_CHOICE.format(format_)}", _CHOICES)
     if _is_conversion(node) and {entry.precision, *entry.ports.values()} <= fixed:
-        return {}  # it kept the types of the source model, which is what typing does with it unless a plan says more
+        return {}  # it kept its source types, as typing does by default
     chosen = entry.precision is not None and _is_choice(entry.precision)
     return {"": entry.precision, **entry.ports} if chosen or entry.ports else {}
 
 
 def _is_choice(format_: Format) -> bool:
-    """Whether a node can be asked to compute in it."""
+    """Check whether a node can be asked to compute in this format."""
     return format_.is_float or format_.quantized
 
 
@@ -286,7 +285,7 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
     """Return `claim` with its formats narrowed to the pinned ones.
 
     Raises:
-        DovetailError: No port can have the pinned format, or the node has no port of a pinned name.
+        DovetailError: No port can have the pinned format, or the node has no port of that name.
     """
     unknown = next(
         (port for port in pin.ports if port and port not in claim.ports and not _NUMBERED.fullmatch(port)), ""

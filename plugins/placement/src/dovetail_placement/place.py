@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
-    """Say of each backend without a node why that is, and which strategy would claim some: all others are tried.
+    """Remark why each backend without a node has none, and which strategy would claim some, by trying all others.
 
-    Called before the host claims what is left, which would show strategies nothing to claim.
+    Runs before the host claims the remaining nodes, which would leave strategies nothing to claim.
     """
     used = {name for name, _ in claiming.claimed.values()}
     for backend in ctx.backends:
@@ -64,7 +64,7 @@ def _reason(claiming: Claiming, backend: Backend, ctx: Context) -> str:
 
 
 def _best_strategy(claiming: Claiming, backend: Backend, ctx: Context) -> tuple[str, int]:
-    """The strategy that claims the most nodes, with their number; the present one is left out."""
+    """Return the other strategy that claims the most nodes, and their number."""
     table, present = ctx.registry.strategy, ctx.strategy_of(backend)
     view, known = claiming.view_of(backend), list(ctx.remarks)
     best = ("", 0)
@@ -75,10 +75,10 @@ def _best_strategy(claiming: Claiming, backend: Backend, ctx: Context) -> tuple[
         try:
             found = ask_for_claims(made_strategy(table[name], backend, name, who), view, backend, who)
         except DovetailError:
-            continue  # it is not for this backend
+            continue  # not applicable to this backend
         if len(found.claims) > best[1]:
             best = name, len(found.claims)
-    ctx.remarks[:] = known  # of claims that nobody made
+    ctx.remarks[:] = known  # discard remarks of trial claims
     return best
 
 
@@ -93,10 +93,10 @@ class Place(Pass):
     Result: every node has a backend and the claim that placed it; each node that a backend refused has a remark with
             the limit it violates.
 
-    Pins are claimed first, so that strategies see them. What a backend refuses of the user's own pins is an error, of
-    those that a file asks for and may be declined, a remark. When all backends have claimed, fix-ups withdraw or narrow
-    claims of their own backend, and what they withdraw is offered to the backends behind it. Then limits that depend on
-    `region.last` are known.
+    Pins are claimed first, so that strategies see them. A rejected pin of the user is an error; a rejected pin that a
+    file requests and that may be declined is a remark. Once all backends have claimed, fix-ups withdraw or narrow
+    claims of their own backend, and withdrawn nodes are offered to the following backends. Then limits that depend on
+    `region.last` are evaluated.
     """
 
     name = "place"
@@ -104,17 +104,17 @@ class Place(Pass):
     after = ("edge-kinds",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Annotate; the graph changes only where a strategy asks for an edit.
+        """Annotate all nodes; the graph changes only where a strategy requests an edit.
 
         Raises:
-            DovetailError: No backend runs a node, or a pin requires what its backend refuses.
+            DovetailError: No backend supports a node, or a pin requires something that its backend rejects.
         """
         known = [*ctx.remarks, *ctx.refusals.remarks(backend.name for backend in ctx.backends)]
         ctx.remarks[:] = known
         claiming = _claims(model, ctx)
         edited = _edit(model, claiming.edits, ctx)
         if edited:
-            # What strategies say of the edited graph counts; edits are made next to nodes of the graph before.
+            # Keep only the strategies' remarks on the edited graph; anchors of edits are in the unedited one.
             ctx.remarks[:] = [*known, *edited]
             claiming = _claims(model, ctx)
         remark_empty_backends(claiming, ctx)
@@ -134,7 +134,7 @@ def claim_on(node: ir.Node) -> Claim | None:
 
 
 def _claims(model: Model, ctx: Context) -> Claiming:
-    """The claims of all backends, fixed up; the host has not claimed yet."""
+    """Return the claims of all backends after fix-ups; the host has not claimed yet."""
     pins = Pins(model, ctx)
     pins.remark_unfit(ctx)
     refused = _refused(model, ctx.analysis(FlatGraph, model), ctx)
@@ -148,7 +148,7 @@ def _claims(model: Model, ctx: Context) -> Claiming:
 
 
 def _edit(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
-    """Make the edits that strategies want; the next round of deciding begins with the graph before them."""
+    """Apply the edits that strategies request; the next round of decisions starts from the unedited graph."""
     known = {(edit.kind, edit.at, edit.side) for edit in ctx.round.edits}
     fresh = list(dict.fromkeys(edit for edit in edits if (edit.kind, edit.at, edit.side) not in known))
     if not fresh:
@@ -159,7 +159,7 @@ def _edit(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:
 
 
 def _refused(model: Model, flat: FlatGraph, ctx: Context) -> dict[str, dict[int, str]]:
-    """The reason against each node that was refused in earlier rounds, by backend and the node's `id`."""
+    """Return the reasons of rejections in earlier rounds, by backend and the node's `id`."""
     found: dict[str, dict[int, str]] = {backend.name: {} for backend in ctx.backends}
     wanted = [(name, ctx.refusals.nodes(name)) for name in found if ctx.refusals.nodes(name)]
     for node in model.graph if wanted else ():

@@ -1,4 +1,4 @@
-"""Limits on whole regions: what may end one, and what one may hold."""
+"""Limits on whole regions: legal last nodes, and limits on size and content."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def settle_region_ends(claiming: Claiming) -> None:
-    """Judge nodes again whose verdict depends on whether they are the last of their region on its backend.
+    """Judge nodes again whose verdict depends on being the last of their region on its backend.
 
-    Readers come first, because a reader that is lost makes its producer the last one. A type that a node may only have
-    there is added to its claim, unless a pin or the strategy has settled that port (`Claim.settled`).
+    Users are visited first, because losing one may make its producer the last node. A type that is allowed only at the
+    end is added to the claim, unless a pin or the strategy settled that port (`Claim.settled`).
     """
     asked = {backend.name: backend for backend in claiming.ctx.backends if backend.asks_region}
     if not asked:
@@ -40,7 +40,7 @@ def settle_region_ends(claiming: Claiming) -> None:
             continue
         readers = [reader for value in node.outputs for reader, _ in value.uses()]
         here = [reader for reader in readers if _backend_of(reader, claiming) == name]
-        # Where integers become floats, they leave the integers of the region, though not the region.
+        # A dequantized value leaves the integer part of the region, but not the region.
         last = not (any(_in_integers(reader, claiming) for reader in here) if _quantized(claim) else here)
         view = claiming.view_of(asked[name])
         verdict = claiming.judges.of(asked[name])(node, {"last": last})
@@ -68,7 +68,7 @@ def _backend_of(reader: ir.Node, claiming: Claiming) -> str:
 
 
 def _in_integers(reader: ir.Node, claiming: Claiming) -> bool:
-    """Whether a node may compute in integers; of one without known formats, that is assumed."""
+    """Check whether a node may compute in integers; assumed for a node without known formats."""
     claim = claiming.claimed.get(id(claiming.flat.outermost(reader)), ("", None))[1]
     return claim is None or not claim.ports or _quantized(claim)
 
@@ -78,7 +78,7 @@ def _quantized(claim: Claim) -> bool:
 
 
 def _widened(claim: Claim, before: Verdict, after: Verdict) -> Claim:
-    """The claim with the types of `after`, without those of `before` that the strategy left out."""
+    """Return the claim with the types of `after`, except for types of `before` that the strategy left out."""
 
     def offered(port: str, kinds: tuple[Format, ...]) -> tuple[Format, ...]:
         known = before.types.get(port)
@@ -91,7 +91,7 @@ def _widened(claim: Claim, before: Verdict, after: Verdict) -> Claim:
 
 
 def _check_pinned(pin: Pin, claim: Claim, verdict: Verdict, claiming: Claiming) -> None:
-    """Refuse or decline a pin to what the node may only be, or have, where it is, or is not, the last of its region."""
+    """Reject or decline a pin that contradicts the verdict at its position, last or not, in the region."""
     if verdict.ok is False:
         claiming.decline(pin, "; ".join(reason.text for reason in verdict.reasons))
         return
@@ -103,7 +103,7 @@ def _check_pinned(pin: Pin, claim: Claim, verdict: Verdict, claiming: Claiming) 
 
 
 def refuse_regions(model: Model, ctx: Context) -> None:
-    """Refuse the nodes of regions that their backends do not take; conversions are not inserted yet."""
+    """Reject the nodes of regions that their backends do not accept; runs before conversions are inserted."""
     asked = {backend.name: backend for backend in ctx.backends if backend.limits_regions}
     if not asked:
         return
@@ -121,7 +121,7 @@ def refuse_regions(model: Model, ctx: Context) -> None:
 
 
 def _only_here(region: Region, ctx: Context, model: Model) -> ir.Node | None:
-    """Return a node of a region that no backend behind its own runs, nor the host; None if there is none."""
+    """Return a node of a region that neither a following backend nor the host supports; None if there is none."""
     others = ctx.analysis(Judges, model).behind(region.backend)
     return next((node for node in region.nodes if all(judge(node).ok is False for judge in others)), None)
 

@@ -1,4 +1,4 @@
-"""What a strategy gets: its options and its view of the model."""
+"""A strategy's options and its view of the model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class View:
-    """What is left of a model, with the verdicts of one backend; see `dovetail.plugin.View`."""
+    """The unclaimed part of a model, with the verdicts of one backend; see `dovetail.plugin.View`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class View:
         return (node for node in self.model.graph if not self.hides(node))
 
     def hides(self, node: ir.Node) -> bool:
-        """Whether `node` cannot be claimed: another backend or a pin has it, or it was refused before."""
+        """Check whether `node` cannot be claimed: another backend or a pin has it, or it was rejected before."""
         return id(node) in self._claimed or id(node) in self._refused
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
@@ -70,16 +70,16 @@ class View:
         return known
 
     def only_here(self, node: ir.Node) -> bool:
-        """Whether no backend behind this one takes `node` with its bodies, nor the host."""
+        """Check that neither a following backend nor the host supports `node` with its bodies."""
         judges = self._ctx.analysis(Judges, self.model).behind(self.backend.name)
         return all(any(judge(part).ok is False for part in self.whole(node)) for judge in judges)
 
     def kind(self, node: ir.Node) -> str:
-        """Return what the node computes: `data`, `index` or `shape`."""
+        """Return the kind of a node's results: `data`, `index` or `shape`."""
         return kind_of(node)
 
     def claimed(self, node: ir.Node) -> tuple[str, Claim] | None:
-        """Return the backend that has `node`, with its claim; None if nobody has it yet."""
+        """Return the backend that has `node`, with its claim; None if it is unclaimed."""
         return self._claimed.get(id(node))
 
     def analysis(self, kind: type[T]) -> T:
@@ -87,7 +87,7 @@ class View:
         return self._ctx.analysis(cast("type[Analysis[T]]", kind), self.model)
 
     def producers(self, node: ir.Node) -> Iterator[Neighbor]:
-        """Yield the nodes that compute the inputs of `node`, in the order of its inputs; constants have none."""
+        """Yield the nodes that compute the inputs of `node`, in input order; constants have none."""
         signature = self._signatures(node)
         for index, value in enumerate(node.inputs):
             if value is None or (producer := value.producer()) is None or (at := value.index()) is None:
@@ -96,7 +96,7 @@ class View:
             yield Neighbor(input_name(index, signature), producer, port)
 
     def readers(self, node: ir.Node) -> Iterator[Neighbor]:
-        """Yield the nodes that read the outputs of `node`, once per use."""
+        """Yield the users of the outputs of `node`, once per use."""
         signature = self._signatures(node)
         for index, value in enumerate(node.outputs):
             for reader, at in value.uses():
@@ -107,20 +107,20 @@ _EVERYBODY = ("strategy", "min_region", "regions")
 
 
 def made_strategy(found: object, backend: Backend, name: str, who: str) -> Strategy:
-    """Make a strategy for a backend.
+    """Instantiate a strategy for a backend.
 
-    The options of a strategy that is a dataclass are its fields; other strategies read `backend.place`, and name in
-    `place_keys` what they read. Keys for the strategy that the backend names are not another one's.
+    The options of a dataclass strategy are its fields; other strategies read `backend.place`, and list their keys in
+    `place_keys`. Keys in the backend's file apply only to the strategy that the file names.
 
     Args:
-        found: What is registered, a class.
-        backend: The backend, with what its file says under `place:`.
+        found: The registered class.
+        backend: The backend, with the `place:` section of its file.
         name: Name of the strategy.
-        who: The strategy with its distribution, for messages.
+        who: Name and distribution of the strategy, for messages.
 
     Raises:
         DovetailError: The file has a key that the strategy does not read, or a value of another type, with file and
-            line; or the class fails, or is no strategy.
+            line; or the class fails, or is not a strategy.
     """
     if not (isinstance(found, type) and issubclass(found, Strategy)):
         raise DovetailError(f"{who} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
@@ -149,7 +149,7 @@ def _check_keys(place: Any, read: Any, backend: Backend, name: str) -> None:
 
 
 def _check_value(field: dataclasses.Field, value: object, backend: Backend, name: str) -> None:
-    """Refuse a value that is of another type than the default of its option."""
+    """Reject a value of another type than the option's default."""
     default = field.default if field.default is not dataclasses.MISSING else None
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()

@@ -41,7 +41,7 @@ def check_solver(name: str, registry: Registry) -> None:
     """Check that a solver is registered as `name`, without loading it.
 
     Raises:
-        UsageError: There is none; suggests similar names.
+        UsageError: No solver has that name; the error suggests similar names.
     """
     if name not in registry.solver:
         known = ", ".join(registry.solver)
@@ -49,10 +49,11 @@ def check_solver(name: str, registry: Registry) -> None:
 
 
 def solve(problem: TypingProblem, name: str, registry: Registry) -> None:
-    """Let the solver that is registered as `name` choose for every variable of `problem`.
+    """Solve `problem` with the solver registered as `name`.
 
     Raises:
-        DovetailError: No solver has that name; or it fails, or makes an illegal choice: names its distribution.
+        DovetailError: No solver has that name; or it fails or makes an illegal choice, and the error names its
+            distribution.
     """
     check_solver(name, registry)
     solver = registry.solver[name]
@@ -60,7 +61,7 @@ def solve(problem: TypingProblem, name: str, registry: Registry) -> None:
     with calling(who):
         solver(problem)
     for variable in problem.variables:
-        # A Cast reads what arrives, whatever the backend says of its input.
+        # The input of a Cast accepts any format, whatever the backend's rule says.
         if not (isinstance(variable.chosen, Choice) and (variable.takes_any or variable.chosen in variable.choices)):
             raise _illegal(variable, who)
 
@@ -119,7 +120,7 @@ class AssignTypes(Pass):
     requires = ("place",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Choose a type for every port, or refuse the nodes that have no legal one where they are placed."""
+        """Choose a type for every port, or reject nodes without a legal type on their backend."""
         check_solver(ctx.request.solver, ctx.registry)
         problem = build_problem(model, ctx)
         for node, why in problem.impossible:
@@ -191,7 +192,7 @@ def _placement(backend: str, precision: Format | None, ports: dict[str, Format],
 
 
 def _precision(node: ir.Node, variables) -> Format | None:
-    """Return the format a node computes in: that of its first variable that is not `keep`, else of its results."""
+    """Return the format that a node computes in: that of its first variable that is not `keep`, else of its results."""
     for variable in variables:
         if variable.policy != "keep":
             return variable.format
@@ -231,7 +232,7 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
 
 
 def _as_asked(variable: Variable) -> bool:
-    """Whether a pin or `--high` asked for the chosen type."""
+    """Check whether a pin or `--high` asked for the chosen type."""
     return variable.policy == "pinned" or variable.policy == "high" and variable.format is variable.present
 
 

@@ -1,4 +1,4 @@
-"""`dovetail bench`: measure what an engine takes to compute and to convert, for the cost tables that solvers read."""
+"""`dovetail bench`: measure an engine's compute and conversion times, for the cost tables of solvers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
-    """The first engine of the backend that can run here."""
+    """Return the first engine of the backend that can run here."""
     from dovetail_runtime.engines import engines_of
 
     refusals: list[str] = []
@@ -72,13 +72,13 @@ BENCH = PlainCommand("bench", "Measure what an engine takes on this machine.", a
 
 
 _ELEMENTS = 1 << 22  # 16 MiB of float32, more than a core's caches hold
-_EXTENT = 512  # of the matrices of a product
+_EXTENT = 512  # extents of the matrices in a product
 _CHAIN = 200
-# Operators whose time is not that of moving bytes.
+# Operators that are not limited by memory bandwidth.
 _SLOW = ("Erf", "Exp", "LayerNormalization", "Pow", "Sigmoid", "Softmax", "Tanh")
 _HEAD = '<ir_version: 10, opset_import: ["": 22]> g '
 _TEXT = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}
-_SECONDS = 0.3  # spent on each figure at least
+_SECONDS = 0.3  # minimum time per figure
 
 Costs = dict[str, Any]
 
@@ -86,11 +86,11 @@ Costs = dict[str, Any]
 def measure_costs(
     engine: AnyEngine, low: str, high: str = "float32", progress: Callable[[str, int, int], None] | None = None
 ) -> Costs:
-    """A cost table of `engine` on this machine, as plain data.
+    """Measure a cost table of `engine` on this machine, as plain data.
 
-    Bytes and operations per nanosecond in both types, the rates of operators that do not only move bytes, what a Cast
-    moves, and what one more small operator takes in nanoseconds. Every figure is the fastest of many runs. An operator
-    that the engine refuses in a type is left out.
+    Measures bytes and operations per nanosecond in both types, the rates of compute-bound operators, the bytes that a
+    Cast moves, and the overhead of one more small operator in nanoseconds. Every figure is the fastest of many runs. An
+    operator that the engine rejects in a type is left out.
 
     Args:
         engine: An engine that can run here.
@@ -124,7 +124,7 @@ def measure_costs(
 
 
 def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
-    """Where each figure goes, for which type, how it is timed, and how it follows from the nanoseconds."""
+    """Yield the key of each figure, its type, its timing function, and its formula from nanoseconds."""
     rows, columns = _ELEMENTS // 1024, 1024
     for kind in dict.fromkeys((high, low)):
         width = _width(kind)
@@ -155,7 +155,7 @@ def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
 
 def _timing(engine: AnyEngine, text: str, kind: str) -> Callable[[], float]:
     def fastest() -> float:
-        """The nanoseconds of the fastest run."""
+        """Return the nanoseconds of the fastest run."""
         session, feeds = _session(engine, text, kind)
         session.run(feeds)
         found: list[int] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SharedFormat:
-    """A quantized format together with a sharing group, where a value may have several of these in one format.
+    """A quantized format with a sharing group, for a value that may have several scales in one format.
 
     Attributes:
         format: The format.
@@ -33,7 +33,7 @@ class SharedFormat:
 
 
 def plain(held: Format | SharedFormat) -> Format:
-    """Return the format of what a value is held as."""
+    """Return the format without its sharing group."""
     return held.format if isinstance(held, SharedFormat) else held
 
 
@@ -132,7 +132,7 @@ _NO_RULE = PortRule()
 
 
 class _Unit(NamedTuple):
-    """Ports that have one format, with what it may be; or one port."""
+    """Ports that share one format, with the allowed formats; or a single port."""
 
     ports: tuple[str, ...]
     formats: tuple[Format, ...]
@@ -149,7 +149,7 @@ def combinations(
     Args:
         groups: The ports, by type parameter of the schema.
         claimed: The formats of the claim by port; a port that is not listed may have any float that the schema allows.
-        rules: What else the backend requires, by port.
+        rules: Further requirements of the backend, by port.
     """
     group_of = {name: group for group in groups for _, name in (*group.inputs, *group.outputs)}
     outputs = [name for group in groups for _, name in group.outputs]
@@ -170,7 +170,7 @@ def _units(
     claimed: Mapping[str, Sequence[Format]],
     rules: Mapping[str, PortRule],
 ) -> list[_Unit]:
-    """The decisions in the order of the ports; a port whose scale is a product comes after its factors."""
+    """Return the decisions in port order; a port whose scale is a product comes after its factors."""
     allowed = {name: _allowed(group_of[name], claimed.get(name)) for name in names}
     units, tied = [], set()
     for name in names:
@@ -194,7 +194,7 @@ def _is_product(unit: _Unit, rules: Mapping[str, PortRule]) -> bool:
 
 
 def _allowed(group: PortGroup, claimed: Sequence[Format] | None) -> tuple[Format, ...]:
-    """The formats of a port: the schema binds what a quantized format expresses."""
+    """Return the allowed formats of a port; the schema restricts the expressed type of quantized formats."""
     listed = claimed if claimed is not None else [format_ for format_ in FLOAT_FORMATS if format_ in group.allowed]
     return tuple(format_ for format_ in listed if Format.of(format_.computes_in) in group.allowed)
 
@@ -233,7 +233,7 @@ def _search(
 
 
 def _fits(format_: Format, rule: PortRule, formats: Mapping[str, Format]) -> bool:
-    """Whether a scale that is a product has the granularity of its factors."""
+    """Check whether a scale that is a product has the granularity of its factors."""
     parameters = rule.parameters.get(format_)
     if parameters is None or not parameters.factors:
         return True
@@ -251,7 +251,7 @@ class NodeChoices:
     """
 
     def __init__(self) -> None:
-        # The claim's parts are kept alive beside the answer: otherwise other objects could reuse their ids.
+        # Keep the claim's parts alive with the answer: otherwise other objects could reuse their ids.
         self._known: dict[tuple[int, int], tuple[object, object, tuple[tuple[PortGroup, Choices], ...]]] = {}
 
     def of(self, groups: Sequence[PortGroup], claim: Claim | None) -> Sequence[tuple[PortGroup, Choices]]:

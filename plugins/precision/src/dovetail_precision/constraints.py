@@ -21,7 +21,7 @@ _LOW = ("lower", "active", "manual")
 
 
 def required_format(variable: Variable) -> Format | None:
-    """Return the float format that policy or pin require for `variable`; None if the solver may choose."""
+    """Return the float format that policy or pin requires for `variable`; None if the solver may choose."""
     policy, present = variable.policy, variable.present
     if policy == "pinned":
         floats = variable.choices.floats
@@ -37,9 +37,9 @@ def required_format(variable: Variable) -> Format | None:
 
 
 def required_choice(problem: TypingProblem, variable: Variable) -> Choice | None:
-    """Return the choice that policy or pin require for `variable`; None if the solver may choose.
+    """Return the choice that policy or pin requires for `variable`; None if the solver may choose.
 
-    Of quantized choices, pins and the policies that go low take the first.
+    Among quantized choices, pins and the low policies take the first.
     """
     if variable.choices.quantized:
         if variable.policy == "pinned" or variable.policy in _LOW:
@@ -53,8 +53,8 @@ def required_choice(problem: TypingProblem, variable: Variable) -> Choice | None
 def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> Format:
     """Return the legal float format closest to `wanted`.
 
-    That is `wanted` if it is allowed and nothing speaks against it, else the smallest allowed format that holds it,
-    else the widest allowed format.
+    This is `wanted` if it is allowed and has no obstacle, else the smallest allowed format that holds it, else the
+    widest allowed format.
     """
     allowed = variable.choices.floats
     if wanted.is_float and problem.obstacle(variable, wanted):
@@ -68,7 +68,7 @@ def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> 
 def legal_choice(problem: TypingProblem, variable: Variable, wanted: Format) -> Choice:
     """Return the legal choice closest to `wanted`, the format in which the first activation arrives.
 
-    A quantized format is kept if the variable can read it; otherwise, what it expresses decides.
+    A quantized format is kept if the variable can read it; otherwise, its expressed type decides.
     """
     choices = variable.choices
     if not choices.quantized:
@@ -108,12 +108,12 @@ def candidates(problem: TypingProblem, variable: Variable) -> tuple[Choice, ...]
 
 
 def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
-    """Whether `variable` is an input that any type may enter, and that has a choice."""
+    """Check whether `variable` is an input that any type may enter, and that has a choice."""
     return variable.takes_any and not variable.outputs and len(candidates(problem, variable)) > 1
 
 
 def follows_readers(variable: Variable) -> bool:
-    """Whether an attribute or a scale of the node decides its type, so that it may take that of its readers."""
+    """Check whether an attribute or a scale of the node decides its type, so that it may take that of its readers."""
     return (
         variable.type_attribute
         and all(value.constant for _, value in variable.inputs)
@@ -154,7 +154,7 @@ class TypeEquality:
 
 
 def holds_bodies(node: ir.Node) -> bool:
-    """Whether `node` is control flow, which has no type parameters of its own."""
+    """Check whether `node` is control flow, which has no type parameters of its own."""
     return node.op_type in _CONTROL and node.domain in ("", "ai.onnx")
 
 

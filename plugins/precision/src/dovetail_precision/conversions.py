@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Conversion:
-    """One conversion of one value to one format, shared by all readers of that format with the same parameters.
+    """One conversion of one value to one format, shared by all uses in that format with the same parameters.
 
     Attributes:
         value: The value to convert.
@@ -58,7 +58,7 @@ class PlannedTypes:
     Args:
         model: A model whose nodes have placements.
         flat: Its flat graph.
-        expressed: Give the floats that quantized formats express, which is what the graph holds once it is quantized.
+        expressed: Return the expressed floats of quantized formats, as in the graph after quantization.
     """
 
     def __init__(self, model: Model, flat: FlatGraph, expressed: bool = False):
@@ -113,14 +113,14 @@ class PlannedTypes:
         return planned
 
     def given(self, value: ir.Value) -> Format | None:
-        """Return the type that a model input takes if it need not keep its own: the common type of all readers."""
+        """Return the type of a model input that need not keep its own: the common type of all users."""
         wanted = {self.wanted(node, index) for node, index in value.uses()}
         lone = len(wanted) == 1 and None not in wanted and not value.is_graph_output()
         return wanted.pop() if lone else float_format(value)
 
 
 def before_widening(conversion: Conversion, types: PlannedTypes) -> ir.Value | None:
-    """The input of a widening Cast, where it already has the wanted type: its readers need no conversion."""
+    """Return the input of a widening Cast if it already has the wanted type: its users need no conversion."""
     cast = conversion.value.producer()
     if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
         return None
@@ -133,16 +133,16 @@ def before_widening(conversion: Conversion, types: PlannedTypes) -> ir.Value | N
 def find_conversions(
     flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True, held_values: Iterable[Held] = ()
 ) -> list[Conversion]:
-    """Return all conversions of a planned model in the order of their first readers.
+    """Return all conversions of a planned model in the order of their first users.
 
-    Weights are not among them: they are stored in the wanted types instead.
+    Weights are excluded: they are stored in the wanted types instead.
 
     Args:
         flat: The flat graph of a model whose nodes have placements, before casts are inserted.
         types: Its planned types.
         keep_io_types: Keep the source types of model outputs. Otherwise only an output that comes back as an input
             (`recurrent_io`) has a required type: that of the input.
-        held_values: The quantized forms of values: integers of one scale are converted to those of another.
+        held_values: The quantized forms of values; integers of one scale are converted to those of another.
     """
     found: dict[tuple, Conversion] = {}
     main, forms = flat.graphs[0], _Forms(held_values)
@@ -191,13 +191,13 @@ class _Forms:
         return self._read.get((id(node), index))
 
     def requantized(self, value: ir.Value, form: Held | None) -> bool:
-        """Whether a value is computed in integers of another scale than those of `form`."""
+        """Check whether a value is computed in integers of another scale than those of `form`."""
         return form is not None and self._computed.get(id(value), form) is not form
 
     def converted_by_source(self, node: ir.Node, index: int) -> bool:
-        """Whether a conversion of the source model serves an input: one before it, or the node itself.
+        """Check whether a conversion of the source model serves an input: one before it, or the node itself.
 
-        A weight that the source model has in integers is stored anew where these do not fit.
+        An integer weight of the source model is stored anew if its integers do not fit.
         """
         form = self.read(node, index)
         if form is not None:

@@ -63,7 +63,7 @@ class CostTable:
 
 
 def _rate(rates: Rates, format_: Format) -> float:
-    """The rate of a format; a quantized one that is not named has that of its element type."""
+    """Return the rate of a format; an unlisted quantized format has that of its element type."""
     found = rates.get(format_)
     if found is None and format_.quantized:
         found = rates.get(Format.of(format_.element))
@@ -174,7 +174,7 @@ class MovedBytes:
         self.table = table or CostTable()
         self._trip_counts = trip_counts or {}
         self._sizes: dict[ir.Value, int] = {}
-        # The variable is kept alive beside its work: otherwise another object could reuse its id.
+        # Keep the variable alive with its work: otherwise another object could reuse its id.
         self._work: dict[int, tuple[int, int, Variable]] = {}
 
     def compute(self, variable: Variable, choice: Choice) -> int:
@@ -191,7 +191,7 @@ class MovedBytes:
         return int(moved) + (int(operations / self.table.multiplying(choice.nominal)) if operations else 0)
 
     def _mixed(self, variable: Variable, choice: Choice, operations: int) -> int:
-        """The price of a choice with several formats: each port moves its own, and the first input multiplies."""
+        """Price a choice with several formats: ports move their own, and the first input multiplies."""
         times = self._trip_counts.get(id(variable.node.graph), 1) if self._trip_counts else 1
         ports = [(choice.format_of(port), value) for port, value in (*variable.inputs, *variable.outputs)]
         operator = variable.node.op_type
@@ -216,9 +216,9 @@ class MovedBytes:
 
 
 def conversion_cost(costs: CostModel, value: Value, held: Format | SharedFormat, wanted: Format | SharedFormat) -> int:
-    """Return the cost of converting `value` between what it is held as at its ends.
+    """Return the cost of converting `value` between the forms at the two ends of an edge.
 
-    It is nothing if both are the same, or where the source model has the conversion already.
+    Zero if both are the same, or if the source model already has the conversion.
     """
     if held is wanted:
         return 0
@@ -247,7 +247,7 @@ def cost_of(problem: TypingProblem, costs: CostModel | None = None) -> int:
 
 @cache
 def _width(format_: Format) -> float:
-    """Bytes per element."""
+    """Return the bytes per element."""
     return format_.dtype.bitwidth / 8
 
 

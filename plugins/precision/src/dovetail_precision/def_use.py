@@ -33,7 +33,7 @@ class DefUseChain:
         read_at: The port of each reader.
         cast_readers: Inputs of Casts, which accept any type.
         follows: The low format that it takes if all readers want it; otherwise it keeps the present one. Set for values
-            whose type stands in an attribute, and for model inputs that need not keep their types.
+            with a type attribute, and for model inputs that need not keep their types.
     """
 
     value: Value
@@ -61,7 +61,7 @@ class DefUseChain:
 
     @property
     def uses(self) -> Iterator[tuple[Variable, str]]:
-        """Each reader with its port; Casts are not among them."""
+        """Yield each reader with its port, except for Casts."""
         return zip(self.readers, self.read_at, strict=True)
 
     @property
@@ -109,7 +109,7 @@ def def_use_chains(problem: TypingProblem) -> list[DefUseChain]:
         any_type = variable.takes_any and reads_any_type(problem, variable)
         for port, value in variable.inputs:
             known = chain(value)
-            # A Cast does not read integers that stand for floats: their scale is not known to it.
+            # A Cast does not read integers that express floats, because it does not know their scale.
             if any_type and not (known.producer is not None and known.producer.choices.quantized):
                 known.cast_readers.append(variable)
             else:

@@ -1,4 +1,4 @@
-"""The `float-borders` pass: regions of some backends take and give floats in the high precision."""
+"""The `float-borders` pass: pass floats across region borders in the high precision, for backends that require it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def gives_high(backend: Backend) -> bool:
-    """Whether floats cross the border of a backend's regions in its high precision (`border: {floats: high}`)."""
+    """Check whether floats cross the border of a backend's regions in its high precision (`border: {floats: high}`)."""
     return backend.border is not None and backend.border.floats == "high"
 
 
 @dataclass(frozen=True)
 class FloatBorders(Pass):
-    """Let floats cross the border of regions in the high precision, where their backend's file says so.
+    """Pass floats across the border of regions in the high precision, where the backend's file requires it.
 
     Given:  a backend with `border: {floats: high}` computes %a in float16, and another one reads it in float16
     Result: %b = Cast(%a, to float32) in the region of %a, and %c = Cast(%b, to float16) with the reader
 
-    A cast that stood on the other side of the border is replaced by one inside.
+    A cast on the other side of the border is replaced by one inside.
     """
 
     name = "float-borders"
@@ -38,7 +38,7 @@ class FloatBorders(Pass):
     requires = ("join",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Insert casts at the borders of such regions; the order of the values is kept."""
+        """Insert casts at the borders of such regions; the order of values is preserved."""
         high = {backend.name: Format.of(backend.high or "float32") for backend in ctx.backends if gives_high(backend)}
         if not high:
             return False
@@ -69,7 +69,7 @@ class _Borders:
         return changed
 
     def _widen(self, value: ir.Value, held: Format) -> bool:
-        """Let the readers across a border read `value` by way of the high precision; whether any does."""
+        """Let users across a border read `value` in the high precision; return whether there are any."""
         home, changed = self._region(value.producer()), False
         for reader, index in list(value.uses()):
             there = self._region(reader)
@@ -91,14 +91,14 @@ class _Borders:
         return changed
 
     def _crossing(self, value: ir.Value, held: Format, high: Format, home: tuple) -> ir.Value:
-        """The value in the high precision, as it crosses borders."""
+        """Return the value in the high precision, in which it crosses borders."""
         producer = value.producer()
         if producer is not None and producer.op_type == "Cast" and float_format(producer.inputs[0]) is high:
             return input_of(producer, 0)
         return self._cast(value, held, high, home)
 
     def _cast(self, value: ir.Value, held: Format, wanted: Format, region: tuple) -> ir.Value:
-        """The value in another type, cast in a region; made once for each."""
+        """Return the value in another type, cast once per region."""
         key = (id(value), wanted, region)
         if key not in self._made:
             result, nodes, _ = self._steps.make(
@@ -132,7 +132,7 @@ class _Borders:
         return wanted if held.fits_in(wanted) else held
 
     def _region(self, node: ir.Node | None) -> tuple:
-        """Backend and number of the region of a node; those of its control-flow node, if it is in a body."""
+        """Return backend and number of a node's region; in a body, those of its control-flow node."""
         if node is None:
             return (HOST, None)
         placement = placement_of(self._flat.outermost(node) if node.graph is not self._model.graph else node)

@@ -1,4 +1,4 @@
-"""Patterns of nodes whose precision matters: normalization, angles, masks, recurrent state, tails of outputs."""
+"""Patterns of nodes whose precision matters: normalization, angles, masks, recurrent state, output tails."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _LONGEST = 8  # nodes between a mean square and the quotient
 def find_normalized(nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], bool]) -> set[int]:
     """Return the `id` of every node that computes v / sqrt(E[v^2] + e), as layer norms and RMS norms end.
 
-    The deviation needs float32, and so does the quotient. Its result is of size one whatever v was, so that readers in
-    a low precision lose no more of it than of any other value: they need not be raised with it.
+    The deviation needs float32, and so does the quotient. Its result has magnitude one whatever v was, so users in a
+    low precision lose no more of it than of any other value, and need not be raised with it.
 
     Args:
         nodes: All nodes.
@@ -50,7 +50,7 @@ def find_normalized(nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], 
 
 
 def _is_deviation(divisor: ir.Value | None, value: ir.Value | None, is_constant: Callable[[ir.Value], bool]) -> bool:
-    """Whether `divisor` is a root of a mean of the squares of `value`, or one over it."""
+    """Check whether `divisor` is a root of a mean of the squares of `value`, or its reciprocal."""
     rooted, current = False, divisor
     for _ in range(_LONGEST):
         node = current.producer() if current is not None else None
@@ -108,7 +108,7 @@ def find_trig_inputs(
 
 
 def _starts(node: ir.Node) -> bool:
-    """Whether `node` converts integers to floats."""
+    """Check whether `node` converts integers to floats."""
     return node.op_type in ("Cast", "CastLike") and float_name(node.inputs[0]) is None
 
 
@@ -119,7 +119,7 @@ def _leads_to(node: ir.Node, found: set[int]) -> bool:
 
 
 def find_constant_selects(problem: TypingProblem) -> list[Variable]:
-    """Return every pick between constants, every constant fill, and the data movement behind them, in graph order.
+    """Return every pick between constants, every constant fill, and the data movement after them, in graph order.
 
     Like a constant, such a value can take the type of its peers: its constants are then stored in that type.
     """
@@ -143,7 +143,7 @@ def find_constant_selects(problem: TypingProblem) -> list[Variable]:
 
 
 def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> list[Variable]:
-    """Type a select low if all of its readers, which must be typed already, read it low; return those selects."""
+    """Type a select low if all of its readers, already typed, read it low; return the selects so typed."""
     if not selects:
         return []
     chains = {id(chain.value): chain for chain in def_use_chains(problem)}
@@ -217,8 +217,8 @@ def _types_match(value: ir.Value, other: ir.Value) -> bool:
 def raise_output_tails(problem: TypingProblem) -> None:
     """Keep pass-through nodes that feed only model outputs in float32.
 
-    The cast then stands before such a node instead of behind it. That adds no cast, saves some where several of these
-    nodes read one value, and avoids rounding the result. A Shape that also reads the value takes it in either type.
+    The cast then precedes such a node instead of following it. This adds no cast, saves some if several of these nodes
+    read one value, and avoids rounding the result. A Shape that also reads the value accepts either type.
     """
     takers = _takers_of_any_type(problem)
     tail: set[int] = set()
@@ -240,7 +240,7 @@ def raise_output_tails(problem: TypingProblem) -> None:
 
 
 def _takers_of_any_type(problem: TypingProblem) -> dict[int, Variable]:
-    """Nodes that compute no float and take their only float input in the high type as well as in any other."""
+    """Return nodes that compute no float and accept any type of their only float input."""
     found: dict[int, Variable] = {}
     others: set[int] = set()
     for variable in problem.variables:

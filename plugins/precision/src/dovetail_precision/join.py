@@ -79,7 +79,7 @@ class Join(Pass):
 
 
 def _refuse_quantized(flat: FlatGraph) -> None:
-    """Refuse a plan with quantized formats that nothing has carried out.
+    """Reject a plan with quantized formats that were not carried out.
 
     Raises:
         DovetailError: A node has a quantized port.
@@ -123,7 +123,7 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
     if output is not None and output.dtype != dtype:
         return  # the recurrent output already has its planned type
     if any(placement_of(node).backend in high for node in readers):
-        return  # its region takes the high precision
+        return  # its region requires the high precision
     if dtype is None or value.dtype is None or dtype.bitwidth >= value.dtype.bitwidth:
         return
     lower = format_of(dtype)
@@ -133,7 +133,7 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
 
 
 def _drop_idle_casts(model: Model, ctx: Context) -> None:
-    """Remove Casts of the source model whose input has the target type by now, or that all readers bypass."""
+    """Remove Casts of the source model whose input now has the target type, or that all users bypass."""
     for node in model.nodes():
         if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
             continue
@@ -190,7 +190,7 @@ class _Joiner:
     def _existing_cast(self, conversion: Conversion) -> ir.Value | None:
         """Return the result of an existing Cast to the wanted type, hoisted to dominate all readers."""
         home = self._scopes.graph_of(conversion.value)
-        # A Cast that reads the converted value cannot produce it.
+        # A Cast that uses the converted value cannot produce it.
         waiting = {id(node) for node, _ in conversion.uses}
         for node, _ in conversion.value.uses():
             if node.op_type != "Cast" or id(node) in waiting:
@@ -248,7 +248,7 @@ class _Joiner:
 
 
 class Cast:
-    """One node `Cast` to the type of the target format."""
+    """Implements a conversion by one `Cast` to the target format."""
 
     def build(self, op: NodeMaker, value: ir.Value, step: Step) -> ir.Value:
         """Return `value` in the type of the target."""

@@ -110,6 +110,6 @@ class Conditions:
 
 
 def _is_product(node: ir.Node) -> bool:
-    """Whether the policy of `node` is `lower`: the compute-bound operators."""
+    """Check whether the policy of `node` is `lower`: the compute-bound operators."""
     claim = claim_on(node)
     return claim is not None and claim.role == "lower"

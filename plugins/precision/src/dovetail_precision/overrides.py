@@ -63,10 +63,10 @@ def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
 def apply_override(variable: Variable, override: Override, schema: frozenset[Format], claim: Claim | None) -> str:
     """Replace the policy of `variable` by its override.
 
-    Args:
-        variable: A new variable; its policy is replaced.
-        override: The override of its node.
-        schema: The formats that the operator's schema allows.
+    variable: A new variable; its policy is replaced.
+    override: The override of its node.
+    schema: The formats that the operator's schema allows.
+    claim: The claim on the node; pins are claims, too.
         claim: The claim on the node; pins are claims too.
 
     Returns:
@@ -95,7 +95,7 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
 
 
 def why_overridden(variable: Variable, against: str) -> str:
-    """Return the outcome of the override of `variable`; `against` is the known reason if it was not obeyed."""
+    """Describe the outcome of the override of `variable`; `against` is the known reason if it was not obeyed."""
     found = variable.format
     low = found is variable.low or variable.chosen.quantized
     if found is variable.present if variable.policy == "high" else low:
@@ -104,7 +104,7 @@ def why_overridden(variable: Variable, against: str) -> str:
 
 
 def remark_overrides(problem: TypingProblem, ctx: Context) -> None:
-    """Remark the nodes on `--low` that have no variable that could go low."""
+    """Remark the nodes on `--low` without any variable that could go low."""
     reached = {id(variable.node) for variable in problem.variables if variable.override or variable.policy == "pinned"}
     for node, override in problem.overridden:
         if override.side == "low" and id(node) not in reached:

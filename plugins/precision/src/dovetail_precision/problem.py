@@ -32,7 +32,7 @@ class Reasons:
 
 
 class Results(NamedTuple):
-    """What becomes of the results of a node, floats or not.
+    """The uses of a node's results, of any type.
 
     Attributes:
         readers: The nodes with variables that read them.
@@ -47,14 +47,14 @@ class Results(NamedTuple):
 
 @dataclass(eq=False)
 class TypingProblem:
-    """What a solver has to decide: a choice for every variable.
+    """The input of a solver: choose a format for every variable.
 
     Attributes:
         variables: In graph order; variables of bodies follow those of their control-flow node.
         keeps_io_types: Whether the model's inputs and outputs keep their types.
         reasons: Reasons against float formats.
-        results_of: What becomes of the results of a node; None: the variables and `kept` of values say it all.
-        cost_model: Makes the prices of choices, conversions and versions of weights.
+        results_of: Returns the uses of a node's results; if None, they follow from the variables and `kept` of values.
+        cost_model: Creates the prices of choices, conversions and versions of weights.
         impossible: Nodes without a legal choice where they are, with the reasons; they must be placed elsewhere.
         overridden: The nodes that `--low` and `--high` select, with the override, in graph order.
     """
@@ -91,17 +91,17 @@ class TypingProblem:
         return self.reasons.of_values(variable, format_) or self.reasons.of_conditioning(variable, format_)
 
     def ill_conditioned(self, variable: Variable, format_: Format) -> bool:
-        """Whether conditioning is the only reason against float format `format_` for `variable`."""
+        """Check whether conditioning is the only reason against float format `format_` for `variable`."""
         found = self.reasons
         return not found.of_values(variable, format_) and bool(found.of_conditioning(variable, format_))
 
     def results(self, node: Any) -> Results:
-        """Return what becomes of the results of a node."""
+        """Return the uses of a node's results."""
         return self.results_of(node) if self.results_of is not None else self._results[id(node)]
 
     @cached_property
     def _results(self) -> dict[int, Results]:
-        """What becomes of the results, as far as the variables tell; values that are kept are given."""
+        """The uses of results, as far as the variables show; kept values count as outputs."""
         read: dict[int, list[Variable]] = {}
         for variable in self.variables:
             for _, value in variable.inputs:
@@ -123,12 +123,12 @@ class Value:
     Attributes:
         name: Its name.
         present: Its format in the source model.
-        constant: It is a weight: it is stored once per format that it is read in.
-        kept: It is also read in its present format: by control flow, or as the output of a graph.
-        adopted: What the source model itself converts it to, or computes it from; neither costs anything.
-        free: It is an input of the model whose type may follow its readers.
-        input_of_state: The model input that it comes back as, if that is free.
-        source: What it stands for, for cost models; solvers do not look into it.
+        constant: Whether it is a weight, which is stored once per format that it is read in.
+        kept: Whether it is also read in its present format: by control flow, or as the output of a graph.
+        adopted: The formats that the source model itself converts it to, or computes it from, free of cost.
+        free: Whether it is an input of the model whose type may follow its readers.
+        input_of_state: The model input that it feeds back to, if that input is free.
+        source: The underlying value, for cost models; opaque to solvers.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Variable:
 
     Attributes:
         node: The node, for remarks and cost models; solvers only compare it.
-        choices: What schema, backend and user all allow; never empty.
+        choices: The choices that schema, backend and user all allow; never empty.
         inputs: Port and value of each float input.
         outputs: Port and value of each float output.
         policy: The policy or role of the backend: `lower`, `fp32`, `promote`, `pass`, ..., `active`, `passive`, or ""
@@ -157,13 +157,13 @@ class Variable:
         backend: Name of the backend.
         source: File and line of the rule.
         override: The option that set the policy, as the user wrote it: `--high type:Exp`.
-        takes_any: It is an input that any type may enter: a Cast converts it, or only its shape is read.
-        type_attribute: An attribute of the node, or a constant scale, decides the type of its outputs, and can hold the
-            low one.
-        select: How it takes part in selects of constants: it picks from its inputs, fills with a constant, moves data.
-        normalizes: Its result is of size one, whatever it reads (see `normalized.py`).
-        high_border: Floats cross the border of its backend's regions in the high precision.
-        groups: What the value at a port is held as in a format, if it may have several scales in that format.
+        takes_any: Whether it is an input that accepts any type: of a Cast, or of a node that only reads its shape.
+        type_attribute: Whether an attribute of the node, or a constant scale, decides the type of its outputs, and can
+            hold the low one.
+        select: Its part in selects of constants: it picks from its inputs, fills with a constant, or moves data.
+        normalizes: Whether its result has magnitude one, whatever it reads (see `graph_patterns.py`).
+        high_border: Whether floats cross the border of its backend's regions in the high precision.
+        groups: The form of the value at a port in a format, if it may have several scales in that format.
         chosen: The solver's choice; None before the problem is solved.
         because: The nodes that forced the choice.
         why: The reason in one clause, if the solver knows more than the policy says.
@@ -191,7 +191,7 @@ class Variable:
     why: str = ""
 
     def shares_high_border(self, other: Variable | None) -> bool:
-        """Whether what passes between this and another variable does so in the high precision."""
+        """Check whether values between this and another variable are passed in the high precision."""
         return other is not None and other.backend != self.backend and (self.high_border or other.high_border)
 
     @property
@@ -200,9 +200,9 @@ class Variable:
         return self.chosen and self.chosen.nominal  # type: ignore[return-value]  # as `chosen`
 
     def held_at(self, port: str, choice: Choice | None = None) -> Format | SharedFormat:
-        """Return what the value at a port is held as: the format, with its sharing group if it may have several.
+        """Return the form of the value at a port: the format, with its sharing group if it may have several.
 
-        Values are converted between what differs here.
+        Values are converted between different forms.
 
         Args:
             port: The port.
@@ -213,5 +213,5 @@ class Variable:
 
     @property
     def activations(self) -> list[Value]:
-        """The values that it reads and that are not constants."""
+        """The non-constant values that it reads."""
         return [value for _, value in self.inputs if not value.constant]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ProblemValues:
-    """Makes one `Value` per float value of a model, when it is first asked for."""
+    """Creates one `Value` per float value of a model, on first use."""
 
     def __init__(self, model: Model, flat: FlatGraph, keeps_io_types: bool):
         self._model = model
@@ -48,11 +48,11 @@ class ProblemValues:
         self._constants = {id(value) for value in weights if value.const_value is not None} - overridable
 
     def is_constant(self, value: ir.Value) -> bool:
-        """Whether `value` is a weight that can be stored in any type."""
+        """Check whether `value` is a weight that can be stored in any type."""
         return id(value) in self._constants
 
     def of(self, value: ir.Value | None) -> Value:
-        """Return what stands for `value` in the problem."""
+        """Return the `Value` of `value`."""
         key = id(value)
         known = self._known.get(key)
         if known is None:
@@ -63,7 +63,7 @@ class ProblemValues:
         return known
 
     def equate(self, outputs: Iterable[tuple[ir.Graph, int]]) -> None:
-        """Note that a variable decides the types of these outputs of bodies, given as body and index."""
+        """Record that a variable decides the types of these outputs of bodies, given as body and index."""
         self._equated.update((id(graph), index) for graph, index in outputs)
 
     def finish(self, typed: set[int]) -> None:
@@ -105,7 +105,7 @@ class ProblemValues:
 # Rounding the scales of a quantized model would change its quantization grid.
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _TYPED_ATOMS = frozenset({"pinned", "follow-consumer", "promote"})
-"""Policies with which conversions of the source model are typed like other nodes; with others they stay as they are."""
+"""Policies under which conversions of the source model are typed like other nodes; otherwise they stay unchanged."""
 
 
 def build_problem(model: Model, ctx: Context) -> TypingProblem:
@@ -154,7 +154,7 @@ class _Builder:
         return problem
 
     def _share(self) -> None:
-        """Tell the sharing groups of one value and format apart, and note what the source model has in integers."""
+        """Separate the sharing groups of one value and format, and record the integers of the source model."""
         found = possible_holdings(self._flat, self._model.ir.opset_imports)
         several = Counter((id(held.value), held.format) for held in found)
         groups: dict[int, dict[tuple[str, Format], SharedFormat]] = {}

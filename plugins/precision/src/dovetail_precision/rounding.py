@@ -1,20 +1,15 @@
-"""Round arrays to narrower floats, count the losses, and say whether a constant survives."""
+"""Round arrays to narrower floats and count the losses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
 from dovetail_precision.constant_range import SENTINEL
-
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(slots=True)
 class Losses:

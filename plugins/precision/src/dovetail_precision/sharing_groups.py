@@ -1,4 +1,4 @@
-"""Sharing groups: which uses of quantized values have one set of parameters, and how values are tied together."""
+"""Sharing groups: the uses of quantized values that share one set of parameters, and the ties between values."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Held:
     Attributes:
         value: The value.
         format: The format.
-        rule: Where the parameters come from.
-        uses: Where the value is computed or read so.
-        adopted: The parameters that the source model has for it; None if it has none.
-        group: All that share these parameters, this one included.
-        follows: Whether the parameters come from others of the group, as far as there are others.
-        fused: The node that alone reads the value and is computed together with the one that computes it, so that the
-            value is never held at all; None for all other values.
+        rule: The source of the parameters.
+        uses: The ports that compute or read the value in this form.
+        adopted: Its parameters in the source model, or None.
+        group: All values that share these parameters, including this one.
+        follows: Whether the parameters come from other members of the group, if there are any.
+        fused: The only user of the value if it is fused with the producer, so that the value is never materialized;
+            None for all other values.
     """
 
     value: ir.Value
@@ -63,19 +63,19 @@ class Held:
 
     @property
     def leaders(self) -> list[Held]:
-        """Those of the group whose numbers decide about its parameters."""
+        """The members of the group whose data determines its parameters."""
         return [held for held in self.group if not held.follows] or self.group
 
     @property
     def name(self) -> str:
-        """The name of its sharing group: the first value in it, and what tells groups of this value apart."""
+        """The name of its sharing group: its first value, with a suffix if the value has several groups."""
         first = self.group[0]
         detail = first.uses[0].node.name if first.rule.factors else str(first.rule.observer)
         return f"{first.value.name}@{detail}" if detail and first.adopted is None else name_of(first.value)
 
     @property
     def producer(self) -> Use | None:
-        """The use that computes it; None if it is only read so."""
+        """The use that computes it; None if it is only read in this form."""
         return next((use for use in self.uses if use.is_output), None)
 
 
@@ -83,7 +83,7 @@ FREE = "free"
 
 
 class Tie(NamedTuple):
-    """The quantized ports of a node that share their parameters, and where these come from."""
+    """The quantized ports of a node that share their parameters, and the source of these."""
 
     mode: str
     members: list[tuple[Use, Held]]
@@ -94,14 +94,14 @@ class Tie(NamedTuple):
         return any(use.is_output for use, _ in self.members)
 
     def read_elsewhere(self, by_form: Mapping[tuple[int, Format], Sequence[Held]]) -> list[Held]:
-        """What readers of the outputs make of these, where that is something else."""
+        """Return the forms in which the outputs are read, where these differ."""
         outputs = [held for use, held in self.members if use.is_output]
         others = [other for held in outputs for other in by_form[id(held.value), held.format]]
         return [other for other in dict.fromkeys(others) if other not in outputs and not other.rule.factors]
 
 
 class Grouping:
-    """Puts everything that is tied together into one group; all others are groups of their own."""
+    """Unites tied values into groups; all others are groups of their own."""
 
     def __init__(self, found: Iterable[Held]):
         self._all = list(found)
@@ -135,7 +135,7 @@ class Grouping:
                 self._tie_free(tie)
 
     def _tie_free(self, tie: Tie) -> None:
-        """Give the inputs of one node the scale of its output, where no other reader of theirs wants one."""
+        """Give the inputs of a node the scale of its output, unless another of their users requires one."""
         result = next((held for use, held in tie.members if use.is_output), None)
         for use, held in tie.members:
             if use.is_output or result is None or id(held.group) in self._bound or held.group is result.group:
@@ -164,7 +164,7 @@ class Grouping:
             self._join(first, other)
 
     def fuse(self, held: Held, rule: PortRule, results: Mapping[tuple[int, Format], Held]) -> None:
-        """Let a value follow the result of the node that is computed together with its producer, if there is one."""
+        """Let a value follow the result of the node fused with its producer, if there is one."""
         uses = held.value.uses()
         if len(uses) != 1 or held.value.is_graph_output() or held.adopted is not None or held.producer is None:
             return
@@ -177,7 +177,7 @@ class Grouping:
             result.follows = False
 
     def _separated(self, use: Use, held: Held) -> Held:
-        """Let one use have parameters that the source model does not have: a requantization stands between."""
+        """Give one use parameters that the source model does not have, which requires a requantization."""
         held.uses.remove(use)
         alone = Held(held.value, held.format, held.rule, [use])
         self._all.append(alone)
@@ -185,7 +185,7 @@ class Grouping:
         return alone
 
     def merged(self) -> list[Held]:
-        """One per value, format and group: what follows a reader is held as that reader has it."""
+        """Return one form per value, format and group; a value that follows a user has that user's form."""
         kept: dict[tuple[int, Format, int], Held] = {}
         doubled: dict[int, list[Held]] = {}
         for held in self._all:
@@ -226,7 +226,7 @@ _Formats = Callable[["ir.Node", str], Iterable[Format]]
 
 
 def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
-    """The quantized forms of all values of a typed model, in graph order, with their sharing groups."""
+    """Return the quantized forms of all values of a typed model, in graph order, with their sharing groups."""
 
     def chosen(node: ir.Node, port: str) -> tuple[Format, ...]:
         placement = get_placement(node)
@@ -238,10 +238,10 @@ def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
 
 
 def possible_holdings(flat: FlatGraph, opsets: Opsets) -> list[Held]:
-    """The quantized forms that values of a placed model may take, before formats are chosen.
+    """Return the quantized forms that values of a placed model may take, before formats are chosen.
 
-    Only formats are looked at in which a value may have several, or those of the source model: in all others, uses of
-    one value share their parameters.
+    Only formats that a value may have in several forms, or that the source model uses, are considered: in all others,
+    uses of one value share their parameters.
     """
     contested = _contested_formats(flat)
     if not contested:
@@ -256,7 +256,7 @@ def possible_holdings(flat: FlatGraph, opsets: Opsets) -> list[Held]:
 
 
 def _contested_formats(flat: FlatGraph) -> set[Format]:
-    """The formats that claims have several rules for; all of them if the source model has its own parameters."""
+    """Return the formats with several rules in claims; all formats if the source model has parameters of its own."""
     rules: dict[Format, set[ParameterRule]] = {}
     seen: dict[int, Mapping[str, PortRule]] = {}
     adopted = False
@@ -296,7 +296,7 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
                 key = (id(value), format_, (id(value), format_) in computed)
                 if parameters.factors:
                     adopted = None
-                elif key in known:  # a value may have thousands of readers, and each would look at all of them
+                elif key in known:  # a value may have thousands of users, and each would visit all of them
                     adopted = known[key]
                 else:
                     adopted = known[key] = _adopted(value, format_, key[-1])
@@ -329,7 +329,7 @@ def _floats_at(node: ir.Node, signatures: Signatures) -> Iterator[tuple[Use, ir.
 
 
 def _adopted(value: ir.Value, format_: Format, computed: bool) -> Parameters | None:
-    """The parameters that the source model has for a value in a format.
+    """Return the parameters of a value in a format of the source model, or None.
 
     Args:
         value: The value.

@@ -1,4 +1,4 @@
-"""What a source model says of its own quantization: its QDQ nodes, and where a plan adopts them."""
+"""The source model's own quantization: its QDQ nodes, and their adoption by a plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class QdqNode:
         element: The element type of the integers.
         parameters: Scales and zero points.
         axis: The axis along which scales differ; None for a single scale.
-        group: How many elements along the axis share a scale; None for one scale per index.
+        group: The number of elements along the axis that share a scale; None for one scale per index.
     """
 
     node: ir.Node
@@ -44,16 +44,16 @@ class QdqNode:
 
     @property
     def integers(self) -> ir.Value:
-        """The value in integers."""
+        """The integer value."""
         return input_of(self.node, 0) if self.node.op_type == "DequantizeLinear" else self.node.outputs[0]
 
     @property
     def floats(self) -> ir.Value:
-        """The value in floats."""
+        """The float value."""
         return self.node.outputs[0] if self.node.op_type == "DequantizeLinear" else input_of(self.node, 0)
 
     def fits(self, format_: Format) -> bool:
-        """Whether its integers are numbers in that format; a single scale fits formats with several, too."""
+        """Check whether its integers are valid in that format; a single scale also fits formats with several scales."""
         floats = self.floats
         if format_.element != self.element or dtype_name(floats.dtype) != format_.expressed:
             return False
@@ -74,12 +74,12 @@ class QdqNode:
 
 
 def is_atom(node: ir.Node) -> bool:
-    """Whether a node converts between floats and integers of one scale, constant or not."""
+    """Check whether a node converts between floats and integers of one scale, constant or not."""
     return node.op_type in _ATOMS and node.domain in ("", "ai.onnx")
 
 
 def qdq_of(node: ir.Node | None) -> QdqNode | None:
-    """The QDQ node that a node is; None if it is none, or if its parameters are known at run time only."""
+    """Return a node as a QDQ node; None if it is not one, or if its parameters are known only at run time."""
     if node is None or not is_atom(node) or len(node.inputs) < 2:
         return None
     scale = _constant(node.inputs[1])
@@ -101,13 +101,13 @@ def qdq_of(node: ir.Node | None) -> QdqNode | None:
 
 
 def dequantizing(value: ir.Value) -> QdqNode | None:
-    """The QDQ node that computes a value from integers; None if none does."""
+    """Return the QDQ node that computes a value from integers; None if there is none."""
     producer = value.producer()
     return qdq_of(producer) if producer is not None and producer.op_type == "DequantizeLinear" else None
 
 
 def quantizing(value: ir.Value) -> Iterator[QdqNode]:
-    """The QDQ nodes that turn a value into integers."""
+    """Yield the QDQ nodes that quantize a value."""
     for node, index in value.uses():
         if index == 0 and node.op_type == "QuantizeLinear":
             qdq = qdq_of(node)
@@ -116,7 +116,7 @@ def quantizing(value: ir.Value) -> Iterator[QdqNode]:
 
 
 def weight_of(value: ir.Value) -> ir.TensorProtocol | None:
-    """The numbers of a weight: of an initializer, or of one that the source model has in integers; else None."""
+    """Return the tensor of a weight: an initializer, or an integer weight of the source model; else None."""
     if value.is_initializer():
         return None if value.is_graph_input() else value.const_value
     qdq = dequantizing(value)
@@ -159,9 +159,9 @@ def _constant(value: ir.Value | None) -> np.ndarray | None:
 
 
 def place_qdq(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
-    """Move adopted conversions from the host to the backend at their integers, if that takes both types.
+    """Move adopted conversions from the host to the backend of their integers, if it supports both types.
 
-    Where `border` of a backend says that floats cross it, the conversion at the other end goes with them.
+    If `border` of a backend lets floats cross, the conversion at the other end moves with them.
     """
     places = ConversionPlacement(model, ctx)
     borders = {backend.name: backend.border for backend in ctx.backends}
@@ -183,7 +183,7 @@ def place_qdq(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
 
 
 def _wanted(held: Held, borders: dict[str, Border | None]) -> Iterator[tuple[QdqNode, str]]:
-    """The conversions that a quantized value adopts, with the backend that should run each."""
+    """Yield the conversions that a quantized value adopts, with the backend that should run each."""
     producer = held.producer
     if producer is not None:
         home = placement_of(producer.node).backend
@@ -204,7 +204,7 @@ def _wanted(held: Held, borders: dict[str, Border | None]) -> Iterator[tuple[Qdq
 
 
 def _remark_other_scheme(held: Held, ctx: Context) -> None:
-    """Say where the source model has integers of another kind: its conversions stay beside those of the plan."""
+    """Remark where the source model uses another scheme: its conversions stay beside those of the plan."""
     if held.adopted is not None or held.rule.factors:
         return
     qdq = dequantizing(held.value)

@@ -1,4 +1,4 @@
-"""Attributes that hold a type: rewriting them saves a cast behind the node.
+"""Attributes that hold a type: rewriting them saves a cast after the node.
 
 These are the value of ConstantOfShape, `to` of a Cast from integers, and `dtype` of EyeLike and of random operators.
 Random operators with a seed are left alone: in another type they would draw other numbers.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TAKES_ANY = frozenset({"Cast", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
 """Operators whose output type does not depend on the input type."""
 
-# Gather is not among them: it reads weights, and its result is data.
+# Gather is excluded: it reads weights, and its result is data.
 _DATA_MOVEMENT = frozenset(
     {"Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )
@@ -41,7 +41,7 @@ _ATTRIBUTES = {
 
 
 def holds_type(node: ir.Node, low: Format) -> bool:
-    """Whether an attribute decides the type of the results of `node`, and its value fits the low format."""
+    """Check whether an attribute decides the type of the results of `node`, and its value fits the low format."""
     if node.op_type not in _ATTRIBUTES or node.domain not in ("", "ai.onnx"):
         return False
     if node.op_type == "Cast":

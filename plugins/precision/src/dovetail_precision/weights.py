@@ -1,4 +1,4 @@
-"""Convert weights to the types that their readers use, chunk by chunk when they are read."""
+"""Conversion of weights to the types that their users read, chunk by chunk when they are loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail_precision.conversions import PlannedTypes
 
 
-_PIECE = 1 << 18  # elements: what a core's second-level cache holds in float32
+_PIECE = 1 << 18  # in float32, fits a core's L2 cache
 
 
 class CastTensor(ir.LazyTensor):

@@ -21,19 +21,19 @@ _STANDARD = ("", "ai.onnx")
 # Attributes that name an element type by its number.
 _TYPES = ("dtype", "output_datatype", "output_dtype", "precision", "softmax_precision", "stash_type", "to")
 _NUMBERS = range(1, 30)
-_BITS = frozenset({"BitCast"})  # reads how a number is held
+_BITS = frozenset({"BitCast"})  # reads the bit representation
 
 
 @dataclass(frozen=True)
 class WidenFloats(Pass):
-    """Let a model in a narrow float type compute in float32, where every chosen backend asks for that.
+    """Compute a model in a narrow float type in float32, if every chosen backend requests that.
 
     Given:  %y = Relu(%x) in float16, for a backend with `precision: {widened: [float16]}`
     Result: %a = Cast(%x, to float32)   %b = Relu(%a)   %y = Cast(%b, to float16)
 
-    Inputs and outputs of the model keep their types, weights are widened while they are read, and typing then chooses
-    as for a model in float32. Float32 holds every float16, so each result is at least as exact as it was; what would
-    have become infinite in float16 stays finite.
+    Inputs and outputs of the model keep their types, weights are widened while they are loaded, and typing then chooses
+    as for a float32 model. Float32 represents every float16, so each result is at least as accurate as before; values
+    that would overflow in float16 stay finite.
     """
 
     name = "widen-floats"
@@ -64,7 +64,7 @@ class WidenFloats(Pass):
 
 
 class _Widening:
-    """The widening of one model; `values` are those in a narrow type."""
+    """The widening of one model; `values` are its values in a narrow type."""
 
     def __init__(self, model: Model, narrow: Collection[str]):
         self._narrow = narrow
@@ -74,7 +74,7 @@ class _Widening:
         self.named = ", ".join(sorted({dtype_name(value.dtype) for value in self.values}))
 
     def obstacle(self) -> ir.Node | None:
-        """A node that needs the narrow type; None if there is none."""
+        """Return a node that needs the narrow type; None if there is none."""
         for graph in self._graphs:
             for node in graph:
                 narrow = [
@@ -87,7 +87,7 @@ class _Widening:
         return None
 
     def widen(self, names: FreshNames) -> None:
-        """Give every value its wide type, and put conversions at the inputs and outputs of the model."""
+        """Give every value its wide type, and insert conversions at the inputs and outputs of the model."""
         entering = [value for value in self._main.inputs if self._is_narrow(value.dtype)]
         leaving = {
             value: kind
@@ -149,20 +149,20 @@ def _widen_value(value: ir.Value) -> None:
 
 
 def _entered(graph: ir.Graph, value: ir.Value, names: FreshNames) -> ir.Value:
-    """Widen an input for its readers, those in bodies too."""
+    """Widen an input for its users, including those in bodies."""
     import onnx_ir as ir
 
     cast = _cast(value, ir.TensorType(ir.DataType.FLOAT), f"{value.name}_wide", names)
     first = next(iter(graph), None)
     if first is None:
-        return value  # an input that is an output at once
+        return value  # an input that is also an output
     graph.insert_before(first, cast)
     replace_uses_except(value, cast.outputs[0], keep=(cast,))
     return cast.outputs[0]
 
 
 def _leave(graph: ir.Graph, value: ir.Value, type_: ir.TypeProtocol, names: FreshNames) -> None:
-    """Let an output keep its name and type; what computes it gets another name."""
+    """Keep the name and type of an output; its producer's result gets another name."""
     name = name_of(value)
     value.name = names.fresh(f"{name}_wide")
     cast = _cast(value, type_, name, names)

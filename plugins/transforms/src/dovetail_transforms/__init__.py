@@ -1,4 +1,4 @@
-"""Transforms of models: one normal form, an older opset, regions as models; and rewrites for passes of any plugin."""
+"""Model transforms: normalization, lowering to older opsets, regions as models, and a rewriting framework."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes of this plugin, and the option of one of them."""
+    """Register the passes of this plugin and the option `--fix-shape`."""
     registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
     registry.pass_.renamed("normalise", "normalize")

@@ -1,1 +1,1 @@
-"""Operators defined once, in YAML: their signatures, checks, and what follows from them."""
+"""Operators defined once, in YAML: signatures, checks, schemas, inference and decompositions."""

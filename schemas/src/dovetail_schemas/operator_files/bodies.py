@@ -1,4 +1,4 @@
-"""Decompositions: an operator as a function of ONNX operators, which every backend can fall back to."""
+"""Decompositions: operators as functions of ONNX operators, the fallback on every backend."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def function_of(entry: Entry, file: OperatorFile) -> onnx.FunctionProto:
-    """The function that the text under `composite:` describes: nodes as ONNX writes them, attributes as `@name`.
+    """Build the function in the text under `composite:`, in ONNX's text syntax with attributes as `@name`.
 
     Raises:
-        ValueError: The text is not ONNX's, reads what is not there, leaves out an output, or uses an unknown operator.
+        ValueError: The text does not parse, reads an undefined value, lacks an output, or uses an unknown operator.
     """
     import onnx
 
@@ -38,7 +38,7 @@ def function_of(entry: Entry, file: OperatorFile) -> onnx.FunctionProto:
 
 
 def _typed(entry: Entry) -> str:
-    """The text with types behind referenced attributes (`x = @beta`): ONNX's parser wants them."""
+    """Add the types of referenced attributes to the text (`x = @beta`), which ONNX's parser requires."""
     import re
 
     kinds = {arg.name: attribute_type(arg).lower() for arg in entry.attributes}
@@ -88,14 +88,14 @@ Functions = Mapping[tuple[str, str], "onnx.FunctionProto"]
 
 
 def flattened(function: onnx.FunctionProto, functions: Functions) -> onnx.FunctionProto:
-    """A function in which calls of other functions are replaced by their nodes.
+    """Inline the calls of other functions in a function.
 
     Args:
-        function: The function, which stays as it is.
-        functions: The functions that it may call, by domain and name; each writes its default attributes.
+        function: The function, which is not changed.
+        functions: The functions that it may call, by domain and name; each states its default attributes.
 
     Raises:
-        ValueError: A function calls itself, by way of others.
+        ValueError: A function calls itself, directly or indirectly.
     """
     import onnx
 
@@ -114,7 +114,7 @@ def _nodes(
     names: Mapping[str, str],
     attributes: Mapping[str, onnx.AttributeProto],
 ) -> Iterator[onnx.NodeProto]:
-    """The nodes of a function, called with these names for its inputs and outputs, and with these attributes."""
+    """Yield the nodes of a function inlined with these input and output names and these attributes."""
     import onnx
 
     own = (function.domain, function.name)
@@ -144,7 +144,7 @@ def _nodes(
 
 
 def _bound(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> Iterator[onnx.AttributeProto]:
-    """The attributes of a node in a called function, with what the call gives for references."""
+    """Yield the attributes of a node in a called function, with references replaced by the call's values."""
     import onnx
 
     for one in node.attribute:

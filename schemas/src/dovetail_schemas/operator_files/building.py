@@ -1,4 +1,4 @@
-"""Functions that build nodes of operators that files define: `operators("acme").scaled_swish(builder, x, beta=2.0)`."""
+"""Builder functions for operators from files: `operators("acme").scaled_swish(builder, x, beta=2.0)`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class OperatorFunctions:
-    """A function for every operator of a domain, each with the signature of its entry behind the builder.
+    """One function per operator of a domain; its parameters are the builder and those of the operator's signature.
 
     Args:
         domain: The domain.
-        library: Has its operators.
+        library: The library with its operators.
     """
 
     def __init__(self, domain: str, library: OperatorLibrary):
@@ -44,14 +44,14 @@ class OperatorFunctions:
 
 
 def operators(domain: str, plugins: PluginSet | None = None) -> OperatorFunctions:
-    """The functions that build nodes of the operators of a domain.
+    """Return the builder functions for the operators of a domain.
 
     Args:
-        domain: The domain of a file of operators.
-        plugins: Have the files; by default all that are installed.
+        domain: The domain of an operator file.
+        plugins: The plugins with the files; all installed ones by default.
 
     Raises:
-        DovetailError: No file defines operators of this domain, or one is at fault.
+        DovetailError: No file defines operators of this domain, or one is invalid.
     """
     from dovetail.plugin import load_plugins
 
@@ -94,7 +94,7 @@ def _function(entry: Entry, domain: str) -> Callable[..., Any]:
 
 
 def _ordered(entry: Entry) -> list[tuple[Argument, bool]]:
-    """The arguments, each with whether it may be left out; those that may come last, as Python wants it."""
+    """Order the arguments as Python requires, optional ones last; each with whether it is optional."""
     args = [(arg, arg.has_default or arg.name in entry.optional) for arg in entry.args]
     return sorted(args, key=lambda pair: pair[1])
 
@@ -109,16 +109,17 @@ def _parameter_of(arg: tuple[Argument, bool]) -> inspect.Parameter:
 
 
 def check_operators(file: str | Path) -> list[dict[str, str]]:
-    """Check a file of operators.
+    """Check an operator file.
 
     Args:
-        file: Its path. A list of entries, as Paddle has it, is checked as one of the domain `pd_op`.
+        file: Its path. A plain list of entries, as in Paddle, is checked in the domain `pd_op`.
 
     Returns:
-        For every operator its `name`, its `signature`, and as `executed` how: `composite`, `kernel` or `invoke`.
+        For every operator its `name`, its `signature`, and as `executed` its execution: `composite`, `kernel` or
+        `invoke`.
 
     Raises:
-        DovetailError: The file cannot be read, or an entry is at fault: a line for every problem.
+        DovetailError: The file cannot be read, or entries are invalid: one line per error.
     """
     found = read_operators(Path(file), "pd_op")
     if found.domain != "pd_op":

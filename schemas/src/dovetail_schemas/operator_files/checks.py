@@ -1,4 +1,4 @@
-"""What an entry, and a gradient with its operator, must agree in."""
+"""Consistency checks of an entry, and of a gradient with its operator."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LITERAL = "::"
 
 
 def entry_problems(entry: Entry) -> list[str]:
-    """What contradicts the signature of an entry, one line each."""
+    """Return contradictions between an entry and its signature, one line each."""
     return [f"{entry.where}: '{entry.name}': {problem}" for problem in _problems(entry)]
 
 
 def gradient_problems(file: OperatorFile) -> list[str]:
-    """What gradients and their operators contradict each other in, one line each."""
+    """Return contradictions between gradients and their operators, one line each."""
     found = []
     known = {**file.entries, **file.gradients}
     for entry in known.values():
@@ -72,7 +72,7 @@ def _problems(entry: Entry) -> Iterator[str]:
             yield from _unknown(key, _arguments(getattr(entry.kernel, key)), args)
         if entry.kernel.force_backend:
             yield from _unknown("force_backend", (entry.kernel.force_backend,), args)
-    # An invoked or composite call may pass constants; names that are arguments of nothing are not.
+    # An invoked or composite call may pass constants, but not names that are no arguments.
     if entry.composite:
         given = args | outputs | {f"{name}_grad" for name in (*args, *outputs)}
         yield from _unknown("composite", entry.composite.arguments, given)
@@ -93,7 +93,7 @@ def _arguments(candidates: Candidates) -> list[str]:
 
 
 def _differences(written: Entry, operator: Entry) -> Iterator[str]:
-    """In what the signature behind `forward:` differs from that of the operator."""
+    """Yield the differences between the signature under `forward:` and that of the operator."""
     said, real = _signature(written), _signature(operator)
     for kind in said:
         if said[kind] != real[kind]:
@@ -115,7 +115,7 @@ def _signature(entry: Entry) -> dict[str, list[str]]:
 
 
 def _gradient_limits(gradient: Entry, forward: Entry) -> Iterator[str]:
-    """Paddle's rules: a gradient reads inputs, outputs and their gradients; further attributes have defaults."""
+    """Yield violations of Paddle's rules: gradients use inputs, outputs, their gradients, and defaulted attributes."""
     room = len(forward.inputs) + 2 * len(forward.outputs)
     if len(gradient.inputs) > room:
         yield f"it has {len(gradient.inputs)} inputs, and '{forward.name}' with its outputs and their gradients {room}"

@@ -1,4 +1,4 @@
-"""What one entry of an operator file says: a signature, and how shapes, kernels and decompositions follow from it."""
+"""The parsed form of operator entries: a signature, with its inference, kernels and decomposition."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Argument:
 
     Attributes:
         name: Its name.
-        type: `Tensor` or `Tensor[]` of an input; else the type of an attribute: `int`, `float[]`, `IntArray`, ...
-        has_default: Whether callers may leave it out.
-        default: The value then; a DataType, DataLayout or Place is a text.
+        type: `Tensor` or `Tensor[]` for an input; else the type of an attribute: `int`, `float[]`, `IntArray`, ...
+        has_default: Whether it may be omitted.
+        default: The default value; a DataType, DataLayout or Place is a string.
     """
 
     name: str
@@ -27,23 +27,23 @@ class Argument:
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is an input."""
+        """Whether this is an input."""
         return self.type.startswith("Tensor")
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
+        """Whether the type is a list."""
         return self.type.endswith("[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result.
+    """An output.
 
     Attributes:
         name: Its name.
         type: `Tensor` or `Tensor[]`.
-        size: How many tensors a list has, as an expression (`x.size()`); empty where it does not say.
+        size: Length of a list, as an expression (`x.size()`); empty if not given.
     """
 
     name: str
@@ -52,17 +52,17 @@ class Output:
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
+        """Whether the type is a list."""
         return self.type.endswith("[]")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function with the names of the arguments that it gets.
+    """A function call.
 
     Attributes:
-        function: Its name.
-        arguments: The names.
+        function: Name of the function.
+        arguments: Names of the arguments passed.
     """
 
     function: str
@@ -71,11 +71,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What decides about a part of a kernel's key: the first that is known, or what all of them promote to.
+    """Arguments that determine a part of a kernel's key, by priority or by type promotion.
 
     Attributes:
-        names: Arguments, or literals such as `DataType::FLOAT32`; `complex(x)` is the complex type beside that of x.
-        ordered: Whether the first that is known wins (`x > y`); otherwise all of them count (`x, y`).
+        names: Arguments, or literals such as `DataType::FLOAT32`; `complex(x)` is the complex type matching that of x.
+        ordered: Whether the first known one wins (`x > y`); otherwise all are promoted (`x, y`).
     """
 
     names: tuple[str, ...] = ()
@@ -84,11 +84,11 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class InferMeta:
-    """The function that computes shape, type and layout of the results.
+    """The function that infers shape, type and layout of the outputs.
 
     Attributes:
         call: The function, with its arguments.
-        rules: The other keys, which only distributed execution reads, as texts.
+        rules: The other keys, used only by distributed execution, as strings.
     """
 
     call: Call
@@ -97,15 +97,14 @@ class InferMeta:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """How the operator is executed.
+    """The execution of an operator by kernels.
 
     Attributes:
-        functions: The names of kernels, each with the kinds of tensors that it takes and gives (`dense -> dense`);
-            empty where any.
-        parameters: The names of the arguments that kernels get.
-        data_type: What decides about the element type of the key.
-        backend: What decides about the device.
-        layout: What decides about the layout.
+        functions: Kernel names, each with the tensor kinds of its inputs and outputs (`dense -> dense`); empty for any.
+        parameters: Names of the arguments passed to kernels.
+        data_type: The candidates for the element type in the key.
+        backend: The candidates for the device.
+        layout: The candidates for the layout.
         force_backend: The attribute that names a device.
     """
 
@@ -126,22 +125,22 @@ class Entry:
         args: Inputs, then attributes.
         outputs: Results.
         where: File and line.
-        infer_meta: How results look; None for composites and what `invoke` replaces.
-        kernel: How it is executed; None where it has no kernel of its own.
-        composite: The function that builds it of other operators; None without one.
+        infer_meta: The inference of its outputs; None for composites and operators that `invoke` replaces.
+        kernel: Its kernels; None if it has none of its own.
+        composite: The function that builds it from other operators, or None.
         body: The same as a text of ONNX nodes.
         invoke: The operator that is called instead.
-        forward: Of a gradient, the entry that it belongs to, as written there: name, args and outputs.
-        backward: The name of its gradient.
+        forward: For a gradient, the signature of its operator as written there: name, args and outputs.
+        backward: Name of its gradient.
         inplace: Pairs of input and output that may share memory.
-        view: Pairs of input and output that share it wherever nothing else does.
+        view: Pairs of input and output that share memory unless it has other users.
         optional: Inputs and outputs that may be absent.
-        intermediate: Outputs that only the gradient reads.
-        no_need_buffer: Inputs of which only shape and type are read.
-        skip_transform: Inputs that are not converted to the type of the kernel.
+        intermediate: Outputs used only by the gradient.
+        no_need_buffer: Inputs of which only shape and type are used.
+        skip_transform: Inputs that are not converted to the kernel's type.
         support_trans_dtype: Inputs that may be cast when a kernel is chosen.
-        traits: Words about the operator.
-        interfaces: More of them.
+        traits: Traits of the operator.
+        interfaces: Interfaces of the operator.
     """
 
     name: str
@@ -167,7 +166,7 @@ class Entry:
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
-        """The arguments that are tensors."""
+        """The tensor arguments."""
         return tuple(arg for arg in self.args if arg.is_tensor)
 
     @property
@@ -185,9 +184,9 @@ class OperatorFile:
         version: The version of the domain.
         entries: Its operators, by name.
         gradients: Its gradients, by name.
-        functions: The module in which its functions are, if it names one.
-        opset: The opset of ONNX in which texts under `composite:` are written.
-        facts: What strategies know of its operators: groups, and what flows on their ports; None if it says nothing.
+        functions: The module with its functions, if it names one.
+        opset: The ONNX opset of texts under `composite:`.
+        facts: Facts about its operators: groups, and kinds of values on ports; None if it states none.
     """
 
     domain: str

@@ -1,4 +1,4 @@
-"""InferMeta as onnx calls it: arguments from a node, results into its types."""
+"""InferMeta functions as onnx shape inference: arguments from a node, results into its output types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Extent = int | str | None
-"""One extent: a number, the name of an open one, or None where nothing is known."""
+"""One extent: a number, the name of an open extent, or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Meta:
     """Element type and shape of a tensor.
 
     Attributes:
-        dtype: The element type, as `float32`; empty if it is not known.
-        shape: The extents; None if not even their number is known.
+        dtype: The element type, such as `float32`; empty if unknown.
+        shape: The extents; None if the rank is unknown.
     """
 
     dtype: str
@@ -37,21 +37,21 @@ class Meta:
 
     @property
     def rank(self) -> int | None:
-        """The number of extents; None if it is not known."""
+        """The rank; None if unknown."""
         return None if self.shape is None else len(self.shape)
 
 
 def unchanged(x: Meta, *others: object) -> Meta:
-    """`UnchangedInferMeta`: the result is like the first argument."""
+    """Infer as `UnchangedInferMeta`: the result is like the first argument."""
     del others
     return x
 
 
 def elementwise(x: Meta, y: Meta, *others: object) -> Meta:
-    """`ElementwiseInferMeta`: shapes are broadcast, the type is that of the first argument.
+    """Infer as `ElementwiseInferMeta`: shapes are broadcast, the type is that of the first argument.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes cannot be broadcast.
     """
     del others
     if x.shape is None or y.shape is None:
@@ -62,10 +62,10 @@ def elementwise(x: Meta, y: Meta, *others: object) -> Meta:
 
 
 def matmul(x: Meta, y: Meta, transpose_x: bool = False, transpose_y: bool = False) -> Meta:
-    """`MatmulInferMeta`: the product of matrices, with broadcast leading extents.
+    """Infer as `MatmulInferMeta`: a matrix product with broadcast leading extents.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes are incompatible.
     """
     if x.shape is None or y.shape is None or min(len(x.shape), len(y.shape)) < 2:
         return replace(x, shape=None)
@@ -77,7 +77,7 @@ def matmul(x: Meta, y: Meta, transpose_x: bool = False, transpose_y: bool = Fals
 
 
 def concat(x: Sequence[Meta], axis: int = 0) -> Meta:
-    """`ConcatInferMeta`: the sum of extents along an axis.
+    """Infer as `ConcatInferMeta`: extents are added along an axis.
 
     Raises:
         ValueError: There is no such axis, or the ranks differ.
@@ -95,10 +95,10 @@ def concat(x: Sequence[Meta], axis: int = 0) -> Meta:
 
 
 def transpose(x: Meta, axis: Sequence[int]) -> Meta:
-    """`TransposeInferMeta`: extents in another order.
+    """Infer as `TransposeInferMeta`: extents are permuted.
 
     Raises:
-        ValueError: `axis` is no permutation.
+        ValueError: `axis` is not a permutation.
     """
     if x.shape is None:
         return x
@@ -108,7 +108,7 @@ def transpose(x: Meta, axis: Sequence[int]) -> Meta:
 
 
 def reduce(x: Meta, axis: Sequence[int] = (), keep_dim: bool = False) -> Meta:
-    """`ReduceInferMeta`: axes are taken together; all of them if none is named.
+    """Infer as `ReduceInferMeta`: axes are reduced; all of them if none is named.
 
     Raises:
         ValueError: There is no such axis.
@@ -121,7 +121,7 @@ def reduce(x: Meta, axis: Sequence[int] = (), keep_dim: bool = False) -> Meta:
 
 
 def cast(x: Meta, dtype: str) -> Meta:
-    """`CastInferMeta`: another element type."""
+    """Infer as `CastInferMeta`: the element type changes."""
     return replace(x, dtype=dtype.lower())
 
 
@@ -134,7 +134,7 @@ STANDARD: Mapping[str, Callable[..., Meta]] = {
     "TransposeInferMeta": transpose,
     "UnchangedInferMeta": unchanged,
 }
-"""The standard functions by the names in operator files."""
+"""The standard functions by their names in operator files."""
 
 
 def _broadcast(one: Extent, other: Extent, x: Meta, y: Meta) -> Extent:
@@ -144,7 +144,7 @@ def _broadcast(one: Extent, other: Extent, x: Meta, y: Meta) -> Extent:
         return other
     if isinstance(one, int) and isinstance(other, int):
         raise ValueError(f"{_text(x.shape)} and {_text(y.shape)} cannot be broadcast")
-    # An open extent beside a number other than 1 is that number, or the node fails.
+    # An open extent paired with a number other than 1 equals that number, or the node fails.
     return next((extent for extent in (one, other) if isinstance(extent, int)), None)
 
 
@@ -166,10 +166,10 @@ Infer = Callable[..., "Meta | Sequence[Meta]"]
 
 
 def function_named(name: str, file: OperatorFile) -> Infer:
-    """The standard function of a name, or that of the file's own module.
+    """Return the standard function of this name, or that of the file's own module.
 
     Raises:
-        ValueError: There is none, or the module cannot be imported.
+        ValueError: There is no such function, or the module cannot be imported.
     """
     if name in STANDARD:
         return STANDARD[name]
@@ -190,10 +190,10 @@ def function_named(name: str, file: OperatorFile) -> Infer:
 
 
 def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | None:
-    """What onnx's shape inference calls for a node of an operator; None if its file says nothing about results.
+    """Return the callback for onnx's shape inference on an operator; None if its file does not describe its outputs.
 
     Raises:
-        ValueError: The function is not there.
+        ValueError: The function does not exist.
     """
     if entry.infer_meta is None:
         return None
@@ -207,7 +207,7 @@ def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | No
     def infer(context: Any) -> None:
         given = [_argument(arg, entry, context) for arg in wanted]
         if any(meta is None or isinstance(meta, Meta) and not meta.dtype for meta in given[:1]):
-            return  # nothing is known of the first input, so nothing follows
+            return  # nothing is known of the first input, so nothing can be inferred
         try:
             made = function(*given)
         except Exception as error:
@@ -226,7 +226,7 @@ def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | No
 
 
 def inference_of_body(entry: Entry, function: onnx.FunctionProto) -> Callable[[Any], None]:
-    """What onnx's shape inference calls for a node of a composite: it looks into the decomposition."""
+    """Return the callback for onnx's shape inference on a composite, which infers through the decomposition."""
 
     def infer(context: Any) -> None:
         import onnx
@@ -241,7 +241,7 @@ def inference_of_body(entry: Entry, function: onnx.FunctionProto) -> Callable[[A
         held = [attribute for attribute in attributes if attribute is not None]
         try:
             made = onnx.shape_inference.infer_function_output_types(function, given, held)
-        except Exception:  # C++ exceptions of any kind: the results stay open
+        except Exception:  # C++ exceptions of any kind: the outputs stay unknown
             return
         for index, type_ in enumerate(made[: context.get_num_outputs()]):
             if type_.WhichOneof("value"):
@@ -251,7 +251,7 @@ def inference_of_body(entry: Entry, function: onnx.FunctionProto) -> Callable[[A
 
 
 def _node(context: Any) -> str:
-    """The node as messages name it; onnx shows it as `node Type[domain] (name)`."""
+    """Return the node's name for messages; onnx prints it as `node Type[domain] (name)`."""
     shown = str(context.get_display_name())
     name = shown.rpartition(" (")[2].rstrip(")") if shown.endswith(")") else shown
     return f"node '{name}'"

@@ -1,4 +1,4 @@
-"""All operators that plugins define: entries by name, with their schemas and decompositions."""
+"""The library of all operators that plugins define, with their schemas and decompositions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WAY_OUT = "uninstall one of them, or leave one out with --no-plugin"
 
 @dataclass(frozen=True)
 class Definition:
-    """What follows from one entry.
+    """One entry with everything derived from it.
 
     Attributes:
         entry: The entry.
         owner: The distribution that brings its file.
         schema: Its ONNX schema.
-        function: Its decomposition; None without one.
-        infer: How onnx infers its results; None if its file says nothing about them.
+        function: Its decomposition, or None.
+        infer: Its shape inference in onnx; None if its file does not describe its outputs.
     """
 
     entry: Entry
@@ -45,7 +45,7 @@ class Definition:
     infer: Infer | None
 
     def in_domain(self, domain: str, more: tuple[Argument, ...]) -> onnx.defs.OpSchema:
-        """The schema of the same operator in another domain, with further attributes."""
+        """Return the schema of the same operator in another domain, with further attributes."""
         entry = replace(self.entry, args=(*self.entry.inputs, *more, *self.entry.attributes))
         return _with_inference(schema_of(entry, domain, 1), self.infer)
 
@@ -57,7 +57,7 @@ class OperatorLibrary:
     Attributes:
         definitions: The definitions.
         versions: The version of every domain.
-        facts: What strategies know of the operators, one for each file that says something.
+        facts: Facts about the operators, one object per file that states some.
     """
 
     definitions: dict[tuple[str, str], Definition] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class OperatorLibrary:
         """Add the operators of a file.
 
         Raises:
-            DovetailError: Another distribution defines one of them, or an entry is at fault.
+            DovetailError: Another distribution defines one of them, or an entry is invalid.
         """
         made = defined(file)
         if file.facts is not None:
@@ -86,17 +86,17 @@ class OperatorLibrary:
             self.definitions[key] = Definition(entry, owner, schema, function, infer)
 
     def get(self, domain: str, name: str) -> Definition | None:
-        """The definition of an operator; None if no file has it."""
+        """Return the definition of an operator; None if no file defines it."""
         return self.definitions.get((domain, name))
 
 
 def defined(
     file: OperatorFile,
 ) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.FunctionProto | None, Infer | None]]:
-    """Schema, decomposition and inference of every entry of a file.
+    """Build schema, decomposition and inference of every entry of a file.
 
     Raises:
-        DovetailError: One cannot be made; all problems are named, a line each.
+        DovetailError: An entry is invalid; all errors are listed, one line each.
     """
     made = []
     problems: list[str] = []
@@ -129,7 +129,7 @@ def _with_inference(schema: onnx.defs.OpSchema, infer: Infer | None) -> onnx.def
 
 
 def _functions(file: OperatorFile, problems: list[str]) -> dict[tuple[str, str], onnx.FunctionProto]:
-    """The decompositions of a file, none of which calls another one."""
+    """Build the decompositions of a file, with calls between them inlined."""
     found: dict[tuple[str, str], onnx.FunctionProto] = {}
     for entry in file.entries.values():
         if entry.body:
@@ -148,16 +148,16 @@ def _functions(file: OperatorFile, problems: list[str]) -> dict[tuple[str, str],
 
 
 def library_of(registry: Registry) -> OperatorLibrary:
-    """The operators of everything that is registered.
+    """Return the library of all operators in a registry.
 
     Raises:
-        DovetailError: A file is at fault, or two distributions define one operator.
+        DovetailError: A file is invalid, or two distributions define the same operator.
     """
     return _library(tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries), registry)
 
 
 class _Ignored:
-    """A registry in a cache key: what is registered decides, and not which object says so."""
+    """A registry in a cache key, which compares equal for equal registrations."""
 
     def __init__(self, registry: Registry):
         self.registry = registry

@@ -1,4 +1,4 @@
-"""What operator files add to models: schemas before one is opened, and decompositions as functions of it."""
+"""Hooks that add operator files to models: schemas before opening, and decompositions as functions after it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 def register_schemas(registry: Registry) -> None:
-    """Register the schemas of all operator files with onnx, whose checks and inference are then those of the model.
+    """Register the schemas of all operator files with onnx, for its checker and shape inference.
 
-    onnx has one table in a process; a schema there that another set of plugins brought is replaced.
+    onnx has one table per process; a schema from another plugin set is replaced.
 
     Raises:
-        DovetailError: A file is at fault, or two distributions define one operator.
+        DovetailError: A file is invalid, or two distributions define the same operator.
     """
     if len(registry.operators):
         register(definition.schema for definition in library_of(registry).definitions.values())
 
 
 def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
-    """Register schemas with onnx; one that differs from what is there replaces it."""
+    """Register schemas with onnx; a schema that differs from the registered one replaces it."""
     import onnx
     from dovetail_onnx.signatures import find
 
     schemas = list(schemas)
     if not all(onnx.defs.has(schema.name, schema.since_version, schema.domain) for schema in schemas):
-        # onnx's reference takes its own list of schemas when it is imported, and fails if two domains share a name.
+        # onnx's reference evaluator copies the schemas on import, and fails if two domains share an operator name.
         importlib.import_module("onnx.reference.op_run")
     changed = False
     for schema in schemas:
@@ -52,7 +52,7 @@ def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
 
 
 def add_functions(model: Model, registry: Registry) -> None:
-    """Give a model the decompositions of the operators that it uses, as local functions: so it runs everywhere."""
+    """Add the decompositions of the model's operators as model-local functions, so that any engine can run it."""
     if not len(registry.operators):
         return
     library = library_of(registry)
@@ -69,7 +69,7 @@ def add_functions(model: Model, registry: Registry) -> None:
     functions, imports = model.ir.functions, model.ir.opset_imports
     for (domain, name), function in wanted.items():
         if (domain, name, "") in functions:
-            continue  # a model may bring its own
+            continue  # a model may define its own
         made = functions[domain, name, ""] = ir.serde.deserialize_function(function)
         for node in made:
             _complete(node, library)
@@ -79,7 +79,7 @@ def add_functions(model: Model, registry: Registry) -> None:
 
 
 def _complete(node: ir.Node, library: OperatorLibrary) -> None:
-    """Write out the attributes that a node leaves to their defaults: onnx's inliner would lose them."""
+    """Write out attributes that a node leaves at their defaults: onnx's inliner would lose them."""
     import onnx_ir as ir
 
     definition = library.get(node.domain, node.op_type)

@@ -1,4 +1,4 @@
-"""Reading operator files: every key by its grammar, every problem with file and line, all of a file at once."""
+"""Reading operator files: all errors of a file are collected, each with file and line."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _TRANSFORM = ("skip_transform", "support_trans_dtype")
 
 
 def read_operators(source: Source, domain: str = "") -> OperatorFile:
-    """Read a file of operators.
+    """Read an operator file.
 
     Args:
-        source: The file: a list of entries as Paddle's `ops.yaml` has it, or a mapping with `domain`, `version`,
-            `opset` (of ONNX, in texts under `composite:`), `functions` (the module that has the functions which entries
-            name), `facts` (in the form of `ops/onnx.yaml`) and `operators`.
-        domain: The domain of the operators where the file does not name one.
+        source: The file: a list of entries as in Paddle's `ops.yaml`, or a mapping with `domain`, `version`, `opset`
+            (of ONNX, for texts under `composite:`), `functions` (the module with the functions that entries name),
+            `facts` (in the form of `ops/onnx.yaml`) and `operators`.
+        domain: The domain of the operators, if the file does not name one.
 
     Raises:
-        DovetailError: The file cannot be read, or entries are at fault: a line for every problem.
+        DovetailError: The file cannot be read, or entries are invalid: one line per error.
     """
     tree = load_document(source)
     version, opset, functions = 1, OperatorFile("", 1).opset, ""
@@ -86,7 +86,7 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
 
 
 def _ports(file: OperatorFile) -> dict[str, tuple[list[str], list[str]]]:
-    """The names of inputs and outputs of every operator."""
+    """Return the input and output names of every operator."""
     entries = file.entries.values()
     return {one.name: ([arg.name for arg in one.inputs], [output.name for output in one.outputs]) for one in entries}
 
@@ -102,7 +102,7 @@ def _version(tree: Entries, key: str, default: int) -> int:
 
 
 class _Reader:
-    """Reads entry by entry, and collects what is wrong."""
+    """Reads entries one by one, and collects errors."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -174,7 +174,7 @@ class _Reader:
         return self._get(node, key, parse, default)
 
     def _names(self, keys: Entries, key: str) -> tuple[str, ...]:
-        """Words, as a list of YAML or between commas; traits are qualified: `paddle::dialect::ForwardOnlyTrait`."""
+        """Parse a YAML or comma-separated list of words; traits are qualified: `paddle::dialect::ForwardOnlyTrait`."""
         node = keys.get(key)
         if node is None:
             return ()
@@ -215,7 +215,7 @@ class _Reader:
         )
 
     def _composite(self, keys: Entries) -> tuple[Call | None, str]:
-        """The function of `composite:`, or the text of its nodes."""
+        """Parse the function under `composite:`, or the text of its nodes."""
         node = keys.get("composite")
         if isinstance(node, Scalar) and "=" in node.raw:
             return None, node.raw

@@ -1,4 +1,4 @@
-"""The ONNX schema of an operator: with it, checks and inference know the operator as they know ONNX's own."""
+"""ONNX schemas of operators from files, which onnx's checker and shape inference use like its own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _TEXTS = ("str", "Place", "DataLayout", "DataType")
 
 
 def schema_of(entry: Entry, domain: str, version: int) -> OpSchema:
-    """The schema of one entry.
+    """Build the schema of one entry.
 
-    Inputs may be of any type, each of its own: an operator file says how results follow from them, not which there are.
+    Inputs may have any type, independently of each other: an operator file describes outputs, not the valid input
+    types.
     """
     import onnx
 
@@ -47,7 +48,7 @@ def schema_of(entry: Entry, domain: str, version: int) -> OpSchema:
 
 
 def attribute_type(arg: Argument) -> str:
-    """The type of an attribute in ONNX: `INT`, `FLOATS`, `STRING`, ..."""
+    """Return the ONNX type of an attribute: `INT`, `FLOATS`, `STRING`, ..."""
     kind = arg.type.removesuffix("[]")
     if kind in _TEXTS:
         found = "STRING"
@@ -59,7 +60,7 @@ def attribute_type(arg: Argument) -> str:
 
 
 def attribute_of(arg: Argument, value: object) -> onnx.AttributeProto:
-    """An attribute with a value."""
+    """Build an attribute with a value."""
     import onnx
 
     number = onnx.AttributeProto.AttributeType.Value(attribute_type(arg))
@@ -89,7 +90,7 @@ def _option(schema: type[OpSchema], entry: Entry, name: str, is_list: bool) -> O
 
 
 def tensor_types() -> Sequence[str]:
-    """What ONNX lists for Identity, whose input may be anything, as far as it is a tensor."""
+    """Return the tensor types in ONNX's schema of Identity, which accepts every type."""
     import onnx
 
     schema = onnx.defs.get_schema("Identity")

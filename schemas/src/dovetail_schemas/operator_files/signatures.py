@@ -1,4 +1,4 @@
-"""The texts of signatures: arguments with types and defaults, outputs with sizes, calls, pairs, candidates.
+"""Grammar of signatures: arguments with types and defaults, outputs with sizes, calls, pairs, candidates.
 
     (Tensor x, Tensor[] ys, int axis = -1, str data_format = "NCHW")        Tensor(out), Tensor[](parts){ys.size()}
 
@@ -29,14 +29,14 @@ _KINDS = {"dense", "selected_rows", "sparse_coo", "sparse_csr"}
 
 
 class Malformed(ValueError):
-    """A text that does not follow the grammar; the message says what is wrong with it."""
+    """A text does not follow the grammar; the message says why."""
 
 
 def parse_args(text: str) -> tuple[Argument, ...]:
-    """`(Tensor x, int axis = -1)`: inputs first, and defaults last.
+    """Parse `(Tensor x, int axis = -1)`: inputs first, defaults last.
 
     Raises:
-        Malformed: It is no such list.
+        Malformed: It is not an argument list.
     """
     text = text.strip()
     if not (text.startswith("(") and text.endswith(")")):
@@ -64,10 +64,10 @@ def parse_args(text: str) -> tuple[Argument, ...]:
 
 
 def parse_outputs(text: str) -> tuple[Output, ...]:
-    """`Tensor(out), Tensor[](parts){x.size()}`; a single one without a name is `out`.
+    """Parse `Tensor(out), Tensor[](parts){x.size()}`; a single unnamed output is `out`.
 
     Raises:
-        Malformed: It is no such list.
+        Malformed: It is not an output list.
     """
     parts, found = _split(text), []
     for part in parts:
@@ -89,10 +89,10 @@ def parse_outputs(text: str) -> tuple[Output, ...]:
 
 
 def parse_call(text: str) -> Call:
-    """`function(x, axis)`.
+    """Parse `function(x, axis)`.
 
     Raises:
-        Malformed: It is no call.
+        Malformed: It is not a call.
     """
     match = _CALL.fullmatch(text.strip())
     if match is None:
@@ -101,10 +101,10 @@ def parse_call(text: str) -> Call:
 
 
 def parse_forward(text: str) -> tuple[str, tuple[Argument, ...], tuple[Output, ...]]:
-    """`relu (Tensor x) -> Tensor(out)`: the signature of the operator that a gradient belongs to.
+    """Parse `relu (Tensor x) -> Tensor(out)`: the signature of the operator that a gradient belongs to.
 
     Raises:
-        Malformed: It is no signature.
+        Malformed: It is not a signature.
     """
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(\(.*\))\s*->\s*(.+)", text, re.DOTALL)
     if match is None:
@@ -113,10 +113,10 @@ def parse_forward(text: str) -> tuple[str, tuple[Argument, ...], tuple[Output, .
 
 
 def parse_kernels(text: str) -> tuple[tuple[str, str], ...]:
-    """`relu, relu_sparse {sparse_coo -> sparse_coo}`: names, each with the kinds of tensors.
+    """Parse `relu, relu_sparse {sparse_coo -> sparse_coo}`: names, each with the kinds of tensors.
 
     Raises:
-        Malformed: A name or a kind is none.
+        Malformed: A name or a kind is invalid.
     """
     found = []
     for part in _split(text):
@@ -135,10 +135,10 @@ def parse_kernels(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """`x, y`: names of arguments.
+    """Parse `x, y`: names of arguments.
 
     Raises:
-        Malformed: One is no name.
+        Malformed: One is not a name.
     """
     names = _split(text)
     for name in names:
@@ -148,10 +148,10 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """`(x -> out), (y -> out2)`.
+    """Parse `(x -> out), (y -> out2)`.
 
     Raises:
-        Malformed: It is no list of pairs.
+        Malformed: It is not a list of pairs.
     """
     found = []
     for part in _split(text):
@@ -163,7 +163,7 @@ def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_candidates(text: str) -> Candidates:
-    """`x > y` or `x, y`.
+    """Parse `x > y` or `x, y`.
 
     Raises:
         Malformed: A candidate is neither a name nor a literal, or both forms are mixed.
@@ -178,7 +178,7 @@ def parse_candidates(text: str) -> Candidates:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that stand in no bracket and no text."""
+    """Split at commas outside of brackets and strings."""
     parts, depth, start, quoted = [], 0, 0, False
     for index, character in enumerate(text):
         if character == '"':
@@ -204,7 +204,7 @@ def _split(text: str) -> list[str]:
 
 
 def _value(text: str, kind: str, name: str) -> object:
-    """A default as Python has it."""
+    """Convert a default to a Python value."""
     if kind.endswith("[]") or kind == "IntArray":
         if not (text.startswith("{") and text.endswith("}")):
             raise Malformed(f"the default '{text}' of '{name}' is no list: {{1, 2}}")

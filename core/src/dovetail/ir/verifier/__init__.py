@@ -1,4 +1,4 @@
-"""The verifier: the invariants of a valid model, checked in linear time."""
+"""The verifier: checks the invariants of a valid model in linear time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SHOWN = 5
 
 
 def verify_model(model: Model, *, changed: str = "") -> None:
-    """Check the structure of `model`, and types as the dialect of its operators knows them.
+    """Verify the structure of `model`, and its types according to its dialect.
 
     Args:
         model: The model.
-        changed: What changed it last, for the message.
+        changed: The last step that changed it, for the message.
 
     Raises:
-        DovetailError: The model is invalid; names up to five nodes.
+        DovetailError: The model is invalid; the message names up to five nodes.
     """
     from dovetail.ir.verifier.structure import structure_problems, weight_problems
 

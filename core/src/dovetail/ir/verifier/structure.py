@@ -1,4 +1,4 @@
-"""Structural invariants: values are defined once and before they are read, names are unique, versions match."""
+"""Structural invariants: values are defined once and before their uses, names are unique, opset versions agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def structure_problems(model: Model) -> tuple[list[str], list[tuple[Mapping[str, int], list[ir.Node]]]]:
     """Return the structural problems of `model`, one line each.
 
-    Also returns, for the main graph and every function, its opset imports and all nodes, those of bodies included.
+    Also returns the opset imports and all nodes, bodies included, of the main graph and of every function.
     """
     problems = _version_problems(model)
     nodes: list[tuple[Mapping[str, int], list[ir.Node]]] = []
@@ -40,7 +40,7 @@ def _version_problems(model: Model) -> list[str]:
 
 
 class _Scope:
-    """One walk over a graph and its bodies, with one set of visible values that grows and shrinks."""
+    """A walk over a graph and its bodies that keeps one set of visible values."""
 
     def __init__(self, problems: list[str]):
         self.problems = problems
@@ -102,7 +102,7 @@ def _label(node: ir.Node | None) -> str:
 
 
 def weight_problems(model: Model) -> list[str]:
-    """Return the initializers of the main graph whose tensor and value differ in type, one line each."""
+    """Return the initializers of the main graph whose tensor and value disagree on the type, one line each."""
     problems = []
     for value in model.graph.initializers.values():
         tensor = value.const_value

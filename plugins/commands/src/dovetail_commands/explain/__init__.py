@@ -1,1 +1,1 @@
-"""Explaining a plan: the reasons for every decision, and what would bring a node to a backend, tried on the plan."""
+"""Explanation of plans: the reason for every decision, and tested remedies that bring nodes to a backend."""

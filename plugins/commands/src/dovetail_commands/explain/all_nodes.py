@@ -1,4 +1,4 @@
-"""Every node that is not on the backend that comes first: grouped by cause, with what would bring it there."""
+"""Report of all nodes that are not on the first backend, grouped by cause, with tested remedies."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 _PLANNED = 100_000
-"""Nodes that are planned at most for trials, over all of them: each trial plans the whole model."""
-_SHOWN = 12  # nodes of a group with their remedies
+"""Maximum nodes planned over all trials: each trial plans the whole model."""
+_SHOWN = 12  # nodes of a group listed with their remedies
 
 
 @dataclass
 class NodeElsewhere:
-    """A node that is not where it is wanted.
+    """A node that is not on the wanted backend.
 
     Attributes:
         name: Its name.
         op_type: Its operator.
-        backend: Where it is.
-        why: Why, in one clause.
-        remedy: The cheapest change of the request that brings it there, as a command line has it; it was tried.
-        none: Why there is none; empty where there is one, or nothing was tried.
+        backend: Its backend.
+        why: The reason in one clause.
+        remedy: The cheapest tested change of the request that brings it there, in command-line syntax.
+        none: Why there is no remedy; empty if there is one, or none was tried.
     """
 
     name: str
@@ -55,11 +55,11 @@ class NodeElsewhere:
 
 @dataclass
 class Group:
-    """Nodes with one cause.
+    """Nodes with the same cause.
 
     Attributes:
         rule: The short name of the cause.
-        why: The clause, with dots for the names in it where these differ.
+        why: The reason, with dots in place of names that differ.
         source: File and line of the rule, or empty.
         nodes: The nodes, in graph order.
     """
@@ -70,7 +70,7 @@ class Group:
     nodes: list[NodeElsewhere] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """The group as text."""
+        """Yield the group as text."""
         source = f" [{self.source}]" if self.source else ""
         yield f"{self.rule}: {pluralize(len(self.nodes), 'node')}: {self.why}{source}"
         tried = [node for node in self.nodes if node.tried]
@@ -87,13 +87,13 @@ class Group:
 
 @dataclass
 class Elsewhere:
-    """The nodes of a plan that the backend which comes first has not got.
+    """The nodes of a plan that are not on the first backend.
 
     Attributes:
-        backend: That backend.
-        here: How many nodes it has.
-        groups: The others by cause, the largest group first.
-        untried: Why remedies were not tried, for all or for some of them; empty if they were.
+        backend: The first backend.
+        here: The number of nodes on it.
+        groups: The other nodes by cause, largest group first.
+        untried: Why remedies were not tried, for all or some nodes; empty if they were.
     """
 
     backend: str
@@ -102,7 +102,7 @@ class Elsewhere:
     untried: str = ""
 
     def lines(self) -> list[str]:
-        """The answer as text."""
+        """Return the report as text."""
         number = sum(len(group.nodes) for group in self.groups)
         causes = f", for {pluralize(len(self.groups), 'reason')}" if number else ""
         head = f"{self.backend} has {pluralize(self.here, 'node')}; {number} elsewhere{causes}"
@@ -110,7 +110,7 @@ class Elsewhere:
         return lines + ([f"remedies were not tried{self.untried}"] if self.untried else [])
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as plain data."""
+        """Return the report as plain data."""
         groups = [
             {
                 "rule": group.rule, "why": group.why, "source": group.source, "count": len(group.nodes),
@@ -124,19 +124,19 @@ class Elsewhere:
 def all_elsewhere(
     plan: Plan, result: object, model: object = None, plugins: PluginSet | None = None, planned: int = _PLANNED
 ) -> Elsewhere:
-    """Group the nodes that the first backend of the request has not got, and try what would bring them there.
+    """Group the nodes that are not on the first backend of the request, and try remedies for them.
 
-    Remedies are tried for one node of each group first, then for the others, as long as not too many nodes are planned.
+    Remedies are tried for one node of each group first, then for the others, within the budget of planned nodes.
 
     Args:
         plan: The plan.
-        result: Where the plan is from; the source model is looked for beside it.
-        model: The source model, if it is given.
-        plugins: The plugins to try remedies with; by default all that are installed.
-        planned: Nodes that may be planned for this, over all trials.
+        result: The origin of the plan; the source model is searched near it.
+        model: The source model, or None.
+        plugins: The plugins to try remedies with; all installed ones by default.
+        planned: Budget of planned nodes, over all trials.
 
     Raises:
-        DovetailError: A model is given that is not the one of the plan.
+        DovetailError: The given model is not that of the plan.
     """
     backend = next((entry["name"] for entry in plan.backends), HOST)
     away = [node for node in plan.nodes if node.backend != backend]
@@ -199,6 +199,6 @@ def _try_all(
 
 
 def _in_turns(groups: Iterable[Group]) -> Iterator[tuple[Group, NodeElsewhere]]:
-    """The first node of each group, then the others."""
+    """Yield the first node of each group, then the others."""
     yield from ((group, group.nodes[0]) for group in groups)
     yield from ((group, node) for group in groups for node in group.nodes[1:])

@@ -1,4 +1,4 @@
-"""`dovetail explain`, and the function of that name: why a node runs where it runs."""
+"""`dovetail explain` and `dovetail.explain`: why a node runs where it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote, or a plan file")
     parser.add_argument(
         "node",
@@ -69,23 +69,23 @@ def explain(
     model: AnyModel | None = None,
     plugins: PluginSet | None = None,
 ) -> list[str]:
-    """Why nodes are where they are.
+    """Explain why nodes are placed where they are.
 
     Args:
-        result: What `compile` or `plan` gave, the folder that a result was saved in, or the path of a plan.
-        selector: A selector (see `dovetail.planning.selectors.select`), also of nodes that only the source model has.
-            One node is explained with its remarks, those of the nodes that forced it, and what would help; several are
-            grouped by their reasons. Without it, the whole model is.
-        all: Every node that the first backend has not got, grouped by cause, with the remedies that were tried; without
-            a selector. `dovetail_commands.explain.command.elsewhere` gives the same as data.
-        model: The source model. With it, or where it is found by name and digest, what might bring one node to a
-            backend is tried, and the lines say what works. It is looked for in the current folder, that of the result
-            and the two above it, and below these in the folder that the plan records.
-        plugins: The plugins that read it, and to try it with; by default all that are installed.
+        result: A result of `compile` or `plan`, the folder of a saved result, or the path of a plan.
+        selector: A selector (see `dovetail.planning.selectors.select`), which may also name nodes that only the source
+            model has. One node is explained with its remarks, those of the nodes that forced it, and remedies; several
+            are grouped by their reasons. Without a selector, the whole model is explained.
+        all: Report every node that is not on the first backend, grouped by cause, with tested remedies; excludes a
+            selector. `dovetail_commands.explain.command.elsewhere` returns the same as data.
+        model: The source model. If it is given, or found by name and digest, remedies for one node are tested, and the
+            lines say which work. It is searched in the current folder, the result's folder and two folders above, and
+            in the folder recorded in the plan below each of these.
+        plugins: The plugins to read the model and try remedies with; all installed ones by default.
 
     Raises:
         DovetailError: Nothing matches the selector, or there is no plan.
-        UsageError: A selector is given besides `all`.
+        UsageError: A selector is given together with `all`.
     """
     if all:
         if selector is not None:
@@ -104,15 +104,15 @@ def explain(
 def elsewhere(
     result: CompiledModel | Plan | str | Path, *, model: AnyModel | None = None, plugins: PluginSet | None = None
 ) -> Elsewhere:
-    """What `explain(result, all=True)` says, as data.
+    """Return the report of `explain(result, all=True)` as data.
 
     Args:
-        result: As for `explain`.
-        model: As for `explain`.
-        plugins: As for `explain`.
+        result: See `explain`.
+        model: See `explain`.
+        plugins: See `explain`.
 
     Raises:
-        DovetailError: There is no plan.
+        DovetailError: The result has no plan.
     """
     from dovetail_commands.explain.all_nodes import all_elsewhere
 

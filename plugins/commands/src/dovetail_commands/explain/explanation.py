@@ -1,4 +1,4 @@
-"""Explain a plan: why one node is where it is, or how a whole model was decided."""
+"""Explanation of a plan: the placement of one node, or the decisions on a whole model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 _DEPTH = 4
-_IN_FULL = 3  # nodes
-_SIMILAR_AMONG = 2000  # names
+_IN_FULL = 3  # nodes explained in full
+_SIMILAR_AMONG = 2000  # names, up to which all are compared
 
 
 def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
@@ -29,7 +29,7 @@ def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
         Lines of text.
 
     Raises:
-        DovetailError: The selector matches nothing; suggests similar names.
+        DovetailError: The selector matches nothing; the error suggests similar names.
     """
     if selector is None:
         return summary_lines(plan)
@@ -57,13 +57,13 @@ def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
 
 
 def only_node(plan: Plan, selector: str | None) -> PlannedNode | None:
-    """Return the node that `selector` stands for, if it is one alone that the plan still has."""
+    """Return the node that `selector` matches, if it is a single one that the plan still has."""
     nodes, sources = _matching(plan, selector) if selector else ((), ())
     return nodes[0] if len(nodes) == 1 and not sources else None
 
 
 def _explain_node(plan: Plan, name: str) -> list[str]:
-    """Explain a node by its name, by the value it computes, or by a source node that was folded into it."""
+    """Explain a node by its name, by the value that it computes, or by a source node folded into it."""
     found = next((node for node in plan.nodes if name in (node.name, node.output) or name in node.origin), None)
     remarks: dict[str, list[Remark]] = {}
     for remark in plan.remarks:
@@ -77,7 +77,7 @@ def _explain_node(plan: Plan, name: str) -> list[str]:
     _chain(name, remarks, lines, 1, {name})
     if len(lines) <= 1:
         lines.append("  no remarks: it is as in the source model")
-    # What changes the request is tried; `remedy_lines` says with what success.
+    # Changes of the request are tried instead; `remedy_lines` reports the outcome.
     helpful = [remark.advice for remark in remarks.get(name, ()) if remark.advice]
     return lines + [f"what would help: {text}" for text in dict.fromkeys(helpful)]
 
@@ -117,7 +117,7 @@ def _matching(plan: Plan, selector: str) -> tuple[list[PlannedNode], list[Source
 
 
 def _is_path(name: str, node: PlannedNode) -> bool:
-    """Whether a path like `loop_1/body/Add_3` is this node, whose identity is the body path with its output name."""
+    """Check whether a path like `loop_1/body/Add_3` is this node; its identity is body path and output name."""
     return bool(node.name) and name.endswith(f"/{node.name}") and node.output.startswith(name[: -len(node.name)])
 
 
@@ -146,7 +146,7 @@ def _no_match(plan: Plan, selector: str) -> DovetailError:
     else:
         every = (*(node.name for node in plan.nodes), *(source.name for source in plan.sources))
         names = (name for name in every if name)
-        # Comparing with every name of a large model would take minutes, so only similar ones are compared.
+        # Comparing with every name of a large model would take minutes, so prefilter by prefix and length.
         alike = (name for name in names if name[:2].lower() == word[:2].lower() and abs(len(name) - len(word)) < 4)
         known = [name for name, _ in zip(alike, range(_SIMILAR_AMONG))]
     near = near_misses(word, known, alike=0.5)

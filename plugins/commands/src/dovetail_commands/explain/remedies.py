@@ -1,4 +1,4 @@
-"""Remedies: what might bring a node to a backend, tried on the plan before anybody is told of it."""
+"""Trials of remedies: each change that might bring a node to a backend is tested by planning again."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Tried(NamedTuple):
     """A remedy that was tried.
 
     Attributes:
-        backend: The backend that the node shall go to.
+        backend: The target backend.
         remedy: The remedy.
         why_not: Why it does not help; empty if it does.
-        nodes: How many nodes the backend has then.
-        refused: Why the backend refuses what a pin of the remedy asks for; empty if it does not.
+        nodes: The number of nodes that the backend then has.
+        refused: Why the backend rejects a pin of the remedy; empty if it does not.
     """
 
     backend: str
@@ -46,20 +46,20 @@ class Tried(NamedTuple):
 
 
 class Trials:
-    """Plans one request with one remedy after the other.
+    """Plans one request with one remedy at a time.
 
     Args:
         model: The source model.
         request: The request that was compiled.
-        plugins: What is installed.
-        names: The nodes that remedies are asked for; `of` takes no others.
+        plugins: The installed plugins.
+        names: The nodes that remedies may be requested for with `of`.
 
     Attributes:
-        backends: The backends of the request, in its order.
-        made: How many plans were made.
+        backends: The backends of the request, in order.
+        made: The number of plans made.
 
     Raises:
-        DovetailError: The request itself cannot be planned any more.
+        DovetailError: The request itself can no longer be planned.
     """
 
     def __init__(self, model: Model, request: Request, plugins: PluginSet, names: Collection[str]):
@@ -75,14 +75,14 @@ class Trials:
         self._with_options: dict[object, Plan | DovetailError] = {}
 
     def of(self, name: str, suggested: Iterable[Remedy] = ()) -> Iterator[Tried]:
-        """Try what might bring a node to each backend that is preferred to the one that has it, the cheapest first.
+        """Try remedies for each backend preferred to the node's present one, cheapest first.
 
-        Candidates are what remarks on the node suggest, what the backend's strategy does, a pin, and other values of
-        its options. The first one that works ends the search for this backend.
+        Candidates are suggestions in remarks on the node, remedies from the backend's strategy, a pin, and other values
+        of the backend's options. The first one that works ends the search for this backend.
 
         Args:
             name: The name of the node in the plan.
-            suggested: What remarks on the node suggest.
+            suggested: Suggestions in remarks on the node.
         """
         node = self._plan.named(name)
         for backend in self.backends:
@@ -93,13 +93,13 @@ class Trials:
     def for_backend(
         self, backend: Backend, node: PlannedNode, suggested: Iterable[Remedy] = (), refused: bool = False
     ) -> Iterator[Tried]:
-        """Try what might bring a node to one backend, up to the first remedy that works.
+        """Try remedies for one backend, up to the first one that works.
 
         Args:
             backend: The backend.
             node: The node.
-            suggested: What remarks on the node suggest.
-            refused: The backend's file refuses the node, so that no pin of it can help.
+            suggested: Suggestions in remarks on the node.
+            refused: Whether the backend's file rejects the node, so that no pin can help.
         """
         name = node.name or node.output
         of_remarks = [remedy for remedy in suggested if _backend_of(remedy) in (backend.name, "")]
@@ -127,7 +127,7 @@ class Trials:
         return Tried(backend, remedy, "", plan.summary["coverage"][backend])
 
     def _planned(self, backend: str, remedy: Remedy) -> Plan | DovetailError:
-        """The plan with a remedy, or why there is none. Those with another value of an option serve all nodes."""
+        """Return the plan with a remedy, or the error. Plans with another option value are shared by all nodes."""
         key = (backend, _effect(remedy)) if not remedy.pins and not remedy.edits else None
         if key is not None and key in self._with_options:
             return self._with_options[key]
@@ -141,7 +141,7 @@ class Trials:
         return plan
 
     def _decide(self, backend: str, remedy: Remedy) -> Plan:
-        """The plan with a remedy. Only pins leave what the model is prepared for as it is."""
+        """Plan with a remedy. Pins alone reuse the prepared model; other changes prepare it again."""
         if not remedy.edits and not remedy.options:
             return self._driver.decide(pins=remedy.pins)[1]
         choices = tuple(
@@ -158,7 +158,7 @@ class Trials:
 
 
 def _again(plan: Plan, node: PlannedNode) -> PlannedNode | None:
-    """The entry of the same node in another plan. What an edit adds behind it may give its output there."""
+    """Return the entry of the same node in another plan, where an edit after it may have taken over its output name."""
     found = plan.find(node.output)
     if found is not None and (found.name, found.op_type) == (node.name, node.op_type):
         return found
@@ -166,12 +166,12 @@ def _again(plan: Plan, node: PlannedNode) -> PlannedNode | None:
 
 
 def _cost(remedy: Remedy) -> tuple[int, int, int]:
-    """Another value of an option is another device or tool, an edit adds an operator, a pin changes nothing else."""
+    """Rank remedies: an option changes the device or tool, an edit adds an operator, a pin changes nothing else."""
     return len(remedy.options), len(remedy.edits), len(remedy.pins)
 
 
 def _effect(remedy: Remedy) -> object:
-    """What tells two remedies apart: not how they are written."""
+    """Return a key that is equal for remedies with the same effect, however they are written."""
     pins = frozenset(pin.removeprefix("name:") for pin in remedy.pins)
     return pins, frozenset(remedy.edits), tuple(sorted(remedy.options.items()))
 
@@ -182,7 +182,7 @@ def _pin(name: str, backend: Backend) -> Remedy:
 
 
 def _options(backend: Backend) -> Iterator[Remedy]:
-    """Every other value of every option that the backend lists."""
+    """Yield every other value of every option that the backend lists."""
     idle = backend.idle_options
     for option, values in backend.options.items():
         if option in idle:
@@ -193,9 +193,9 @@ def _options(backend: Backend) -> Iterator[Remedy]:
 
 
 def _backend_of(remedy: Remedy) -> str:
-    """The backend that a remedy is for; empty for any."""
+    """Return the backend that a remedy is for; empty for any."""
     try:
         named = (parse_pin(pin)[1] for pin in remedy.pins)
         return remedy.backend or next(named, "")
-    except DovetailError:  # of a result that was edited; trying it gives the message
+    except DovetailError:  # malformed in an edited result; the trial reports it
         return ""

@@ -1,4 +1,4 @@
-"""Summarize the decisions about a model or many nodes: coverage, reasons with counts, and what would help."""
+"""Summary of the decisions on a model or many nodes: coverage, counted reasons, and suggestions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REASONS = 4  # reasons shown per rule
 
 
 def summary_lines(plan: Plan) -> list[str]:
-    """Return coverage, every rule with its reasons, source nodes that are gone, and suggestions, as lines."""
+    """Return coverage, every rule with its reasons, removed source nodes, and suggestions, as lines."""
     joins = plan.summary.get("joins", len(plan.joins))
     lines = [f"{coverage_line(plan.nodes)}; {pluralize(joins, 'join')}"]
     lines += reasons(plan.remarks)
@@ -66,12 +66,12 @@ def reasons(remarks: Iterable[Remark]) -> list[str]:
 
 
 def suggestions(plan: Plan, names: Collection[str] | None = None, advice: bool = True) -> list[str]:
-    """Return the suggestions with the number of nodes they help.
+    """Return the suggestions, each with the number of nodes that it helps.
 
     Args:
         plan: The plan.
         names: The nodes; all if None.
-        advice: Also those that are no change of the request, and so cannot be tried.
+        advice: Include advice that is not a change of the request, and so cannot be tried.
     """
     wanted = [remark for remark in plan.remarks if remark.suggest and (names is None or remark.node in names)]
     counts = Counter((remark.suggest, remark.remedy is not None) for remark in wanted)

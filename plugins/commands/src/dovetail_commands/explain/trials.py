@@ -1,4 +1,4 @@
-"""What `explain` says of remedies for one node: what was tried, or why nothing was."""
+"""Remedies for one node in `explain`: the outcome of the trials, or why none were made."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _UNCLAIMED = "nothing says why"
 
 
 class Cause(NamedTuple):
-    """Why a node is not on a backend.
+    """The reason why a node is not on a backend.
 
     Attributes:
         rule: A short stable name: `not-supported`, `passive`, `tail`, `manual`, `pinned`, ...
-        why: One clause.
+        why: The reason in one clause.
         because: Names of the nodes that forced it.
         source: File and line of the rule, or empty.
     """
@@ -44,14 +44,15 @@ class Cause(NamedTuple):
 
 
 def cause_of(plan: Plan, node: PlannedNode, backend: str) -> Cause:
-    """Why `node` is not on `backend`, as the remarks of the plan say."""
+    """Return why `node` is not on `backend`, from the remarks of the plan."""
     return cause_among([remark for remark in plan.remarks if remark.node == node.name], node, backend)
 
 
 def cause_among(remarks: Iterable[Remark], node: PlannedNode, backend: str) -> Cause:
-    """The same, among the remarks on the node.
+    """Return why `node` is not on `backend`, from the remarks on the node.
 
-    A pin elsewhere counts first, then what refused it, then what its strategy said; of these, what names the backend.
+    A pin elsewhere counts first, then the rejection, then the strategy's remarks; among these, those naming the
+    backend.
     """
     said = [remark for remark in remarks if remark.kind in ("failed", "missed")]
     pinned = next((remark for remark in remarks if remark.rule == "pinned" and node.backend != backend), None)
@@ -63,27 +64,27 @@ def cause_among(remarks: Iterable[Remark], node: PlannedNode, backend: str) -> C
     return Cause(found.rule, why, found.because, found.source)
 
 
-_ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` beside the model
+_ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` next to the model
 
 
 _MOST_NODES = 20_000
-"""Nodes up to which remedies are tried without being asked for: each of them plans the whole model."""
+"""Maximum nodes for unrequested trials: each trial plans the whole model."""
 
 
 def remedy_lines(
     plan: Plan, node: PlannedNode, result: object, model: object = None, plugins: PluginSet | None = None
 ) -> list[str]:
-    """Try what might bring a node to the backends that are preferred to the one it is on.
+    """Try remedies for the backends preferred to the node's present one, and return the outcome as lines.
 
     Args:
         plan: The plan.
         node: The node.
-        result: Where the plan is from; the source model is looked for beside it.
-        model: The source model, if it is given.
-        plugins: The plugins to try it with; by default all that are installed.
+        result: The origin of the plan; the source model is searched near it.
+        model: The source model, or None.
+        plugins: The plugins to try remedies with; all installed ones by default.
 
     Raises:
-        DovetailError: A model is given that is not the one of the plan.
+        DovetailError: The given model is not that of the plan.
     """
     suggested = suggestions_among(remark for remark in plan.remarks if remark.node == node.name)
     untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(remedy.text for remedy in suggested)]
@@ -104,11 +105,11 @@ def remedy_lines(
 
 
 def none_after(why: str, tried: Sequence[Tried]) -> str:
-    """Why there is no remedy: why the node is elsewhere, and what a pin runs into besides.
+    """Explain why there is no remedy: why the node is elsewhere, and why a pin would fail.
 
     Args:
-        why: Why it is elsewhere.
-        tried: What was tried in vain.
+        why: Why the node is elsewhere.
+        tried: The unsuccessful trials.
     """
     pin = next((one for one in tried if one.remedy.pins and not one.remedy.edits), None)
     reason = "" if pin is None else pin.refused
@@ -116,25 +117,25 @@ def none_after(why: str, tried: Sequence[Tried]) -> str:
 
 
 def suggestions_among(remarks: Iterable[Remark]) -> list[Remedy]:
-    """Return what the remarks on a node suggest, as far as it can be tried."""
+    """Return the suggestions in remarks on a node that can be tried."""
     return [remark.remedy for remark in remarks if remark.remedy is not None]
 
 
 def trials_for(
     plan: Plan, result: object, model: object, plugins: PluginSet | None, names: Collection[str], most_nodes: int
 ) -> Trials | str:
-    """What remedies are tried with, or why none can be.
+    """Return the trials of a plan's request, or why there can be none.
 
     Args:
         plan: The plan.
-        result: Where the plan is from; the source model is looked for beside it.
-        model: The source model, if it is given.
-        plugins: The plugins to try it with; by default all that are installed.
-        names: The nodes that remedies are wanted for.
-        most_nodes: Nodes up to which a model is opened that was not given.
+        result: The origin of the plan; the source model is searched near it.
+        model: The source model, or None.
+        plugins: The plugins to try remedies with; all installed ones by default.
+        names: The nodes that remedies are requested for.
+        most_nodes: Maximum nodes of a model that is opened without being given.
 
     Raises:
-        DovetailError: A model is given that is not the one of the plan.
+        DovetailError: The given model is not that of the plan.
     """
     request = plan.summary.get("request")
     if not request:
@@ -152,13 +153,13 @@ def trials_for(
 
 
 def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
-    """Whether a backend of the request is preferred to the one that the node is on."""
+    """Check whether a backend of the request is preferred to the node's present one."""
     names = [entry["name"] for entry in plan.backends]
     return bool(names) and (node.backend == HOST or names[0] != node.backend)
 
 
 def _opened(plan: Plan, result: object, model: object, plugins: PluginSet, most_nodes: int) -> Model | str:
-    """The source model, or why there is none to try anything on."""
+    """Open the source model, or return why it is not available."""
     if model is not None:
         opened = open_any(model, plugins)
         if opened.path is not None and not _is_it(plan, opened.path):
@@ -171,7 +172,7 @@ def _opened(plan: Plan, result: object, model: object, plugins: PluginSet, most_
 
 
 def _beside(plan: Plan, result: object) -> Path | None:
-    """The source model, by its name and digest, in one of `_places`."""
+    """Find the source model, by its name and digest, in one of `_places`."""
     if plan.source is not None and plan.source.is_file():
         return plan.source
     name = plan.model.get("path")
@@ -185,13 +186,16 @@ def _beside(plan: Plan, result: object) -> Path | None:
 
 
 def _places(plan: Plan, result: object) -> list[Path]:
-    """Where the source model may be: the current folder, that of the result and the two above, and in each of these
-    the folder that the plan records, which is as seen from where it was made."""
+    """Return the folders that may hold the source model.
+
+    These are the current folder, that of the result and the two above it, and below each of these the folder recorded
+    in the plan, which is relative to where the plan was made.
+    """
     folder = Path(result) if isinstance(result, (str, Path)) else Path()
     folder = folder.parent if folder.is_file() else folder
     above = [folder, *list(folder.resolve().parents)[:_ABOVE]]
     recorded = plan.model.get("folder")
-    # A plan is text of somebody else: without a digest to tell the model by, it leads nowhere.
+    # A plan is untrusted text: without a digest to identify the model, its folder is not followed.
     inner = recorded if isinstance(recorded, str) and plan.model.get("sha256") else ""
     return list(dict.fromkeys(place / part for place in (Path(), *above) for part in ("", *([inner] * bool(inner)))))
 

@@ -1,1 +1,1 @@
-"""Regions as model-local functions, and what backends make of them for their own tools."""
+"""Outlining of regions into model-local functions, and emission of artifacts for backends' own tools."""

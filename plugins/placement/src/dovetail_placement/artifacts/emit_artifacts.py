@@ -1,4 +1,4 @@
-"""The `emit-artifacts` pass: let backends make files of their regions for their own tools."""
+"""The `emit-artifacts` pass: run the emitters of backends on their regions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 class NotEmitted(Exception):
-    """An emitter refuses a region, or fails.
+    """An emitter rejects a region, or fails.
 
     Attributes:
-        why: What it said, with its name and distribution.
-        node: The node at fault; empty if it names none.
+        why: Its message, with its name and distribution.
+        node: The node at fault; empty if unknown.
     """
 
     def __init__(self, why: str, node: str = ""):
@@ -50,7 +50,7 @@ class NotEmitted(Exception):
 
 
 def takes_whole_model(emitter: str, ctx: Context) -> bool:
-    """Whether an emitter is asked once for the whole model, and not for each region.
+    """Check whether an emitter runs once for the whole model instead of once per region.
 
     Raises:
         DovetailError: It is not installed.
@@ -59,18 +59,18 @@ def takes_whole_model(emitter: str, ctx: Context) -> bool:
 
 
 def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
-    """What emitters made of a region, in the folder of the region.
+    """Run emitters on a region, and merge their artifacts in the folder of the region.
 
-    Each emitter writes into a folder of its own; the files of all of them are then put together.
+    Each emitter writes into a folder of its own; the files of all of them are then moved together.
 
     Args:
         region: A region of their backend, or the whole model.
         emitters: Their names.
-        ctx: Has the emitters, and the folder of the artifacts.
+        ctx: The context, with the emitters and the artifact folder.
 
     Raises:
-        NotEmitted: An emitter refuses the region, or fails.
-        DovetailError: An emitter is not installed, or breaks its contract.
+        NotEmitted: An emitter rejects the region, or fails.
+        DovetailError: An emitter is not installed, or violates its contract.
     """
     assert ctx.outcome.artifacts is not None
     target = ctx.outcome.artifacts.root / region.backend.name / region.name
@@ -121,7 +121,7 @@ def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
 
 
 def _checked(made: Artifact, folder: Path, who: str) -> list[str]:
-    """The files of an artifact, all of which must be ordinary files in the folder that the emitter was given."""
+    """Return the files of an artifact, after checking that they are regular files in the emitter's folder."""
     found = []
     for file in made.files:
         path = PurePosixPath(file)
@@ -145,7 +145,7 @@ _OWN_FOLDER = "an emitter writes files into the folder that it is given, and nam
 
 
 def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: Context) -> bool:
-    """Replace each region for which an emitter gave an operator or a call, and number all regions again.
+    """Replace each region for which an emitter returned an operator or a call, and renumber all regions.
 
     Returns:
         Whether anything was replaced.
@@ -154,11 +154,11 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
     border = Border(model, names, ctx)
     for region, artifact in made:
         ctx.count("regions emitted")
-        # Nobody keeps the files of a trial, and whoever looks at its result wants to see the nodes.
+        # A trial discards its files, and its consumers examine the nodes.
         if artifact.node is None or isinstance(artifact.node, Call) and not ctx.files_wanted:
             continue
         name, region = f"region_{region.index}", current_region(region)
-        # Behind an operator of the engine's own, the function only tells what that stands for: its weights go.
+        # With an engine's own operator, the function only documents the replaced nodes, so its weights are dropped.
         node = outline_region(model, region, name, names)
         if isinstance(artifact.node, Call):
             set_attributes(node, artifact.node.attributes)
@@ -183,7 +183,7 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
 
 
 def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn, names: FreshNames) -> ir.Node:
-    """Replace the call of an outlined region by an operator that reads no weights."""
+    """Replace the call of an outlined region by an operator without weight inputs."""
     whole = Region(region.index, region.backend, (call,), region.inputs, tuple(call.outputs))
     inputs, attributes = list(region.inputs), stand_in.attributes
     return replace_region(model, whole, stand_in.op_type, stand_in.domain, inputs, attributes, stand_in.version, names)
@@ -194,7 +194,7 @@ def _files(artifact: Artifact) -> str:
 
 
 def _remove_unread_weights(model: Model) -> None:
-    """Remove the weights that only compiled regions read: the artifacts hold them."""
+    """Remove weights used only by compiled regions: the artifacts contain them."""
     kept = set(model.graph.outputs)
     for _, graph in model.graphs():
         kept.update(graph.outputs)
@@ -205,19 +205,19 @@ def _remove_unread_weights(model: Model) -> None:
 
 @dataclass(frozen=True)
 class EmitArtifacts(Pass):
-    """Let the emitters that backends name under `emit: {artifacts: [...]}` make files of regions, or of the model.
+    """Run the emitters that backends name under `emit: {artifacts: [...]}`, on regions or on the whole model.
 
     Given:  region 0 of a backend that is compiled ahead of time:  a = Conv(x, w)   y = Relu(a)
     Result: artifacts/acme/region_0/net.blob, and y = com.acme::Blob(x) in the place of the region
 
-    A node that an emitter refuses is placed elsewhere, and everything is decided again.
+    A node that an emitter rejects is placed elsewhere, and everything is decided again.
     """
 
     name = "emit-artifacts"
     stage = "emit"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Emit, and replace the regions for which an emitter gives a node."""
+        """Emit, and replace the regions for which an emitter returns a node."""
         backends = {backend.name: backend for backend in ctx.backends if backend.artifacts}
         if not backends:
             return False
@@ -233,8 +233,8 @@ class EmitArtifacts(Pass):
             emitters = [name for name in backend.artifacts if not takes_whole_model(name, ctx)]
             if not emitters:
                 continue
-            # A region of conversions alone stands for nothing of the source model, and in a pipeline that does not
-            # decide, the model is its own source.
+            # A region of conversions alone has no source nodes. In a pipeline that does not decide, the model is its
+            # own source.
             source = sources.get(region.index) or extract(model, region)
             try:
                 given = _for_emitter(model, region, backend, source, quantized_values, ctx)
@@ -256,7 +256,7 @@ def _emit_whole_model(
     quantized_values: _QuantizedValues,
     ctx: Context,
 ) -> None:
-    """Ask the emitters that want the whole model, for each backend that has nodes in it."""
+    """Run the whole-model emitters of each backend that has nodes in the model."""
     for name in dict.fromkeys(region.backend for region in regions):
         emitters = [emitter for emitter in backends[name].artifacts if takes_whole_model(emitter, ctx)]
         if not emitters:
@@ -276,10 +276,10 @@ def _emit_whole_model(
 def _for_emitter(
     model: Model, region: Region, backend: Backend, source: Model, quantized_values: _QuantizedValues, ctx: Context
 ) -> EmittedRegion:
-    """The region with its source in the opset of the backend.
+    """Return the emitter's input for a region, with its source in the opset of the backend.
 
     Raises:
-        NotEmitted: A node has no form in that opset.
+        NotEmitted: A node cannot be converted to that opset.
     """
     names = tuple(node.name or "" for node in source.graph)
     own = quantized_values.of(source.graph)
@@ -292,7 +292,7 @@ def _for_emitter(
 
 
 class _QuantizedValues:
-    """The quantized values of a model by value: a scan of all of them for each region would be quadratic."""
+    """An index of quantized values by value: scanning all of them per region would be quadratic."""
 
     def __init__(self, quantized_values: Iterable[QuantizedValue]):
         self._by_value: dict[str, list[tuple[int, QuantizedValue]]] = {}
@@ -300,7 +300,7 @@ class _QuantizedValues:
             self._by_value.setdefault(quantized.value, []).append((number, quantized))
 
     def of(self, nodes: Iterable[ir.Node]) -> tuple[QuantizedValue, ...]:
-        """The quantized forms of what these nodes compute and read, in the order in which they were made."""
+        """Return the quantized values that these nodes compute and read, in the order of their creation."""
         values = {
             value.name for node in nodes for value in (*node.inputs, *node.outputs) if value is not None and value.name
         }
@@ -309,13 +309,13 @@ class _QuantizedValues:
 
 
 def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:
-    """Say at the first node what emitters found about their files."""
+    """Remark the emitters' notes at the first node."""
     for note in artifact.notes:
         ctx.remark("missed", first, "artifact", note)
 
 
 def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Context) -> None:
-    """Refuse the node that the emitter names, or all that it was asked for."""
+    """Reject the node that the emitter names, or all nodes of its input."""
     named = [node for node in nodes if refused.node and refused.node in (node.name, key_of(node))]
     for node in named or nodes:
         ctx.refuse(node, backend, refused.why, rule="not-emitted", kind="failed")

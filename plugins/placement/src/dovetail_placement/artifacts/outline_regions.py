@@ -1,4 +1,4 @@
-"""The `outline-regions` pass: regions as model-local functions, with conversions at their borders."""
+"""The `outline-regions` pass: move regions into model-local functions, with conversions at their borders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def current_region(region: Region) -> Region:
-    """The region with the inputs that its nodes read now: regions that were replaced before it gave new values."""
+    """Update the inputs of a region to those that its nodes read now: replacing earlier regions created new values."""
     own = set(region.nodes)
     read = (value for node in region.nodes for value in used_values(node) if not value.is_initializer())
     inputs = dict.fromkeys(value for value in read if value.producer() not in own)
@@ -43,7 +43,7 @@ def current_region(region: Region) -> Region:
 def outline_region(model: Model, region: Region, name: str, names: FreshNames) -> ir.Node:
     """Move a region into a function `dovetail.<backend>::<name>`, and return the node that calls it.
 
-    The inputs of the function are those of the region, then its weights. The function keeps the working opset.
+    The inputs of the function are those of the region, followed by its weights. The function keeps the working opset.
 
     Args:
         model: The model.
@@ -64,7 +64,7 @@ def outline_region(model: Model, region: Region, name: str, names: FreshNames) -
     )
     body = view.clone()
     for value in body.inputs:
-        value.const_value = None  # an input of the function, whatever it is outside
+        value.const_value = None  # an input of the function, even if it is a constant outside
     function = ir.Function(domain, name, graph=body, attributes=())
     model.ir.functions[function.identifier()] = function
     return replace_region(model, region, name, domain, [*region.inputs, *weights], {}, 1, names)
@@ -82,7 +82,7 @@ def replace_region(
 ) -> ir.Node:
     """Replace the nodes of a region by one node that computes its outputs, and return that node.
 
-    Readers may stand before it afterwards, until the graph is sorted.
+    Users may precede it until the graph is sorted.
 
     Args:
         model: The model; it imports `domain` afterwards.
@@ -112,7 +112,7 @@ def replace_region(
         old.name = names.fresh(name)
         new.name = name
     _replace_body_outputs(model, dict(zip(region.outputs, node.outputs, strict=True)))
-    # Bodies read values of the region, too, and would hold on to them.
+    # Bodies may also use values of the region, and would keep them alive.
     for inner in all_nodes(region.nodes):
         for index in range(len(inner.inputs)):
             inner.replace_input_with(index, None)
@@ -123,10 +123,10 @@ def replace_region(
 
 
 def set_attributes(node: ir.Node, attributes: Mapping[str, Any]) -> None:
-    """Set attributes of `node`, by name: numbers, texts, bytes, and lists of numbers and texts."""
+    """Set attributes of `node` by name: numbers, strings, bytes, and lists of numbers and strings."""
     import onnx_ir as ir
 
-    # onnx-ir would take bytes for a list of numbers.
+    # onnx-ir would treat bytes as a list of numbers.
     for name, value in attributes.items():
         if isinstance(value, bytes):
             node.attributes[name] = ir.Attr(name, ir.AttributeType.STRING, value)
@@ -146,13 +146,13 @@ def _replace_body_outputs(model: Model, replaced: Mapping[ir.Value, ir.Value]) -
 
 @dataclass(frozen=True)
 class OutlineRegions(Pass):
-    """Move the regions of a backend into model-local functions, and call them.
+    """Outline the regions of a backend into model-local functions, and call them.
 
     Given:  region 0 of the backend acme:  a = Conv(x, w)   y = Relu(a)
     Result: y = dovetail.acme::region_0(x, w), with a function of that name; weights are inputs of the function
 
     Attributes:
-        backend: The backend; empty for all but the host.
+        backend: The backend; empty for all backends except the host.
     """
 
     name = "outline-regions"
@@ -186,32 +186,32 @@ class OutlineRegions(Pass):
 
 
 class Border:
-    """Puts conversions at the borders of nodes that stand for regions.
+    """Inserts conversions at the borders of nodes that stand for regions.
 
     Args:
         model: The model.
         names: Fresh names.
-        ctx: Has the registered conversions.
+        ctx: The context, with the registered conversions.
     """
 
     def __init__(self, model: Model, names: FreshNames, ctx: Context):
         self._model, self._names = model, names
         self._steps, self._places = ConversionSteps(model, ctx), ConversionPlacement(model, ctx)
-        # What such a backend runs are programs, which a node beside them would not enter.
+        # A backend with artifacts runs compiled programs, which a separate conversion node could not join.
         self._running = {backend.name for backend in ctx.backends if not backend.artifacts}
 
     def convert(self, node: ir.Node, into: Sequence[str], out: Sequence[str]) -> None:
-        """Let every input and output of `node` go through conversions.
+        """Apply conversions to every input and output of `node`.
 
-        Each runs on the backend at the other end if that takes its types, else on the host.
+        Each conversion runs on the backend at the other end of the edge if that supports its types, else on the host.
 
         Args:
             node: A node that stands for a region.
             into: Names of the conversions of each input, in order.
-            out: Names of those of each output.
+            out: Names of the conversions of each output.
 
         Raises:
-            DovetailError: A conversion is not installed, fails, or gives no value with a type.
+            DovetailError: A conversion is not installed, fails, or does not return a typed value.
         """
         graph = self._model.graph
         for index in range(len(node.inputs)):
@@ -248,7 +248,7 @@ class Border:
 
 
 def _hand_over(model: Model, value: ir.Value, result: ir.Value, readers: Sequence[tuple], names: FreshNames) -> None:
-    """Let the readers of `value` read `result`, which takes its name and shape."""
+    """Redirect the uses of `value` to `result`, which takes over its name and shape."""
     if result is value:
         return
     for reader, index in readers:

@@ -1,4 +1,4 @@
-"""The regions of a compiled model as the source model computes them."""
+"""Regions of a compiled model, expressed in nodes and values of the source model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[int, Model]]:
-    """Yield each region, by its index, with the nodes and values that the source model has there.
+    """Yield each region, by its index, with the source model's nodes and values for it.
 
-    A node is found by the key that it kept from when it was decided on, so renamed values make no difference. A node
-    of which a region has a copy, such as shape arithmetic, is in both sources. A node that was merged into another one
-    is where its readers are. Regions of conversions alone have no source and are left out.
+    Nodes are matched by the key recorded when they were decided on, so renamed values do not matter. A node that a
+    region has a copy of, such as shape arithmetic, is in both sources. A node that was merged into another one is in
+    the region of its users. Regions of conversions alone have no source and are left out.
 
     Args:
-        decided: The model as it was decided on, before anything was carried out.
-        regions: Regions of the model that was made of it.
+        decided: The model as it was decided on, before any of it was carried out.
+        regions: Regions of the model compiled from it.
     """
     reads = reads_of(decided.graph)
     homes = _homes(decided.graph, regions, reads)
@@ -58,7 +58,7 @@ def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[
 
 
 def _homes(graph: ir.Graph, regions: Sequence[Region], reads: Reads) -> dict[ir.Node, list[int]]:
-    """The regions that each node of the source is in; the first one is where the plan has it, others have copies."""
+    """Return the regions of each source node: first the one in the plan, then those with copies."""
     by_key: dict[str, dict[int, bool]] = {}
     backend_of = {}
     for region in regions:
@@ -68,7 +68,8 @@ def _homes(graph: ir.Graph, regions: Sequence[Region], reads: Reads) -> dict[ir.
             if not key:
                 continue
             known = by_key.setdefault(key, {})
-            # A copy is marked as a part of its original; so are the nodes that one node became, but never all of them.
+            # A copy is marked as a part of its original. Nodes split from one node are marked too, but never all of
+            # them.
             known[region.index] = known.get(region.index, False) or PART not in node.metadata_props
     ordered = {key: sorted(known, key=known.__getitem__, reverse=True) for key, known in by_key.items()}
     homes = {node: ordered[key] for node in graph if (key := decided_key(node)) in ordered}
@@ -79,7 +80,7 @@ def _homes(graph: ir.Graph, regions: Sequence[Region], reads: Reads) -> dict[ir.
 
 
 def _merged_into(node: ir.Node, homes: dict[ir.Node, list[int]], backend_of: dict[int, str]) -> list[int]:
-    """The region of the only readers of a node that is gone, if they are on its backend."""
+    """Return the region of the only users of a removed node, if they are on its backend."""
     placement = get_placement(node)
     if placement is None or any(value.is_graph_output() for value in node.outputs):
         return []

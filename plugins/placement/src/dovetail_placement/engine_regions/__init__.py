@@ -1,6 +1,6 @@
-"""Regions for engines that are built ahead of time: few, whole, and with cheap borders.
+"""Partitioning for engines built ahead of time: few regions, with cheap borders.
 
-`problem` states what is cut and what a cut costs, in integers; `levels`, `min_cut`, `swaps` and `cutting` solve it. The
-others bring it to graphs: `partitioner` and `fused groups` for the partitioner, `strategy` and its helpers for the
+`problem` states the partitioning problem and its cost in integers; `local_search` and `min_cut` solve it. The other
+modules connect it to graphs: `graph_problem` and `partitioner` for the partitioner, `strategy` with its helpers for the
 strategy, and `shape_cones` for the pass that copies shape arithmetic to the regions that read it.
 """

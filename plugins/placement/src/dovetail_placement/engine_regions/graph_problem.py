@@ -1,4 +1,4 @@
-"""The problem of cutting a graph: its nodes and values as integers."""
+"""The partitioning problem of a graph, with nodes and values as integers."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 
 SHAPE_BYTES = 1 << 12
-"""What integers that shapes depend on weigh at least, in bytes: an engine that gets them has to know their values."""
+"""Minimum weight, in bytes, of integers that determine shapes: an engine that reads them must know their values."""
 
 ATOM_BYTES = 1 << 20
-"""The price of dividing an fused group, in bytes: what is fused otherwise is written, read and started once more."""
+"""Cost of splitting a fused group, in bytes: its values are written and read, and one more kernel is launched."""
 
 
 @dataclass(frozen=True)
 class GraphProblem:
-    """A problem with the nodes that its integers stand for.
+    """A partitioning problem and the nodes behind its integers.
 
     Attributes:
         problem: The problem.
-        units: For every integer the nodes that it stands for: one, or a region that is formed already.
+        units: The nodes of every integer: a single node, or an already formed region.
     """
 
     problem: Problem
     units: Sequence[tuple[ir.Node, ...]]
 
     def fixed(self) -> set[ir.Node]:
-        """The legal nodes that cannot be in another region."""
+        """Return the legal nodes that can be in one region only."""
         low, high, _ = choices(self.problem)
         return {n for unit, a, b in zip(self.units, low, high, strict=True) if a == b for n in unit}
 
     def regions(self) -> list[list[ir.Node]]:
-        """The legal nodes in regions, in an order in which these can run."""
+        """Partition the legal nodes into regions, in an executable order."""
         found: dict[int, list[ir.Node]] = {}
         for unit, region in zip(self.units, cut(self.problem), strict=True):
             if region != OUTSIDE:
@@ -58,14 +58,14 @@ def graph_problem(
     fused_groups: Sequence[Sequence[ir.Node]] = (),
     formed: Groups = (),
 ) -> GraphProblem:
-    """State the problem of cutting a graph.
+    """Build the partitioning problem of a graph.
 
     Args:
         nodes: All nodes of the graph, in topological order.
-        legal: Those that belong into regions.
+        legal: The nodes to be partitioned.
         reads: The values that each node uses.
-        fused groups: Sets of nodes that an engine computes together.
-        formed: Regions of other nodes that stay as they are.
+        fused_groups: Sets of nodes that an engine fuses.
+        formed: Existing regions of other nodes, which are not changed.
     """
     held = {node for group in formed for node in group}
     units = _ordered([*(tuple(group) for group in formed), *((n,) for n in nodes if n not in held)], nodes, reads)
@@ -96,7 +96,7 @@ def _weight(value: ir.Value) -> int:
 
 
 def size_of(value: ir.Value) -> int:
-    """The bytes of a value; what is unknown of its extents counts as 1, and so does an unknown type."""
+    """Return the size of a value in bytes; unknown extents count as 1, and an unknown type as one byte."""
     count = 1
     for extent in value.shape or ():
         if isinstance(extent, int):
@@ -106,7 +106,7 @@ def size_of(value: ir.Value) -> int:
 
 
 def _ordered(units: list[tuple[ir.Node, ...]], nodes: Sequence[ir.Node], reads: Reads) -> list[tuple[ir.Node, ...]]:
-    """The units in an order in which they can run; that of their first nodes where it is one."""
+    """Return the units in an executable order, by their first nodes if that is one."""
     position: Mapping[ir.Node, int] = {node: at for at, node in enumerate(nodes)}
     if all(len(unit) == 1 for unit in units):
         return sorted(units, key=lambda unit: position[unit[0]])
@@ -135,15 +135,15 @@ def _ordered(units: list[tuple[ir.Node, ...]], nodes: Sequence[ir.Node], reads: 
 
 
 def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:
-    """The fused groups among the legal nodes of a graph.
+    """Return the fused groups among the legal nodes of a graph.
 
-    These are: a product with what is computed element by element from its result alone, such as bias and activation;
-    and an operator with the DequantizeLinear before and the QuantizeLinear behind it. The groups of operators are those
-    of `ops/onnx.yaml`. Shape arithmetic stays with its readers because of what its values weigh (`graph_problem`).
+    These are: a product with the elementwise operators on its result alone, such as bias and activation; and an
+        operator with the DequantizeLinear before it and the QuantizeLinear after it. The groups of operators are those
+        of `ops/onnx.yaml`. Shape arithmetic stays with its users because of the weight of its values (`graph_problem`).
 
     Args:
         nodes: The nodes of the graph.
-        legal: Those that may be in regions.
+        legal: The nodes that may be in regions.
     """
     groups = operator_facts().groups
     found: list[tuple[ir.Node, ...]] = []
@@ -162,12 +162,12 @@ def _is(node: ir.Node, group: Collection[str]) -> bool:
 
 
 def _readers(node: ir.Node) -> dict[ir.Node, None]:
-    """The readers of a node in its own graph."""
+    """Return the users of a node in its own graph."""
     return dict.fromkeys(reader for value in node.outputs for reader, _ in value.uses() if reader.graph is node.graph)
 
 
 def _fused_behind(node: ir.Node, legal: Collection[ir.Node], fused: Collection[str]) -> Iterator[ir.Node]:
-    """The chain behind a product of nodes that read nothing else but constants."""
+    """Yield the chain of nodes after a product whose other inputs are constants."""
     while True:
         readers = list(_readers(node))
         if len(readers) != 1 or node.outputs[0].is_graph_output():

@@ -1,4 +1,4 @@
-"""The cut: which nodes form a region, improved by moving nodes between two levels as a minimum cut."""
+"""Partitioning by local search: improve regions by moving nodes between two levels with minimum cuts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Swaps:
 
     Args:
         problem: The problem.
-        level: The level of every legal node; changed in place. Those of the nodes outside are set by `bound`.
-        free: The legal nodes that have a choice.
+        level: The level of every legal node, changed in place. Levels of the nodes outside are set by `bound`.
+        free: The legal nodes that have more than one possible level.
     """
 
     def __init__(self, problem: Problem, level: list[int], free: Sequence[int]):
@@ -31,7 +31,7 @@ class Swaps:
         for node in free:
             self._is_free[node] = True
         fused_groups = [Traffic(problem.atom, OUTSIDE, atom) for atom in problem.fused_groups] if problem.atom else []
-        # An fused group costs what a value would that comes from outside and is read by its nodes.
+        # Model a fused group as an external value that all its nodes read.
         values = [value for value in (*problem.values, *fused_groups) if value.weight]
         self._values: list[Traffic] = []
         self._around: list[list[int]] = [[] for _ in level]
@@ -45,14 +45,14 @@ class Swaps:
         self._gaps: Sequence[int] = level
 
     def bound(self, gaps: Sequence[int]) -> None:
-        """Fix the numbers of the nodes outside, which bound the levels of the others during a sweep."""
+        """Fix the levels of the nodes outside, which bound the other nodes during a sweep."""
         self._gaps = gaps
 
     def sweep(self, effort: int) -> tuple[bool, int]:
-        """Try all pairs of levels between which a value crosses; whether anything moved, and what is left of `effort`.
+        """Try all pairs of levels that share a value; return whether any node moved, and the remaining `effort`.
 
         Args:
-            effort: How many ends of values and arcs of networks may be looked at. What does not fit is not moved.
+            effort: Budget of value ends and network arcs to visit. Parts that exceed it are not moved.
         """
         moved = False
         for (low, high), seeds in sorted(self._pairs().items()):
@@ -69,7 +69,7 @@ class Swaps:
         return moved, effort
 
     def _pairs(self) -> dict[tuple[int, int], list[int]]:
-        """The levels that share a value, with the free nodes of these levels that do."""
+        """Return the pairs of levels that share a value, with the free nodes that share one."""
         found: dict[tuple[int, int], dict[int, None]] = {}
         for value in self._values:
             nodes = [node for node in (value.producer, *value.readers) if node != OUTSIDE and self._problem.legal[node]]
@@ -88,7 +88,7 @@ class Swaps:
         return {pair: list(nodes) for pair, nodes in found.items()}
 
     def _part(self, seed: int, low: int, high: int, seen: set[int], effort: int) -> tuple[list[int], int]:
-        """The nodes that may move between two levels and share values with `seed`; how much was looked at."""
+        """Return the nodes that may move between two levels and share values with `seed`, and the effort spent."""
         if not self._moves(seed, low, high):
             return [], len(self._around[seed])
         seen.add(seed)
@@ -111,7 +111,7 @@ class Swaps:
         return part, looked
 
     def _moves(self, node: int, low: int, high: int) -> bool:
-        """Whether a node may be on either level, if its neighbors on these two move with it."""
+        """Check whether a node may be on either level, provided that its neighbors on these two move with it."""
         level, problem = self.level, self._problem
         if level[node] == low:
             for user in problem.behind[node]:
@@ -130,7 +130,7 @@ class Swaps:
         return True
 
     def _swap(self, part: list[int], low: int, high: int, effort: int) -> tuple[bool, int]:
-        """Move the nodes of a part to the cheaper of two levels; whether any moved, and what is left of `effort`."""
+        """Move the nodes of a part to the cheaper of two levels; return whether any moved, and the `effort` left."""
         network = Network()
         vertex = {node: network.vertex() for node in part}
         present = 0
@@ -150,7 +150,7 @@ class Swaps:
         return True, found[2]
 
     def _constraints(self, part: list[int], vertex: dict[int, int], low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Arcs that keep levels from falling along an edge: from a reader to its producer."""
+        """Yield arcs from a user to its producer, which keep levels from decreasing along an edge."""
         problem = self._problem
         for node in part:
             for user in problem.behind[node]:
@@ -161,13 +161,13 @@ class Swaps:
                     yield vertex[node], SOURCE if self.level[producer] == low else SINK
 
     def _end(self, node: int, vertex: dict[int, int], low: int, high: int) -> int | None:
-        """The vertex of a node: its own, or that of its level if it stays there; None on other levels."""
+        """Return the vertex of a node: its own, or that of its level if it is fixed there; None on other levels."""
         if node in vertex:
             return vertex[node]
         return {low: SOURCE, high: SINK}.get(self.level[node]) if self._problem.legal[node] else None
 
     def _enter(self, value: Traffic, vertex: dict[int, int], network: Network, low: int, high: int) -> tuple[int, int]:
-        """Enter what a value costs; its present cost, apart from what no choice changes, and the number of arcs."""
+        """Add the cost of a value to the network; return its present variable cost, and the number of arcs."""
         ends = [self._end(reader, vertex, low, high) for reader in value.readers]
         readers = [end for end in ends if end is not None]
         if not readers:
@@ -175,17 +175,17 @@ class Swaps:
         some = any(self.level[n] == high for n, end in zip(value.readers, ends, strict=True) if end is not None)
         every = all(self.level[n] == high for n, end in zip(value.readers, ends, strict=True) if end is not None)
         home = self._end(value.producer, vertex, low, high) if value.producer != OUTSIDE else None
-        # `any_high` is on the sink's side as soon as one reader is.
+        # `any_high` is on the sink's side as soon as one user is.
         any_high = network.vertex()
         for reader in readers:
             network.arc(any_high, reader, INFINITE)
         if home is not None:
-            # The producer is never above a reader. It writes the value unless something else makes it do that anyway.
+            # The producer is never above a user. It writes the value unless something else requires that anyway.
             written = value.leaves or len(readers) < len(ends)
             weight = value.weight * (1 if written else 2)
             network.arc(home, any_high, weight)
             return weight * (some and self.level[value.producer] == low), 1 + len(readers)
-        # Both levels read the value unless all of its readers are on one of them.
+        # Both levels read the value unless all of its users are on one of them.
         all_high = network.vertex()
         for reader in readers:
             network.arc(reader, all_high, INFINITE)
@@ -194,19 +194,19 @@ class Swaps:
 
 
 _SWEEPS = 4
-"""How often all pairs of levels are tried from each start."""
+"""Maximum number of sweeps over all pairs of levels from each start."""
 
 _LOOKS, _MORE_LOOKS = 3, 30_000
-"""How many ends of values and arcs are looked at from each start, for each end there is and beyond that, before moving
-nodes ends. Only large graphs in which most nodes have a choice need more."""
+"""Budget of value ends and arcs per start: a multiple of the number of ends, plus a constant. Only large graphs in
+which most nodes have a choice exceed it."""
 
 
 def cut(problem: Problem) -> list[int]:
-    """The region of every node, numbered in an order in which they can run; `OUTSIDE` for nodes that are not legal.
+    """Return the region of every node, numbered in an executable order; `OUTSIDE` for nodes that are not legal.
 
-    There are as few regions as possible, and no more than `runs` makes of any order of the nodes. A node that may be in
-    one of several is where `price` is lowest, as far as moves between two regions find that: nodes start on their
-    lowest and on their highest levels, and the cheaper result counts. Linear in nodes and edges.
+    There are as few regions as possible, and no more than `runs` forms from any order of the nodes. A node with a
+    choice is where `price` is lowest, as far as moves between two regions find that: the search starts from the lowest
+    and from the highest levels, and the cheaper result is returned. Linear in nodes and edges.
     """
     low, high, top = choices(problem)
     free = [node for node, legal in enumerate(problem.legal) if legal and low[node] < high[node]]
@@ -219,7 +219,7 @@ def _moved(problem: Problem, start: list[int], free: list[int], top: int) -> lis
     swaps = Swaps(problem, level, free)
     effort = _MORE_LOOKS + _LOOKS * sum(1 + len(value.readers) for value in problem.values)
     for _ in range(_SWEEPS if free else 0):
-        # What is outside runs as late as possible while nodes rise, and as early as possible while they sink.
+        # Nodes outside run as late as possible while nodes rise, and as early as possible while they sink.
         swaps.bound(gaps_from_above(problem, level, top))
         rose, effort = swaps.sweep(effort)
         swaps.bound(gaps_from_below(problem, level))
@@ -230,7 +230,7 @@ def _moved(problem: Problem, start: list[int], free: list[int], top: int) -> lis
 
 
 def runs(problem: Problem) -> list[int]:
-    """Regions by the usual rule of engine builders: runs of legal nodes in the given order."""
+    """Form regions by the usual rule of engine builders: runs of legal nodes in the given order."""
     region, number, running = [], -1, False
     for legal in problem.legal:
         number += legal and not running

@@ -1,4 +1,4 @@
-"""Values without a known rank at the border of a region: an engine cannot be built for them."""
+"""Detection of values with unknown rank at the border of a region, for which no engine can be built."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class LostShape(NamedTuple):
-    """A node that reads a value without a known rank.
+    """A node that reads a value of unknown rank.
 
     Attributes:
         node: The node.
         value: The value.
-        culprit: The node whose inputs have shapes and whose result has none; None for an input of the model.
-        suggest: What helps, or empty.
+        culprit: The node whose inputs have a rank and whose result has none; None for an input of the model.
+        suggest: A way out, or empty.
     """
 
     node: ir.Node
@@ -33,7 +33,7 @@ class LostShape(NamedTuple):
 
 
 class LostShapes:
-    """Finds readers of such values, and what lost their shapes; remembers what it found of each value.
+    """Finds users of values of unknown rank, and the node that lost the shape; results are cached per value.
 
     Args:
         reads: The values that each node uses.
@@ -47,12 +47,12 @@ class LostShapes:
     def on_the_way(
         self, nodes: Sequence[ir.Node], legal: Collection[ir.Node], kept: Collection[ir.Node]
     ) -> list[LostShape]:
-        """The legal nodes that read such a value from outside, and those that do if these are outside, too.
+        """Return legal nodes that read such a value from outside, and those that do once these are outside, too.
 
         Args:
             nodes: The nodes of the graph, in topological order.
-            legal: Those that may be in regions.
-            kept: Those that stay there in any case.
+            legal: The nodes that may be in regions.
+            kept: The nodes that stay there in any case.
         """
         found, gone = [], set()
         for node in nodes:
@@ -67,7 +67,7 @@ class LostShapes:
         return found
 
     def between(self, region: Collection[ir.Node]) -> list[LostShape]:
-        """The nodes of a region that read such a value from another region."""
+        """Return the nodes of a region that read such a value from another region."""
         members = set(region)
         return [
             self._lost(node, value)
@@ -84,7 +84,7 @@ class LostShapes:
         return LostShape(node, value, source.producer(), self._fixes[source])
 
     def _source(self, value: ir.Value) -> ir.Value:
-        """The first value on the way to this one without a known rank."""
+        """Return the first value of unknown rank on the way to this one."""
         trail = []
         while value not in self._sources:
             trail.append(value)
@@ -101,7 +101,7 @@ class LostShapes:
 
 
 def _has_rank(value: ir.Value) -> bool:
-    """Whether the rank of a value is known; sequences and the like have none to know."""
+    """Check whether the rank of a value is known; sequences and the like have no rank to know."""
     return value.shape is not None or value.type is not None and not isinstance(value.type, ir.TensorType)
 
 
@@ -110,7 +110,7 @@ def _fix_of_input(value: ir.Value) -> str:
 
 
 def _fix_of_extents(culprit: ir.Node) -> str:
-    """Shapes of the model's inputs help where the rank follows from extents, or from integers computed from these."""
+    """Suggest fixing input shapes, if the rank then follows from extents or from integers computed from them."""
     inputs = culprit.graph.inputs if culprit.graph is not None else ()
     open_inputs = [value for value in inputs if value.shape is not None and not value.shape.is_static()]
     enough = [value for value in open_inputs if _has_rank_if_fixed(culprit, [value])]
@@ -125,7 +125,7 @@ def _fix_of_extents(culprit: ir.Node) -> str:
 
 
 def _takes_extents(node: ir.Node) -> bool:
-    """Whether a node reads integers that follow from extents alone."""
+    """Check whether a node reads integers that follow from extents alone."""
     cones = (
         shape_cone(value, (), lambda part: [part, *bodies(part)])
         for value in node.inputs
@@ -135,7 +135,7 @@ def _takes_extents(node: ir.Node) -> bool:
 
 
 def _has_rank_if_fixed(node: ir.Node, open_inputs: Sequence[ir.Value]) -> bool:
-    """Whether the rank of the result would be known if the extents of the model's inputs were."""
+    """Check whether the rank of the result would be known if the extents of the model's inputs were."""
     extents = (extent for value in open_inputs for extent in shape_of(value))
     names = {str(extent) for extent in extents if not isinstance(extent, int)} - {"None"}
 
@@ -157,5 +157,5 @@ def _has_rank_if_fixed(node: ir.Node, open_inputs: Sequence[ir.Value]) -> bool:
     infer_outputs(alone, version)
     found = all(value.shape is not None for value in alone.outputs)
     for at in range(len(alone.inputs)):
-        alone.replace_input_with(at, None)  # it must not stay among the readers of constants
+        alone.replace_input_with(at, None)  # detach it from the users of its constants
     return found

@@ -1,4 +1,4 @@
-"""Minimum cuts of small networks, with a limit on the work."""
+"""Minimum cuts of small networks, with a work limit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import deque
 SOURCE, SINK = 0, 1
 
 INFINITE = 1 << 60
-"""The capacity of an arc that no cut may contain; larger than the bytes of any model."""
+"""Capacity of an arc that no cut may contain; exceeds the bytes of any model."""
 
 
 class Network:
-    """Arcs with capacities between the source, the sink and vertices that are added."""
+    """A flow network: arcs with capacities between source, sink and added vertices."""
 
     def __init__(self) -> None:
         self._arcs: list[list[int]] = [[], []]
@@ -33,13 +33,13 @@ class Network:
             self._left.append(left)
 
     def cut(self, effort: int) -> tuple[int, list[bool], int] | None:
-        """The capacity of a minimum cut, whether each vertex is on the sink's side, and what is left of `effort`.
+        """Return the capacity of a minimum cut, whether each vertex is on the sink's side, and the remaining `effort`.
 
-        Of all minimum cuts it is the one with the fewest vertices on the source's side, which does not depend on the
+        Of all minimum cuts, this is the one with the fewest vertices on the source's side, which is independent of the
         order of vertices and arcs.
 
         Args:
-            effort: How many arcs may be looked at; None is returned if that does not suffice.
+            effort: Budget of arcs to visit; None is returned if it is exceeded.
         """
         flow = 0
         while True:
@@ -57,7 +57,7 @@ class Network:
                 return None
 
     def _distances(self) -> tuple[list[int], int]:
-        """The distance of every vertex from the source over arcs that are not full; -1 if there is no way."""
+        """Return the distance of every vertex from the source over residual arcs (-1 if unreachable), and effort."""
         distance, seen = [-1] * len(self._arcs), 0
         distance[SOURCE] = 0
         queue = deque([SOURCE])
@@ -72,7 +72,7 @@ class Network:
         return distance, seen
 
     def _push(self, distance: list[int], pointers: list[int]) -> tuple[int, int] | None:
-        """Send flow along one shortest path; how much, and the arcs looked at. None if there is no path left."""
+        """Augment along one shortest path; return the flow and the arcs visited, or None if no path is left."""
         path: list[int] = []
         vertex, seen = SOURCE, 0
         while vertex != SINK:
@@ -86,7 +86,7 @@ class Network:
             else:
                 if vertex == SOURCE:
                     return None
-                # A dead end: the arc that led here is not tried again.
+                # Dead end: do not retry the arc that led here.
                 vertex = self._head[path.pop() ^ 1]
                 pointers[vertex] += 1
                 continue

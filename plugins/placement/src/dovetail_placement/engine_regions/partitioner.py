@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class EngineRegions:
-    """Forms regions for engines that are built ahead of time.
+    """Forms regions for engines built ahead of time.
 
-    Nodes of other owners count one by one, so whatever these make of them, they can go around. If several backends name
-    this partitioner, the regions of one are whole for the next.
+    Nodes of other backends count one by one, since their regions are not known here. If several backends name this
+    partitioner, the regions of one are units for the next.
     """
 
     def form(self, view: RegionView) -> list[list[ir.Node]]:
@@ -33,13 +33,13 @@ class EngineRegions:
 
 
 class Cut(NamedTuple):
-    """A reason for which two regions are two.
+    """The reason why two regions cannot be merged.
 
     Attributes:
         node: The first node of the later region.
-        before: The region that it is apart from.
-        over: The node outside that waits for that region.
-        reader: The node of the later region that waits for `over`.
+        before: The earlier region.
+        over: The outside node that depends on the earlier region.
+        reader: The node of the later region that depends on `over`.
     """
 
     node: ir.Node
@@ -51,16 +51,16 @@ class Cut(NamedTuple):
 def cuts(
     regions: Sequence[Sequence[ir.Node]], nodes: Sequence[ir.Node], legal: Collection[ir.Node], reads: Reads
 ) -> Iterator[Cut]:
-    """The cuts between regions, one for each region but the first.
+    """Yield the cuts between regions, one for each region but the first.
 
     Args:
-        regions: The regions, in the order in which they run.
+        regions: The regions, in execution order.
         nodes: The nodes of the graph, in topological order.
-        legal: Those that are in regions.
+        legal: The nodes that are in regions.
         reads: The values that each node uses.
     """
     home = {node: at for at, region in enumerate(regions) for node in region}
-    # For every node outside: the last region that it waits for.
+    # For every node outside, the last region that it depends on.
     waits: dict[ir.Node, int] = {}
     found: dict[int, tuple[int, ir.Node, ir.Node]] = {}
     for node in nodes:
@@ -78,7 +78,7 @@ def cuts(
 
 
 def why_outside(view: View, node: ir.Node, withdrawn: Callable[[ir.Node], str]) -> str:
-    """Why a node is in no region of the view's backend."""
+    """Explain why a node is in no region of the view's backend."""
     name = view.backend.name
     if reason := withdrawn(node):
         return reason

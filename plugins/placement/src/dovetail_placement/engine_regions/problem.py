@@ -1,4 +1,4 @@
-"""The problem of cutting a graph into regions, and cuts as levels of nodes: integers only, apart from any graph."""
+"""The graph-independent partitioning problem, and partitions as levels of nodes: integers only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 OUTSIDE = -1
-"""The producer of a value that no node computes, and the region of a node that belongs to none."""
+"""Producer of a value that no node computes, and region of a node that is in none."""
 
 
 class Traffic(NamedTuple):
@@ -18,7 +18,7 @@ class Traffic(NamedTuple):
         weight: Its bytes.
         producer: The node that computes it; `OUTSIDE` for an input of the graph.
         readers: The nodes that read it, each once.
-        leaves: It is an output of the graph.
+        leaves: Whether it is an output of the graph.
     """
 
     weight: int
@@ -32,11 +32,11 @@ class Problem:
     """Nodes that may be in regions, nodes that may not, and the values between them.
 
     Attributes:
-        legal: For every node, in topological order, whether it belongs into a region. The others run one by one.
+        legal: For every node, in topological order, whether it may be in a region. The others run one by one.
         values: The values between nodes, without constants.
-        fused groups: Sets of legal nodes that an engine computes together.
-        launch: The price of a region, in bytes: what could be moved in the time that it takes to start an engine.
-        fused group: The price of dividing an fused group in two, in bytes.
+        fused_groups: Sets of legal nodes that an engine fuses.
+        launch: Cost of a region, in bytes that could be moved in the time of an engine launch.
+        atom: Cost of splitting a fused group in two, in bytes.
     """
 
     legal: Sequence[bool]
@@ -47,7 +47,7 @@ class Problem:
 
     @cached_property
     def before(self) -> list[list[int]]:
-        """The nodes that each node reads from."""
+        """The producers that each node reads from."""
         found: list[list[int]] = [[] for _ in self.legal]
         for value in self.values:
             if value.producer != OUTSIDE:
@@ -57,7 +57,7 @@ class Problem:
 
     @cached_property
     def behind(self) -> list[list[int]]:
-        """The nodes that read from each node."""
+        """The users of each node's values."""
         found: list[list[int]] = [[] for _ in self.legal]
         for node, producers in enumerate(self.before):
             for producer in producers:
@@ -66,13 +66,13 @@ class Problem:
 
 
 def price(problem: Problem, region: Sequence[int]) -> int:
-    """What a cut costs, in bytes: starting its regions, what crosses their borders, and fused groups that are divided.
+    """Return the cost of a partition, in bytes: launches, values that cross borders, and split fused groups.
 
-    A value that crosses a border is written once by the region that computes it, and read once by every other region.
+    A value that crosses a border is written once by its region, and read once by every other region.
 
     Args:
         problem: The problem.
-        region: The region of every node; `OUTSIDE` for those that are not legal.
+        region: The region of every node; `OUTSIDE` for nodes that are not legal.
     """
     total = problem.launch * len({region[node] for node, legal in enumerate(problem.legal) if legal})
     for value in problem.values:
@@ -84,7 +84,7 @@ def price(problem: Problem, region: Sequence[int]) -> int:
 
 
 def run_after_another(problem: Problem, region: Sequence[int]) -> bool:
-    """Whether regions, and the nodes outside of them, can run one after the other: their graph has no cycle."""
+    """Check that regions and outside nodes can run one after the other: their dependence graph is acyclic."""
     count = max(region, default=OUTSIDE) + 1
     unit = [home if home != OUTSIDE else count + node for node, home in enumerate(region)]
     behind: dict[int, set[int]] = {number: set() for number in unit}
@@ -107,10 +107,10 @@ def run_after_another(problem: Problem, region: Sequence[int]) -> bool:
 
 
 def earliest(problem: Problem) -> list[int]:
-    """The lowest level of every node, from 0 on.
+    """Return the lowest level of every node, from 0 on.
 
-    The highest of them is as low as levels allow, so there are as few regions as possible. The number of a node outside
-    is the highest level that it waits for, -1 if there is none.
+    The maximum is as low as possible, so there are as few regions as possible. The level of an outside node is the
+    highest level that it depends on, -1 if there is none.
     """
     level: list[int] = []
     for legal, before in zip(problem.legal, problem.before, strict=True):
@@ -123,16 +123,16 @@ def earliest(problem: Problem) -> list[int]:
 
 
 def choices(problem: Problem) -> tuple[list[int], list[int], int]:
-    """The lowest and the highest level of every node with as few regions as possible, and the highest level of all."""
+    """Return lowest and highest level of every node for the minimum number of regions, and the maximum level."""
     low = earliest(problem)
     top = max((level for level, legal in zip(low, problem.legal, strict=True) if legal), default=0)
     return low, latest(problem, top), top
 
 
 def latest(problem: Problem, top: int) -> list[int]:
-    """The highest level of every node if the highest of all is `top`.
+    """Return the highest level of every node if the maximum is `top`.
 
-    The number of a node outside is one below the lowest level that waits for it.
+    The level of an outside node is one below the lowest level that depends on it.
     """
     level = [top] * len(problem.legal)
     for node in reversed(range(len(level))):
@@ -144,7 +144,7 @@ def latest(problem: Problem, top: int) -> list[int]:
 
 
 def gaps_from_below(problem: Problem, level: Sequence[int]) -> list[int]:
-    """Numbers for the nodes outside: the highest level that each waits for; levels of legal nodes stay."""
+    """Return levels of outside nodes: the highest level that each depends on; levels of legal nodes stay."""
     found = list(level)
     for node, legal in enumerate(problem.legal):
         if not legal:
@@ -153,7 +153,7 @@ def gaps_from_below(problem: Problem, level: Sequence[int]) -> list[int]:
 
 
 def gaps_from_above(problem: Problem, level: Sequence[int], top: int) -> list[int]:
-    """Numbers for the nodes outside: one below the lowest level that waits for each; levels of legal nodes stay."""
+    """Return levels of outside nodes: one below the lowest level that depends on each; levels of legal nodes stay."""
     found = list(level)
     for node in reversed(range(len(found))):
         if not problem.legal[node]:

@@ -1,4 +1,4 @@
-"""Which parts of regions are worth an engine: what they save, against their border and the start of it."""
+"""Profitability of parts of regions: the saving of an engine against the cost of its border and its launch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 Users: TypeAlias = "Mapping[ir.Value, Sequence[ir.Node]]"
-"""The nodes of a graph that use each value of a node, themselves or in their bodies."""
+"""The users of each value of a node, directly or in their bodies."""
 
 
 def users_of(reads: Reads) -> Users:
-    """The users of all values, from what every node uses."""
+    """Invert the values that every node uses into the users of all values."""
     found: dict[ir.Value, list[ir.Node]] = {}
     for node, values in reads.items():
         for value in values:
@@ -30,15 +30,15 @@ def users_of(reads: Reads) -> Users:
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes of one region that are connected with each other, in graph order.
+    """A connected set of nodes of one region, in graph order.
 
     Attributes:
         nodes: The nodes.
-        gain: The bytes that they read and write, which an engine that fuses them need not move.
-        border: The bytes that cross between them and nodes outside of the region; values that the model takes or gives
-            do not count, because they have to be moved in any case.
-        product: One of them is a product, or has one in its bodies.
-        open_extents: An extent is unknown, and counts as 1.
+        gain: The bytes that they read and write, which an engine saves by fusing them.
+        border: The bytes that cross between them and nodes outside of the region. Inputs and outputs of the model do
+            not count, because they are moved in any case.
+        product: Whether a node, or a node in its bodies, is a product.
+        open_extents: Whether an extent is unknown, and counts as 1.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -49,14 +49,14 @@ class Part:
 
 
 class Profitability:
-    """Judges the parts of regions.
+    """Evaluates the parts of regions.
 
     Args:
         reads: The values that each node of the graph uses.
         users: The nodes that use each value.
-        whole: A node with those of its bodies.
-        launch: What starting an engine costs, in bytes.
-        border: How often a byte that crosses a border counts.
+        whole: Returns a node with all nodes of its bodies.
+        launch: Cost of an engine launch, in bytes.
+        border: Weight of a byte that crosses a border.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Profitability:
         self._users = users
 
     def worthless(self, region: Sequence[ir.Node]) -> list[Part]:
-        """The parts of a region that are better left to others.
+        """Return the unprofitable parts of a region, which are better left to other backends.
 
-        A part with a product is always worth it: what it saves in arithmetic exceeds the price of any usual border.
-        Another one has to save more than what crosses its border, and all parts of a region without a product together
-        more than that and the start of an engine. Parts from and to which no other node leads have no border, and stay.
+        A part with a product is always profitable: it saves more arithmetic than any usual border costs. Any other part
+        must save more than the bytes that cross its border, and all parts of a region without a product together must
+        save more than that and the engine launch. Parts not connected to other nodes have no border, and stay.
         """
         members = set(region)
         parts = [self._part(nodes, members) for nodes in self._connected(region, members)]
@@ -88,7 +88,7 @@ class Profitability:
         return part.gain - self._border * part.border
 
     def _connected(self, region: Sequence[ir.Node], members: Collection[ir.Node]) -> Iterator[list[ir.Node]]:
-        """The nodes of a region in sets that share values: computed in it, or read from a node outside."""
+        """Yield sets of connected nodes of the region, which share values computed in it or by an outside node."""
         seen: set[ir.Node] = set()
         home: dict[ir.Node, int] = {}
         count = 0

@@ -1,4 +1,4 @@
-"""The `copy-shape-cones` pass: shape arithmetic on both sides of a border, instead of integers that cross it."""
+"""The `copy-shape-cones` pass: recompute shape arithmetic on both sides of a border instead of passing integers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST = 256
-"""Nodes of a cone. Larger ones are not followed, so that many readers of one cost linear time."""
+"""Maximum nodes of a cone. Larger cones are not followed, which keeps the pass linear."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ShapeCone:
     """The nodes that compute a value from extents.
 
     Attributes:
-        nodes: The nodes, each behind those that it reads from.
-        tensors: The tensors whose extents they take.
-        obstacle: What is computed from something else than extents, in words; empty if nothing is.
+        nodes: The nodes in topological order.
+        tensors: The tensors whose extents they read.
+        obstacle: Description of an input that is not computed from extents; empty if there is none.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -57,12 +57,12 @@ class ShapeCone:
 def shape_cone(
     value: ir.Value, there: Collection[ir.Node], whole: Callable[[ir.Node], Collection[object]]
 ) -> ShapeCone:
-    """The cone of a value.
+    """Return the cone of a value.
 
     Args:
         value: The value.
-        there: Nodes whose results need no cone.
-        whole: A node with those of its bodies.
+        there: Nodes whose results are available and need no cone.
+        whole: Returns a node with all nodes of its bodies.
     """
     sources = operator_facts().groups["extents"]
     nodes: dict[ir.Node, None] = {}
@@ -102,16 +102,16 @@ def read_outside_alone(
     users: Users,
     whole: Callable[[ir.Node], Collection[ir.Node]],
 ) -> set[ir.Node]:
-    """The legal nodes that compute integers from extents for nodes outside alone.
+    """Return the legal nodes that compute integers from extents only for nodes outside.
 
-    The tensors whose extents they take are there, or have to be in any case; otherwise less crosses the border if the
-    integers do.
+    Only if the tensors whose extents they read are available outside, or must be in any case; otherwise, passing the
+    integers is cheaper.
 
     Args:
         nodes: The nodes of the graph, in topological order.
-        legal: Those that may be in regions.
+        legal: The nodes that may be in regions.
         users: The nodes that use each value.
-        whole: A node with those of its bodies.
+        whole: Returns a node with all nodes of its bodies.
     """
     found: set[ir.Node] = set()
 
@@ -140,16 +140,15 @@ _PARTITIONER = "engine-regions"
 
 @dataclass(frozen=True)
 class CopyShapeCones(Pass):
-    """Copy integers that are computed from extents to the side of a border that reads them, with their nodes.
+    """Copy the nodes that compute integers from extents to the side of a border that reads the integers.
 
     Given:  %s = Shape(%x) on the host, read there and by a Reshape in an engine that reads %x as well
     Result: a second Shape(%x) in the engine, for the Reshape
 
-    This is done at the borders of backends whose partitioner is `engine-regions`, where the tensors whose extents are
-    taken cross anyway. Otherwise the integers cross, and the builder of an engine has to know their values. What one
-    side alone reads is computed there already: the strategy leaves it out, or the partitioner puts it there. A copy is
-    a
-        part of its original, and coverage counts it as such.
+    Applies to borders of backends with the partitioner `engine-regions`, where the tensors whose extents are read cross
+    the border anyway. Otherwise the integers cross, and the builder of an engine must know their values. Integers read
+    on one side only are already computed there, by the strategy or the partitioner. A copy is a part of its original,
+    and coverage counts both as one.
     """
 
     name = "copy-shape-cones"
@@ -158,7 +157,7 @@ class CopyShapeCones(Pass):
     requires = ("assign-types",)
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Copy nodes; whether any was."""
+        """Copy shape cones; return whether any node was copied."""
         engines = {backend.name for backend in ctx.backends if backend.regions == _PARTITIONER}
         if not engines or not any(kind_of(node) == "shape" for node in model.graph):
             return False
@@ -170,7 +169,7 @@ class CopyShapeCones(Pass):
 
 
 class _Copier:
-    """Brings the cones of one model to where they are read."""
+    """Copies the cones of one model to the regions that read them."""
 
     def __init__(self, model: Model, ctx: Context, engines: set[str]):
         self._ctx, self._engines = ctx, engines
@@ -188,7 +187,7 @@ class _Copier:
         self._copies: dict[tuple[int, ir.Value], ir.Value] = {}
 
     def enter(self, region: Region, value: ir.Value) -> None:
-        """Bring the cone of a value into a region that reads it, if that is possible."""
+        """Copy the cone of a value into a region that reads it, if possible."""
         producer = value.producer()
         if producer is None or kind_of(producer) != "shape" or get_placement(producer) is None:
             return
@@ -222,7 +221,7 @@ class _Copier:
         return [node, *self._flat.body_nodes(node)]
 
     def _obstacle(self, region: Region, cone: ShapeCone) -> str:
-        """Why a cone cannot be in a region; empty if it can."""
+        """Return why a cone cannot be in a region; empty if it can."""
         away = next((tensor for tensor in cone.tensors if not self._is_there(tensor, region)), None)
         if away is not None:
             return f"it takes extents of '{away.name}', which is not there"
@@ -234,7 +233,7 @@ class _Copier:
         return ""
 
     def _is_there(self, tensor: ir.Value, region: Region) -> bool:
-        """Whether a region has a tensor without another value crossing a border of an engine."""
+        """Check whether a region has a tensor without another value crossing an engine's border."""
         producer = tensor.producer()
         if tensor.is_initializer() or producer in self._members[region.index] or tensor in self._inputs[region.index]:
             return True
@@ -263,7 +262,7 @@ class _Copier:
         self._ctx.count("copied")
 
     def _placement(self, node: ir.Node, region: Region) -> Placement:
-        """The placement of a copy: a tensor whose extents it takes is read in the format in which the region has it."""
+        """Return the placement of a copy, which reads a tensor in the format that the region has it in."""
         placement = placement_of(node)
         there = (self._format_in(region, given) for given in node.inputs if given is not None)
         found = next((format_ for format_ in there if format_ is not None), None)
@@ -272,7 +271,7 @@ class _Copier:
         return Placement(region.backend, found)
 
     def _format_in(self, region: Region, value: ir.Value) -> Format | None:
-        """The format in which a region computes or reads a tensor; None for other values."""
+        """Return the format in which a region computes or reads a tensor; None for other values."""
         producer, members = value.producer(), self._members[region.index]
         if kind_of(value) == "shape":
             return None

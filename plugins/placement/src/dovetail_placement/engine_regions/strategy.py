@@ -1,4 +1,4 @@
-"""The strategy `engine-regions`: whatever the backend takes, in regions that are worth building an engine."""
+"""The strategy `engine-regions`: all supported nodes, in regions that are worth an engine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class EngineRegionsStrategy(Autocast):
-    """Claims what the backend's file accepts, and gives back what is not worth an engine or cannot be built.
+    """Claims all nodes that the backend's file accepts, and withdraws unprofitable and unbuildable ones.
 
     Its regions are those of the partitioner of the same name. A node that reads a value of unknown rank from outside of
-    its region goes back, and so do parts of regions that save less than their border costs; see `worth`.
+    its region is withdrawn, and so are parts of regions that save less than their border costs; see `profitability`.
 
     Attributes:
-        launch: What starting an engine costs, in bytes: what could be moved in that time.
-        border: How often a byte that crosses the border of a region counts.
+        launch: Cost of an engine launch, in bytes that could be moved in that time.
+        border: Weight of a byte that crosses the border of a region.
     """
 
     launch: int = 1 << 20
@@ -42,14 +42,14 @@ class EngineRegionsStrategy(Autocast):
     _withdrawn: dict[ir.Node, str] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse prices below zero."""
+        """Reject negative costs."""
         for name in ("launch", "border"):
             if getattr(self, name) < 0:
                 raise DovetailError(f"{name}: {getattr(self, name)} is no price", "a number from 0 is expected")
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """Withdraw what is not worth it; once nothing is left to withdraw, say why there is more than one region."""
-        own = cast("OwnView", view)  # as placement makes them
+        """Withdraw unprofitable nodes; once nothing is left to withdraw, remark why there is more than one region."""
+        own = cast("OwnView", view)  # the view that placement creates
         nodes, reads = list(view.model.graph), reads_of(view.model.graph)
         pinned = {claim.node for claim in claims.claims if claim.pinned}
         claimed = {claim.node for claim in claims.claims}
@@ -74,7 +74,7 @@ class EngineRegionsStrategy(Autocast):
         return Claims([claim for claim in claims.claims if claim.node not in gone])
 
     def remedies(self, view: View, node: ir.Node) -> Iterator[Remedy]:
-        """For what the backend takes, but alone is not worth it: pins of the node, and of it with a neighbor."""
+        """Yield pins for supported nodes that are unprofitable alone: of the node, and of the node with a neighbor."""
         name = view.backend.name
         if view.verdict(node).ok is False:
             return
@@ -113,7 +113,7 @@ class EngineRegionsStrategy(Autocast):
         counted = " (unknown extents count as 1)" if part.open_extents else ""
         costs = f"{part.border * self.border} bytes that cross the border and {self.launch} for the start of an engine"
         why = f"not worth an engine of {name}: {what} {part.gain} bytes{counted}, against {costs}"
-        # What may be in another region is there in the next round, if that is worth it.
+        # Nodes that may be in another region move there in the next round, if that is profitable.
         going = [node for node in part.nodes if node in fixed] or list(part.nodes)
         for node in going:
             pin = shlex.join(["--pin", f"{node.name}={name}"])

@@ -1,4 +1,4 @@
-"""Searching a model for nodes: by what leads from one to another (`match`), by whole paths, and by small patterns."""
+"""Searches in a model: nodes between others (`match`), whole paths, and small patterns."""
 
 from dovetail_placement.search.graph import DOWN, UP, Edge, SearchGraph
 from dovetail_placement.search.paths import connected, match, paths

@@ -1,4 +1,4 @@
-"""The edges of the main graph, what each carries, and which outputs are computed from which inputs."""
+"""The main graph's edges, the kind of value on each, and the data flow from inputs to outputs of nodes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Sockets:
-    """The ports of a model's nodes, looked up once per version of an operator.
+    """The ports of a model's nodes, cached per operator version.
 
     Args:
-        facts: What is true of operators on every backend.
-        opsets: What the model imports.
+        facts: The backend-independent facts about operators.
+        opsets: The opset imports of the model.
     """
 
     def __init__(self, facts: OperatorFacts, opsets: Opsets):
@@ -32,12 +32,12 @@ class Sockets:
         self._known: dict[tuple, dict[tuple, tuple[str, tuple[int, ...]]]] = {}
 
     def at(self, node: ir.Node, index: int, numbers: bool) -> tuple[str, tuple[int, ...]]:
-        """What flows into an input, and positions of the outputs that are computed from its numbers.
+        """Return the kind of an input, and the positions of the outputs computed from its numbers.
 
         Args:
             node: The node.
             index: Position of the input.
-            numbers: The value there carries numbers; see `carries_numbers`.
+            numbers: Whether the value carries numbers; see `carries_numbers`.
         """
         sockets = self._known.setdefault((node.op_type, node.domain, node.version), {})
         key = (index, numbers, len(node.outputs))
@@ -60,7 +60,7 @@ class Sockets:
 
 
 def carries_numbers(value: ir.Value | None) -> bool:
-    """Whether a value is a float, or of a type that nobody knows; what is no float is never quantized."""
+    """Check whether a value is a float or of unknown type; other values are never quantized."""
     return value is not None and (float_name(value) is not None or value.dtype is None)
 
 
@@ -69,15 +69,15 @@ def _output(signature: Signature | None, position: int) -> str:
 
 
 def _port(formal: Port | None, name: str) -> str:
-    """The name of a port in the schema; all elements of a variadic port have one there."""
+    """Return the name of a port in the schema; all elements of a variadic port share one."""
     return formal.name if formal else name
 
 
 Direction = Literal["down", "up"]
 DOWN: Direction = "down"
-"""From producers to readers."""
+"""From producers to users."""
 UP: Direction = "up"
-"""From readers to producers."""
+"""From users to producers."""
 
 
 class Edge(NamedTuple):
@@ -89,9 +89,9 @@ class Edge(NamedTuple):
         target: The node that reads the value; for a use in a body, the control-flow node of the main graph.
         input: Position of the value among the inputs of `target`; -1 for a use in a body.
         value: The value.
-        kind: What flows into the port: `data`, `state`, `index` or `shape`.
-        carries: Outputs of `target` are computed from the numbers of the value; False for extents, indices, bounds and
-            conditions, and for values that are no floats.
+        kind: The kind of the input port: `data`, `state`, `index` or `shape`.
+        carries: Whether outputs of `target` are computed from the numbers of the value; False for extents, indices,
+            bounds and conditions, and for values that are not floats.
     """
 
     source: ir.Node
@@ -104,14 +104,14 @@ class Edge(NamedTuple):
 
 
 class SearchGraph:
-    """What searches walk on: `view.analysis(SearchGraph)`. Built once per revision of a model, linear in its edges.
+    """The edges that searches follow: `view.analysis(SearchGraph)`. Built once per revision, linear in its edges.
 
-    Constants have no edges, and neither have inputs and outputs of the model.
+    Constants, inputs and outputs of the model have no edges.
 
     Attributes:
         nodes: The nodes of the main graph, in graph order.
-        readers: The edges behind each node, in the order of its outputs.
-        producers: The edges in front of each node, in the order of its inputs.
+        readers: The outgoing edges of each node, in output order.
+        producers: The incoming edges of each node, in input order.
     """
 
     def __init__(self, model: Model, flat: FlatGraph, facts: OperatorFacts):
@@ -123,7 +123,7 @@ class SearchGraph:
             for index, value in enumerate(node.inputs):
                 self._add(node, index, value, flat)
         for graph in flat.graphs[1:]:
-            for value in graph.outputs:  # a body may give out an outer value as it is
+            for value in graph.outputs:  # a body may return an outer value unchanged
                 self._add(flat.holders[id(graph)], -1, value, flat)
 
     @classmethod
@@ -132,11 +132,11 @@ class SearchGraph:
         return cls(model, ctx.analysis(FlatGraph, model), facts_of(ctx.registry))
 
     def edges(self, direction: Direction) -> Mapping[ir.Node, list[Edge]]:
-        """The edges of each node that lead in a direction."""
+        """Return the edges of each node in a direction."""
         return self.readers if direction == DOWN else self.producers
 
     def is_boundary(self, node: ir.Node) -> bool:
-        """Whether no node computes what `node` reads, or no node reads what it computes."""
+        """Check whether no node computes an input of `node`, or no node reads its outputs."""
         return not self.producers[node] or not self.readers[node]
 
     def _add(self, reader: ir.Node, index: int, value: ir.Value | None, flat: FlatGraph) -> None:
@@ -150,7 +150,7 @@ class SearchGraph:
         kind, linked = self._sockets.at(reader, index, numbers) if index >= 0 else ("data", ())
         target, producers = reader, self.producers.get(reader)
         if producers is None or index < 0:
-            # What becomes of it in a body is not looked at.
+            # The use of the value inside of the body is not followed.
             target, index, carries = flat.outermost(reader), -1, numbers and kind in ("data", "state")
             producers = self.producers[target]
         else:

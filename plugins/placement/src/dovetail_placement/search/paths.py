@@ -1,4 +1,4 @@
-"""Paths from starts to ends: the nodes on any of them, and the paths one by one."""
+"""Paths from start to end nodes: the nodes on any path, or the paths one by one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 Nodes = Callable[["ir.Node"], bool] | Container["ir.Node"]
-"""Some nodes: a test of one, or a collection."""
+"""A set of nodes: a predicate, or a collection."""
 Relay = Callable[["Edge"], bool]
-"""Whether a walk may go on along an edge."""
+"""Predicate on whether a walk may continue along an edge."""
 
 
 def match(
@@ -28,23 +28,22 @@ def match(
     direction: Direction = DOWN,
     along: Relay | None = None,
 ) -> set[ir.Node]:
-    """The nodes on all paths from a start to an end, both included.
+    """Return the nodes on all paths from a start to an end, both included.
 
-    A path is walked from its start along `direction`. It stops at the first end: whether a node is an end is asked
-    before `relay`, which is not asked for that last edge. All edges before it must relay. A start from which no path
-    reaches an end is not in the result, unless it lies on another start's path. Starts are not asked whether they are
-    ends.
+    A path is walked from its start along `direction`. It stops at the first end: nodes are tested for being an end
+    before `relay`, which is not tested on that last edge. All earlier edges must relay. A start from which no path
+    reaches an end is not in the result, unless it is on another start's path. Starts are not tested for being ends.
 
-    Every node is walked once, so the time is linear in nodes and edges, however many paths there are; the order of the
+    Every node is visited once, so the time is linear in nodes and edges, however many paths there are. The order of
     nodes does not matter.
 
     Args:
         graph: The edges to walk.
-        start: Where paths begin.
-        relay: Whether a path may go on along an edge to a node that is no end.
-        end: Where paths stop; None: wherever they cannot go on, so that everything walked is in the result.
-        direction: `DOWN`, to readers, or `UP`, to producers.
-        along: The edges that exist for this search, the last one of a path included; None: all of them.
+        start: The start nodes.
+        relay: Whether a path may continue along an edge to a node that is not an end.
+        end: The end nodes; None: wherever paths cannot continue, so that all visited nodes are in the result.
+        direction: `DOWN`, to users, or `UP`, to producers.
+        along: Restricts the edges of this search, including the last one of a path; None for all edges.
     """
     is_start, is_end = is_in(start), is_in(end) if end is not None else None
     edges, downward = graph.edges(direction), direction == DOWN
@@ -53,7 +52,7 @@ def match(
     relayed_from: dict[ir.Node, list[ir.Node]] = {}
     ends: set[ir.Node] = set()
     reaching: list[ir.Node] = []
-    for node in walked:  # grows while it is walked
+    for node in walked:  # grows during iteration
         for edge in edges[node]:
             if along is not None and not along(edge):
                 continue
@@ -70,7 +69,7 @@ def match(
         return seen
     matched = set(reaching)
     reaching = list(matched)
-    for node in reaching:  # backwards, from the nodes in front of the ends
+    for node in reaching:  # backwards, from the nodes before the ends
         for before in relayed_from.get(node, ()):
             if before not in matched:
                 matched.add(before)
@@ -79,17 +78,17 @@ def match(
 
 
 def connected(graph: SearchGraph, *, start: Nodes, relay: Relay) -> set[ir.Node]:
-    """The starts and all nodes that edges which relay connect with them, in whatever direction they lead.
+    """Return the starts and all nodes connected to them by relaying edges, in either direction.
 
     Args:
         graph: The edges to walk.
-        start: Where walks begin.
-        relay: Whether a walk may go along an edge.
+        start: The start nodes.
+        relay: Whether a walk may follow an edge.
     """
     is_start = is_in(start)
     walked = [node for node in graph.nodes if is_start(node)]
     seen = set(walked)
-    for node in walked:  # grows while it is walked
+    for node in walked:  # grows during iteration
         near = [edge.target for edge in graph.readers[node] if relay(edge)]
         near += [edge.source for edge in graph.producers[node] if relay(edge)]
         for other in near:
@@ -100,7 +99,7 @@ def connected(graph: SearchGraph, *, start: Nodes, relay: Relay) -> set[ir.Node]
 
 
 def is_in(nodes: Nodes) -> Callable[[ir.Node], bool]:
-    """A test whether a node is one of `nodes`."""
+    """Return a predicate for membership in `nodes`."""
     return nodes if callable(nodes) else nodes.__contains__
 
 
@@ -113,25 +112,25 @@ def paths(
     direction: Direction = DOWN,
     along: Relay | None = None,
 ) -> Iterator[tuple[ir.Node, ...]]:
-    """Yield every path that `match` is about, from its start to its end, each once.
+    """Yield every path that `match` covers, from its start to its end, each once.
 
-    There may be exponentially many, as behind a chain of diamonds; take as many as you need. No work is done for walks
-    that reach no end, so the next path is never further away than its length times the edges of its nodes.
+    There may be exponentially many, as after a chain of diamonds; consume only as many as needed. Walks that reach no
+    end are pruned, so the delay between paths is bounded by path length times the edges per node.
 
     Args:
         graph: The edges to walk.
-        start: Where paths begin; their order is that of the graph.
-        relay: Whether a path may go on along an edge to a node that is no end.
-        end: Where paths stop; None: wherever they cannot go on.
-        direction: `DOWN`, to readers, or `UP`, to producers.
-        along: The edges that exist for this search; None: all of them.
+        start: The start nodes; paths follow graph order.
+        relay: Whether a path may continue along an edge to a node that is not an end.
+        end: The end nodes; None: wherever paths cannot continue.
+        direction: `DOWN`, to users, or `UP`, to producers.
+        along: Restricts the edges of this search; None for all edges.
     """
     matched = match(graph, start=start, relay=relay, end=end, direction=direction, along=along)
     is_start, is_end = is_in(start), is_in(end) if end is not None else None
     edges = graph.edges(direction)
 
     def hops(node: ir.Node) -> list[tuple[ir.Node, bool]]:
-        """The next nodes of paths, each once, and whether a path stops there."""
+        """Return the next nodes of paths, each once, and whether a path stops there."""
         found: dict[ir.Node, bool] = {}
         for edge in edges[node]:
             other = edge.target if direction == DOWN else edge.source
@@ -162,5 +161,5 @@ def paths(
 
 
 def _hops_or_end(hops: list[tuple[ir.Node, bool]], open_end: bool) -> Iterator[tuple[ir.Node | None, bool]]:
-    """The hops to take; without ends, a node that has none is where a path stops."""
+    """Yield the hops to take; without explicit ends, a node without hops ends a path."""
     return iter(hops if hops or not open_end else [(None, True)])

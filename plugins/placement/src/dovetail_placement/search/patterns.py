@@ -1,4 +1,4 @@
-"""Small patterns of nodes, such as a product and its activation, found anywhere in a graph."""
+"""Matching of small node patterns, such as a product and its activation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A connected graph of few nodes.
+    """A small connected graph of nodes.
 
     Attributes:
-        nodes: What each node must be: its operator, or a test.
-        edges: Pairs of positions in `nodes`: the second one reads what the first one computes.
-        exclusive: Nothing may enter in the middle or leave from there: only first nodes of the pattern may read what
-            other nodes compute, and only last ones may be read by others or be outputs of the model.
+        nodes: The operator of each node, or a predicate.
+        edges: Pairs of positions in `nodes`: the second node reads an output of the first.
+        exclusive: Whether inner values must stay inside: only first nodes may read values computed by other nodes, and
+            only last nodes may have users outside or be outputs of the model.
 
     Raises:
-        DovetailError: An edge names no node, or the pattern is not connected or has a cycle.
+        DovetailError: An edge names no node, or the pattern is disconnected or cyclic.
     """
 
     nodes: tuple[str | Callable[[ir.Node], bool], ...]
@@ -44,7 +44,7 @@ class Pattern:
             raise DovetailError("a pattern must have no cycle", "a graph has none either")
 
     def order(self) -> list[int]:
-        """Positions in an order in which each one but the first is beside one before it."""
+        """Positions in an order in which every node but the first is adjacent to an earlier one."""
         found = [0]
         for position in found:
             beside = [b if a == position else a for a, b in self.edges if position in (a, b)]
@@ -53,10 +53,10 @@ class Pattern:
 
 
 def matches_of(graph: SearchGraph, pattern: Pattern) -> Iterator[tuple[ir.Node, ...]]:
-    """Yield every way in which different nodes of a graph form a pattern, in the order of `pattern.nodes`.
+    """Yield every match of distinct nodes, in the order of `pattern.nodes`.
 
-    Candidates are neighbors of what is matched already, so the time is linear in the graph for patterns whose nodes
-    have few neighbors. There may be as many matches as there are choices among the readers of one value.
+    Candidates are neighbors of nodes already matched, so the time is linear in the graph for patterns whose nodes have
+    few neighbors. The number of matches grows with the choices among the users of one value.
     """
     order, count = pattern.order(), len(pattern.nodes)
     first, *rest = order
@@ -82,7 +82,7 @@ def matches_of(graph: SearchGraph, pattern: Pattern) -> Iterator[tuple[ir.Node, 
 
 
 def _fits(graph: SearchGraph, pattern: Pattern, position: int, node: ir.Node) -> bool:
-    """Whether a node is what the pattern wants at a position, and has no more neighbors than an exclusive one has."""
+    """Check whether a node matches a position, and has no extra neighbors that an exclusive pattern forbids."""
     wanted = pattern.nodes[position]
     if not (wanted(node) if callable(wanted) else node.op_type == wanted):
         return False
@@ -93,7 +93,7 @@ def _fits(graph: SearchGraph, pattern: Pattern, position: int, node: ir.Node) ->
 
 
 def _candidates(graph: SearchGraph, pattern: Pattern, position: int, chosen: dict[int, ir.Node]) -> list[ir.Node]:
-    """Nodes that fit at a position beside those that are chosen."""
+    """Return nodes that match a position and are adjacent to the chosen ones."""
     readers_of = [chosen[a] for a, b in pattern.edges if b == position and a in chosen]
     read_by = [chosen[b] for a, b in pattern.edges if a == position and b in chosen]
     if readers_of:

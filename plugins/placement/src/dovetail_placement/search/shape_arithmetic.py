@@ -1,4 +1,4 @@
-"""Shape arithmetic: nodes that compute with extents and positions alone, in whatever type."""
+"""Detection of shape arithmetic: nodes that compute only with extents and positions, in any type."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ if TYPE_CHECKING:
 
 
 _MOST = 16
-"""Floats of a constant that counts as one of the computation: extents have a few axes, a table has more."""
+"""Maximum floats of a constant that is part of the computation: extents have a few axes, a table has more."""
 
 
 class ShapeArithmetic:
     """The nodes that compute extents and positions from others: `view.analysis(ShapeArithmetic)`. One walk.
 
-    A node belongs to it if it reads no number of the model, and computes something from extents, or computes extents or
-    indices. So the floats of a size that is multiplied by a scale, and constants of a computed size, belong to it;
-    Shape and ArgMax of an activation do not: they read numbers. Numbers of the model are what was learned, too: a
-    constant of more than a few floats (a class token that is expanded, a table of positions), and what a product
-    computes.
+    A node is shape arithmetic if it reads no data of the model, and computes from extents, or computes extents or
+    indices. This includes the floats of a size multiplied by a scale, and constants of a computed size. It excludes
+    Shape and ArgMax of an activation, which read data. Learned values are data, too: a constant of more than a few
+    floats (an expanded class token, a table of positions), and the result of a product.
 
     Attributes:
-        nodes: These nodes.
+        nodes: The shape arithmetic nodes.
     """
 
     def __init__(self, graph: SearchGraph, kinds: EdgeKinds, facts: OperatorFacts):
@@ -62,5 +61,5 @@ class ShapeArithmetic:
 
 
 def _is_learned(value: ir.Value) -> bool:
-    """Whether a constant holds more floats than a computation with extents needs: eight scales of a Resize, say."""
+    """Check whether a constant has more floats than shape arithmetic needs, such as the eight scales of a Resize."""
     return carries_numbers(value) and (value.shape is None or math.prod(value.shape.numpy()) > _MOST)

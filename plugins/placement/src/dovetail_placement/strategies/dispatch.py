@@ -1,4 +1,4 @@
-"""The strategies for integers by which PPQ dispatches: how far around products they reach."""
+"""Strategies for integers modeled on PPQ's dispatchers: how far around products they extend."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Aggressive(IntegerStrategy):
-    """Claims products and everything that their numbers reach, whatever is between.
+    """Claims products and everything that their numbers reach, through any operator.
 
-    Only NonMaxSuppression, Shape and TopK end this. An operator that is not in integers becomes an island of floats.
+    Only NonMaxSuppression, Shape and TopK stop it. An operator that is not in integers becomes an island of floats.
     """
 
     follow = False
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """The products, and what they reach."""
+        """Return the products, and the nodes that they reach."""
         return match(
             candidates.graph,
             start=candidates.is_product,
@@ -33,19 +33,19 @@ class Aggressive(IntegerStrategy):
         )
 
     def why_not(self, candidates: Candidates) -> Reasons:
-        """Whatever is left reads no number of a product."""
+        """Explain that the remaining nodes read no number of a product."""
         products = candidates.products
         return lambda node: (f"it computes nothing from the result of a product ({products})", ())
 
 
 class Conservative(IntegerStrategy):
-    """Claims products, and what their numbers reach through operators in integers.
+    """Claims products, and the nodes that their numbers reach through operators in integers.
 
-    The first operator that is not in integers ends this, and what is behind it stays away until the next product.
+    The first operator that is not in integers stops it; later nodes stay in floats until the next product.
     """
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """The products, and what they reach."""
+        """Return the products, and the nodes that they reach."""
         taken = candidates.taken
         return match(
             candidates.graph,
@@ -55,7 +55,7 @@ class Conservative(IntegerStrategy):
         )
 
     def why_not(self, candidates: Candidates) -> Reasons:
-        """What stands between a node and the products before it."""
+        """Return the obstacle between a node and the products before it."""
         before = obstacles(candidates, DOWN)
 
         def reason(node: ir.Node) -> tuple[str, tuple[ir.Node, ...]]:
@@ -68,46 +68,46 @@ class Conservative(IntegerStrategy):
 
 
 class Perseus(IntegerStrategy):
-    """Claims products, and everything that values connect with them, in front of them and behind."""
+    """Claims products, and everything connected to them by values, upstream and downstream."""
 
     follow = False
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """The products, and what is connected with them."""
+        """Return the products, and the nodes connected to them."""
         return connected(candidates.graph, start=candidates.is_product, relay=lambda edge: edge.carries)
 
     def why_not(self, candidates: Candidates) -> Reasons:
-        """Whatever is left exchanges no numbers with a product."""
+        """Explain that the remaining nodes exchange no numbers with a product."""
         products = candidates.products
         return lambda node: (f"no values connect it with a product ({products})", ())
 
 
 class Pointwise(IntegerStrategy):
-    """Claims products; everything between them stays in floats."""
+    """Claims products only; everything between them stays in floats."""
 
     follow = False
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """The products."""
+        """Return the products."""
         return {node for node in candidates.graph.nodes if candidates.is_product(node)}
 
     def why_not(self, candidates: Candidates) -> Reasons:
-        """Everything else is no product."""
+        """Explain that the remaining nodes are not products."""
         products = candidates.products
         return lambda node: (f"{node.op_type} is no product ({products})", ())
 
 
 class AllIn(IntegerStrategy):
-    """Claims every node that the backend takes in integers, wherever it is."""
+    """Claims every node that the backend supports in integers."""
 
     follow = False
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """All nodes."""
+        """Return all nodes."""
         return set(candidates.graph.nodes)
 
     def why_not(self, candidates: Candidates) -> Reasons:
-        """Nothing is left over."""
+        """Give no reason, because no node remains."""
         return lambda node: (f"the strategy leaves out '{node.name}'", ())
 
 
@@ -115,7 +115,7 @@ class AllIn(IntegerStrategy):
 class ConvToConv(IntegerStrategy):
     """Claims the nodes on paths from one convolution to the next, if all operators between are in integers.
 
-    So a region begins and ends with a convolution, or with the activation behind one.
+    So a region begins and ends with a convolution, or with the activation after one.
 
     Attributes:
         ends: Operators that paths begin and end with.
@@ -124,12 +124,12 @@ class ConvToConv(IntegerStrategy):
     ends: tuple[str, ...] = ("Conv",)
 
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """The paths, with the convolutions at both ends."""
+        """Return the nodes on these paths, with the convolutions at both ends."""
         ends = self._ends(candidates)
         return match(candidates.graph, start=ends, relay=_in_integers(candidates), end=ends, along=_carries)
 
     def why_not(self, candidates: Candidates) -> Reasons:
-        """At which side no path leads to a convolution, and what stands between."""
+        """Return the side on which no path leads to a convolution, and the obstacle."""
         ends, names = self._ends(candidates), " or ".join(self.ends)
         behind = match(candidates.graph, start=ends, relay=_in_integers(candidates), end=None)
         before, after = obstacles(candidates, DOWN), obstacles(candidates, UP)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Autocast(Strategy):
     """Claims every node that the backend's file accepts.
 
-    A control-flow node is claimed with all of its bodies or not at all: one engine runs it whole. Each refused node
+    A control-flow node is claimed with all of its bodies or not at all: one engine runs it whole. Each rejected node
     gets a remark with the limit that it violates.
     """
 
@@ -53,5 +53,5 @@ class Host(Strategy):
 
 
 def _is_opaque(node: ir.Node) -> bool:
-    """Whether an input or output of `node` has no type, so that limits cannot be checked."""
+    """Check whether an input or output of `node` has no type, so that limits cannot be checked."""
     return any(value is not None and value.name and value.type is None for value in (*node.inputs, *node.outputs))

@@ -1,4 +1,4 @@
-"""What the strategies for integers share: they differ in the nodes that they select."""
+"""Base class of the strategies for integers, which differ in the nodes that they select."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
-    """Say which limits `refused`, which is `node` or a node in its bodies, violates."""
+    """Remark the limits that `refused`, which is `node` or a node in its bodies, violates."""
     reasons = view.verdict(refused).reasons
     why = "; ".join(reason.text for reason in reasons) or f"{refused.op_type} is not in its file"
     because: tuple[ir.Node, ...] = ()
@@ -35,12 +35,12 @@ def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
 
 
 class Candidates:
-    """What a backend takes in integers.
+    """The nodes that a backend supports in integers.
 
     Attributes:
-        view: What the strategy sees.
-        graph: What searches walk on.
-        facts: What is known of operators, as in `ops/onnx.yaml` and in files of operators.
+        view: The strategy's view.
+        graph: The edges that searches follow.
+        facts: Operator facts, from `ops/onnx.yaml` and from operator files.
     """
 
     def __init__(self, view: View):
@@ -52,23 +52,23 @@ class Candidates:
 
     @cached_property
     def taken(self) -> frozenset[ir.Node]:
-        """The nodes that the backend's file accepts in integers, where integers are right for what they compute.
+        """The nodes that the backend's file accepts in integers, excluding those that must not be quantized.
 
-        Nodes that are pinned or that other backends have count like any other: a choice for one node changes neither
-        the paths through it nor what becomes of the rest.
+        Nodes that are pinned or claimed by other backends are included: a choice for one node affects neither the paths
+        through it nor the treatment of the others.
         """
-        # Verdicts on equal nodes share their types, which are kept alive beside the answer.
+        # Verdicts on equal nodes share their types; keep these alive so that their ids are not reused.
         known: dict[int, tuple[object, bool]] = {}
         return frozenset(node for node in self.graph.nodes if self._judged(node, known))
 
     def takes(self, node: ir.Node) -> bool:
-        """Whether a node is one of `taken`."""
+        """Check whether a node is in `taken`."""
         return node in self.taken
 
     def _judged(self, node: ir.Node, known: dict[int, tuple[object, bool]]) -> bool:
         if node in self.shape_arithmetic or not any(map(carries_numbers, node.outputs)):
             return False
-        if node not in self._offered and self.view.claimed(node) is None:  # it was refused before
+        if node not in self._offered and self.view.claimed(node) is None:  # rejected in an earlier round
             return False
         if not self.accepts(node):
             return False
@@ -80,19 +80,19 @@ class Candidates:
         return found[1]
 
     def accepts(self, node: ir.Node) -> bool:
-        """Whether the backend's file accepts a node in any type; control flow is left to others, with its bodies."""
+        """Check whether the backend's file accepts a node in any type; control flow is excluded, with its bodies."""
         return len(self.view.whole(node)) == 1 and self.view.verdict(node).ok is not False
 
     def is_product(self, node: ir.Node) -> bool:
-        """Whether a node multiplies and adds: where integers save the most."""
+        """Check whether a node is a multiply-accumulate operator, where integers save the most."""
         return self.is_in("products", node)
 
     def is_index_source(self, node: ir.Node) -> bool:
-        """Whether a node turns numbers into extents or indices."""
+        """Check whether a node converts numbers to extents or indices."""
         return self.is_in("index-sources", node)
 
     def is_in(self, group: str, node: ir.Node) -> bool:
-        """Whether the operator of a node belongs to a group."""
+        """Check whether the operator of a node belongs to a group."""
         return self.facts.is_in(group, node.domain, node.op_type)
 
     @property
@@ -101,29 +101,29 @@ class Candidates:
         return ", ".join(sorted(self.facts.groups["products"]))
 
     def producer(self, node: ir.Node) -> ir.Node | None:
-        """The node that computes the first input; None for an input of the model and a constant."""
+        """Return the producer of the first input; None for a model input or a constant."""
         return next((edge.source for edge in self.graph.producers[node] if edge.input == 0), None)
 
 
 class IntegerStrategy(Strategy):
     """Claims nodes that a backend's file accepts in integers; subclasses select them.
 
-    Nodes that compute extents or indices are never claimed in integers, nor control flow. With `follow`, a Relu or Clip
-    goes where its producer goes, and so do Shape, TopK and NonMaxSuppression; a LeakyRelu goes with a
-    producer that the backend computes together with it (`fuses`), for between them are no integers. When all backends
-    have claimed, nodes that follow another one are given back if that is somewhere else after all.
+    Nodes that compute extents or indices are never claimed in integers, nor is control flow. With `follow`, a Relu or
+    Clip goes to the backend of its producer, and so do Shape, TopK and NonMaxSuppression; a LeakyRelu follows a
+    producer that the backend fuses with it (`fuses`), since the value between them is never represented in integers.
+    Once all backends have claimed, followers whose producer went elsewhere are withdrawn.
     """
 
     follow = True
-    """Activations and index sources go where their producer goes, whether or not they are selected."""
+    """Whether activations and index sources go to the backend of their producer, selected or not."""
 
     @abc.abstractmethod
     def select(self, candidates: Candidates) -> set[ir.Node]:
-        """The nodes to have in integers; those that the backend does not take are left out afterwards."""
+        """Return the nodes to have in integers; those that the backend does not support are dropped afterwards."""
 
     @abc.abstractmethod
     def why_not(self, candidates: Candidates) -> Reasons:
-        """A function that says of a node which the backend takes why it was not selected, and because of which node."""
+        """Return a function that explains why a supported node was not selected, and because of which nodes."""
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the selected nodes of `view` for `backend`."""
@@ -143,7 +143,7 @@ class IntegerStrategy(Strategy):
         return claims
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """Give nodes back that follow a producer which is not on the backend."""
+        """Withdraw nodes that follow a producer which is not on the backend."""
         candidates = Candidates(view)
         kept: list[Claim] = []
         gone: set[ir.Node] = set()
@@ -160,7 +160,7 @@ class IntegerStrategy(Strategy):
         return Claims(kept)
 
     def _left_behind(self, claim: Claim, candidates: Candidates, gone: set[ir.Node]) -> ir.Node | None:
-        """The producer that a claimed node follows, if the backend has not got that."""
+        """Return the producer that a claimed node follows, if the backend did not get it."""
         node = claim.node
         if claim.pinned or not (_follows(candidates, node) or self.follow and _fused(candidates, node)):
             return None
@@ -169,12 +169,12 @@ class IntegerStrategy(Strategy):
             return None
         owner = candidates.view.claimed(producer)
         here = owner is not None and owner[0] == candidates.view.backend.name and producer not in gone
-        # Without `follow`, an activation behind something that cannot be in integers was selected for its own sake.
+        # Without `follow`, an activation after a node that cannot be in integers was selected on its own.
         return None if here or not (self.follow or candidates.takes(producer)) else producer
 
 
 def _fused(candidates: Candidates, node: ir.Node) -> bool:
-    """Whether the backend computes a node together with the product in front of it, and its bends cost no accuracy."""
+    """Check whether the backend fuses a node with its producer, a product, without loss of accuracy."""
     producer = candidates.producer(node) if candidates.is_in("bent", node) else None
     if producer is None or len(producer.outputs) != 1 or len(producer.outputs[0].uses()) != 1:
         return False
@@ -188,7 +188,7 @@ def _follows(candidates: Candidates, node: ir.Node) -> bool:
 
 
 def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.Node]:
-    """Activations and index sources in or out, as their producers are; producers come first in graph order."""
+    """Add or remove activations and index sources to match their producers, in graph order."""
     found = set(selected)
     for node in candidates.graph.nodes:
         if not _follows(candidates, node):
@@ -204,7 +204,7 @@ def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.No
 
 
 def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
-    """Say why a node stays away, unless it is for the strategy to say."""
+    """Remark why a node is excluded; return False if the strategy decides."""
     view = candidates.view
     if _is_shape_arithmetic(candidates, node, follow):
         view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantized")
@@ -230,7 +230,7 @@ def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
 
 
 def _is_shape_arithmetic(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
-    """Whether a node is shape arithmetic, or turns into it what it reads: where that is, if it follows its producer."""
+    """Check for shape arithmetic, or a node that turns its input into it and does not follow its producer."""
     if node in candidates.shape_arithmetic:
         return True
     if not follow:
@@ -239,20 +239,20 @@ def _is_shape_arithmetic(candidates: Candidates, node: ir.Node, follow: bool) ->
 
 
 Reasons = Callable[["ir.Node"], tuple[str, tuple["ir.Node", ...]]]
-"""Why a node was not selected, and the nodes that this is because of."""
+"""Returns why a node was not selected, and the nodes that caused it."""
 
 
 def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.Node]:
-    """The nearest node that is not in integers before each node (`DOWN`) or behind it (`UP`), if there is one.
+    """Return the nearest node that is not in integers before each node (`DOWN`) or after it (`UP`), if there is one.
 
-    One walk: the obstacle of a node is a neighbor that is one, or that of its first neighbor that has one.
+    One walk: the obstacle of a node is a neighbor that is one, or the obstacle of its first neighbor that has one.
     """
     graph, taken = candidates.graph, candidates.taken
     found: dict[ir.Node, ir.Node] = {}
     for node in graph.nodes if direction == DOWN else reversed(graph.nodes):
         if direction == DOWN:
             near = [edge.source for edge in graph.producers[node] if edge.carries]
-        else:  # what turns numbers into indices is in the way, too
+        else:  # a node that turns numbers into indices is an obstacle, too
             near = [edge.target for edge in graph.readers[node] if edge.kind == "data"]
         obstacle = None
         for other in near:

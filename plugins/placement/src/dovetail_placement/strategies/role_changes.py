@@ -1,4 +1,4 @@
-"""What changes the roles of nodes: edits that pay, neighbors that leave, and remedies."""
+"""Changes of node roles: profitable edits, loss of neighbors, and remedies."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 Sides = frozenset["tuple[ir.Node, str]"]
-"""Sides of nodes at which an edit stands."""
+"""Sides of nodes at which an edit is made."""
 
-_ROUNDS = 2  # a node may lack a neighbor at both sides
+_ROUNDS = 2  # a node may lack a neighbor on both sides
 
 
 class Place(NamedTuple):
-    """Where an edit pays.
+    """The place of a profitable edit.
 
     Attributes:
-        node: The node that it is made next to.
+        node: The node to edit next to.
         side: `before` or `after`.
-        brought: The nodes that it brings to the backend, with other edits beside some of them.
+        brought: The nodes that it brings to the backend, together with edits at some of them.
     """
 
     node: ir.Node
@@ -43,16 +43,16 @@ def places_that_pay(
     losses: Callable[[Sides], Mapping[ir.Node, tuple[str, ir.Node | None]]],
     fits: Callable[[ir.Node, str], bool],
 ) -> list[Place]:
-    """The places of edits that bring more nodes than there are edits, in each connected set of nodes that are brought.
+    """Return the places of edits that bring more nodes than there are edits, per connected set of these nodes.
 
-    An edit stands where a loss begins: at a node whose missing neighbor was not lost itself. The time is
-    linear in the edges.
+    An edit is placed where a loss originates: at a node whose missing neighbor was not lost itself. The time is linear
+    in the edges.
 
     Args:
         graph: The graph.
-        lost: The nodes that lack a neighbor: at which side, and the neighbor that is in the way.
-        losses: What is lost with edits at some sides.
-        fits: Whether the edit can be made there.
+        lost: The nodes that lack a neighbor: on which side, and the blocking neighbor.
+        losses: Returns the losses that remain with edits at given sides.
+        fits: Whether the edit can be made at a side of a node.
     """
     sides: set[tuple[ir.Node, str]] = set()
     left = lost
@@ -73,7 +73,7 @@ def places_that_pay(
 
 
 def _connected(graph: SearchGraph, nodes: Iterable[ir.Node]) -> Iterable[list[ir.Node]]:
-    """Sets of nodes that edges of numbers connect, each in graph order."""
+    """Yield sets of nodes connected by data edges, each in graph order."""
     order = {node: i for i, node in enumerate(nodes)}
     seen: set[ir.Node] = set()
     for first in order:
@@ -93,13 +93,13 @@ def _connected(graph: SearchGraph, nodes: Iterable[ir.Node]) -> Iterable[list[ir
 
 
 class Loss(NamedTuple):
-    """Why a node cannot stay.
+    """The reason why a node cannot stay.
 
     Attributes:
         rule: `passive` or `tail`.
-        why: In one clause.
-        because: The node that is in the way, if there is one.
-        side: Where something is missing: `before` or `after`.
+        why: The reason in one clause.
+        because: The blocking node, or None.
+        side: The side of the missing neighbor: `before` or `after`.
     """
 
     rule: str
@@ -109,17 +109,17 @@ class Loss(NamedTuple):
 
 
 def moved(edges: Iterable[Edge]) -> Iterator[Edge]:
-    """The edges along which numbers flow, and not extents or indices."""
+    """Yield the edges that carry data, not extents or indices."""
     return (edge for edge in edges if edge.kind == "data")
 
 
 def sides_of(lost: Mapping[ir.Node, Loss]) -> dict[ir.Node, tuple[str, ir.Node | None]]:
-    """At which side lost nodes lack a neighbor, and the one that is in the way."""
+    """Return, per lost node, the side on which it lacks a neighbor, and the blocking one."""
     return {node: (loss.side, loss.because) for node, loss in lost.items()}
 
 
 def missing_before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim], edited: bool = False) -> Loss | None:
-    """Whether something that a passive node moves is not computed here; an edit computes the first of it."""
+    """Return the loss of a passive node whose moved data is not computed here; an edit replaces the first input."""
     edges = {edge.input: edge for edge in graph.producers[node]}
     for index, value in enumerate(node.inputs):
         if edited and index == 0:
@@ -134,7 +134,7 @@ def missing_before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]
 
 
 def missing_behind(graph: SearchGraph, node: ir.Node, rule: str, ends: str = "") -> Loss:
-    """Nothing on the backend reads a node; `ends` says what may end a region, as a clause."""
+    """Return the loss of a node without users on the backend; `ends` describes legal region ends, as a clause."""
     reader = next((edge.target for edge in graph.readers[node]), None)
     why = "nothing reads it" if reader is None else f"'{reader.name}' ({reader.op_type}), which reads it, is not there"
     if reader is None and any(value.is_graph_output() for value in node.outputs):
@@ -148,12 +148,12 @@ _SIDES = ("before", "after")
 
 
 def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) -> Iterator[Remedy]:
-    """Of a node that somebody has to ask for.
+    """Yield remedies for a node that must be requested explicitly.
 
     Args:
         node: The node.
         backend: The name of the backend.
-        edits: The edits that give it a neighbor, by side, as far as there are any.
+        edits: The available edits that give it a neighbor, by side.
     """
     pin = f"{node.name}={backend}"
     yield remedy((pin,))
@@ -163,14 +163,14 @@ def remedies_of_manual(node: ir.Node, backend: str, edits: Mapping[str, str]) ->
 def remedies_of_lost(
     view: View, node: ir.Node, edits: Mapping[str, str], blocker: ir.Node | None, side: str
 ) -> Iterator[Remedy]:
-    """Of a node that lacks a neighbor.
+    """Yield remedies for a node that lacks a neighbor.
 
     Args:
-        view: What its strategy sees.
+        view: The strategy's view.
         node: The node.
-        edits: The edits that give it one, by side, as far as there are any.
-        blocker: The node that is in the way, if there is one.
-        side: Where the neighbor is missing.
+        edits: The available edits that give it a neighbor, by side.
+        blocker: The blocking node, or None.
+        side: The side of the missing neighbor.
     """
     name = view.backend.name
     if blocker is not None and view.verdict(blocker).role == "manual" and view.verdict(blocker).ok is not False:

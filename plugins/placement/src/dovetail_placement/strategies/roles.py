@@ -1,4 +1,4 @@
-"""The `roles` strategy: active operators always, passive ones between them, manual ones where somebody asks."""
+"""The `roles` strategy: active operators always, passive ones between them, manual ones on request."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Roles(Strategy):
-    """Claims nodes by the role that the backend's file gives their operator.
+    """Claims nodes by the role of their operator in the backend's file.
 
-    Active operators are claimed wherever the file accepts them. Passive ones move the integers of others: they are
-    claimed if everything that they move comes from nodes on the backend, and a node on the backend reads what they
-    give. Manual ones are claimed only where they are pinned.
+    Active operators are claimed wherever the file accepts them. Passive ones move the integers of other nodes: they are
+    claimed if all data that they move comes from nodes on the backend, and a node on the backend uses their result.
+    Manual ones are claimed only if pinned.
 
     Source: the quantization logic of Horizon's toolchain, as its vendor describes it; other integer accelerators that
-    keep sums in more bits at the end of a region have the same rule for their tails.
+    keep wider accumulators at the end of a region have the same rule for their tails.
 
     Attributes:
-        ends: Operators that a region may end with, because their result leaves it in full precision. Other active
-            operators need a reader on the backend, too. Empty: a region may end with any active operator.
-        sums: Operators that may end one, too, where nodes on the backend compute all of their operands, images of four
-            axes: accelerators that add an image to the sums of a convolution compute them as a convolution.
-        edit: The edit that `dovetail explain` suggests beside a node without a neighbor, such as an identity
+        ends: Operators that may end a region, because their result leaves it in full precision. Other active operators
+            also need a user on the backend. Empty: a region may end with any active operator.
+        sums: Operators that may also end a region, if nodes on the backend compute all of their operands, which are
+            four-dimensional: accelerators fuse such an addition into a convolution's accumulator.
+        edit: The edit that `dovetail explain` suggests next to a node without a neighbor, such as an identity
             convolution; empty for none.
     """
 
@@ -57,7 +57,7 @@ class Roles(Strategy):
     edit: str = ""
 
     def claim(self, view: View, backend: Backend) -> Claims:
-        """Claim the nodes of `view` that can stay if nothing else on the backend is lost."""
+        """Claim the nodes of `view` that can stay if the backend loses none of them."""
         candidates = Candidates(view)
         wanted: dict[ir.Node, Claim] = {}
         for node in view.nodes():
@@ -73,16 +73,16 @@ class Roles(Strategy):
         )
 
     def wants_edits(self, view: View) -> bool:
-        """Whether somebody asks for the edit wherever it pays; for strategies that know a way to ask."""
+        """Return whether the edit is requested wherever it is profitable; a hook for subclasses."""
         return False
 
     def edits_made(self, view: View, places: Sequence[Place]) -> None:
-        """Take note of the edits that are asked for; for strategies that say so in remarks."""
+        """Called with the places of requested edits; a hook for subclasses that remark them."""
 
     def _asked_edits(
         self, candidates: Candidates, here: dict[ir.Node, Claim], lost: Mapping[ir.Node, Loss]
     ) -> list[Edit]:
-        """The edits that pay, if somebody asks for them."""
+        """Return the profitable edits, if they are requested."""
         if not self.edit or not self.wants_edits(candidates.view):
             return []
 
@@ -94,34 +94,34 @@ class Roles(Strategy):
         return [Edit(self.edit, place.node.name or "", place.side) for place in places]
 
     def keeps_away(self, view: View, node: ir.Node) -> bool:
-        """Whether a node stays away for another reason, which is said in a remark; for strategies that add one."""
+        """Return whether a node is excluded for another reason, with a remark; a hook for subclasses."""
         return False
 
     def asked_for(self, view: View, node: ir.Node) -> bool:
-        """Whether somebody asks for a manual operator other than by a pin; for strategies that know such a way."""
+        """Return whether a manual operator is requested other than by a pin; a hook for subclasses."""
         return False
 
     def may_end(self, view: View, node: ir.Node) -> bool:
-        """Whether an active node may be the last of its region; strategies may let others."""
+        """Return whether an active node may be the last of its region; a hook for subclasses."""
         return not self.ends or node.op_type in self.ends
 
     def may_trail(self, view: View, node: ir.Node) -> bool:
-        """Whether a passive node may be the last of its region; for strategies that let some."""
+        """Return whether a passive node may be the last of its region; a hook for subclasses."""
         return False
 
     def may_lead(self, view: View, node: ir.Node) -> bool:
-        """Whether a passive node may be the first of its region, behind a node elsewhere; for strategies that let some.
+        """Return whether a passive node may be the first of its region; a hook for subclasses.
 
-        It needs a reader on the backend in any case, whose scale it has.
+        Its producer is then elsewhere. It needs a user on the backend in any case, whose scale it takes.
         """
         return False
 
     def end_rule(self, view: View, node: ir.Node, role: str) -> str:
-        """What may end a region, as a clause for remarks on nodes that may not; empty for nothing."""
+        """Describe legal region ends in a clause, for remarks on nodes that are not; empty for none."""
         return f"only {', '.join(self.ends)} may end a region" if role != "passive" else ""
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
-        """Give back what lost its neighbors to other backends and to pins."""
+        """Withdraw nodes that lost neighbors to other backends or to pins."""
         here = {claim.node: claim for claim in claims.claims}
         lost = self._losses(Candidates(view), here)
         for node, loss in lost.items():
@@ -129,7 +129,7 @@ class Roles(Strategy):
         return Claims([claim for claim in claims.claims if claim.node not in lost])
 
     def remedies(self, view: View, node: ir.Node) -> Iterable[Remedy]:
-        """Pins and edits, the cheapest first; see `role_remedies`."""
+        """Yield pins and edits, cheapest first; see `role_changes`."""
         verdict, name = view.verdict(node), view.backend.name
         if verdict.ok is False or not verdict.role:
             return ()
@@ -140,20 +140,20 @@ class Roles(Strategy):
         return remedies_of_lost(view, node, self._edits(node), loss and loss.because, loss.side if loss else "after")
 
     def edit_fits(self, node: ir.Node, side: str) -> bool:
-        """Whether the edit can be made on a side of a node; for strategies that know it."""
+        """Return whether the edit can be made on a side of a node; a hook for subclasses."""
         return True
 
     def _edits(self, node: ir.Node) -> dict[str, str]:
-        """The edits beside a node, by side."""
+        """Return the edits next to a node, by side."""
         sides = [side for side in ("before", "after") if self.edit and self.edit_fits(node, side)]
         return {side: f"{self.edit}={node.name}:{side}" for side in sides}
 
     def _losses(
         self, candidates: Candidates, here: dict[ir.Node, Claim], edited: Sides = frozenset()
     ) -> dict[ir.Node, Loss]:
-        """What cannot stay, with the reasons, in the order in which it is lost; `edited` are sides with an edit.
+        """Return nodes that cannot stay, with reasons, in the order of loss; `edited` are sides with an edit.
 
-        Every loss is looked at once from each neighbor, so the time is linear in the edges.
+        Each loss is visited once from each neighbor, so the time is linear in the edges.
         """
         graph, left, lost = candidates.graph, dict(here), {}
         readers = {node: sum(edge.target in here for edge in moved(graph.readers[node])) for node in here}
@@ -185,15 +185,15 @@ class Roles(Strategy):
         readers: int | None = None,
         edited: Sides = frozenset(),
     ) -> Loss | None:
-        """Why a node cannot stay among those that are `here`; None if it can.
+        """Return why a node cannot stay among the nodes in `here`; None if it can.
 
         Args:
-            candidates: The nodes of the graph, as the strategy sees them.
+            candidates: The strategy's candidates.
             node: The node.
             role: Its role.
             here: The nodes on the backend.
-            readers: How many of these read it; counted if None.
-            edited: Sides at which an edit stands.
+            readers: The number of these that use it; counted if None.
+            edited: Sides with an edit.
         """
         graph = candidates.graph
         alone = not (any(edge.target in here for edge in moved(graph.readers[node])) if readers is None else readers)
@@ -210,7 +210,7 @@ class Roles(Strategy):
         return None
 
     def _is_sum(self, graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> bool:
-        """Whether a node adds images that nodes among `here` compute."""
+        """Check whether a node adds four-dimensional values that nodes in `here` compute."""
         shape = node.outputs[0].shape
         if node.op_type not in self.sums or shape is None or len(shape) != 4:
             return False
@@ -233,12 +233,12 @@ def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
 
 
 def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
-    """Say why a node stays away whatever its neighbors are; return False if it need not.
+    """Remark why a node is excluded whatever its neighbors are; return False if it is not.
 
     Args:
-        candidates: The nodes of the graph, as the strategy sees them.
+        candidates: The strategy's candidates.
         node: The node.
-        asked: Somebody asks for it, which manual operators need.
+        asked: Whether it is requested, which manual operators need.
     """
     view, name = candidates.view, candidates.view.backend.name
     whole = view.whole(node)

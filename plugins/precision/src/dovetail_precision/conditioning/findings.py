@@ -36,12 +36,12 @@ _DATA_MOVEMENT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Squeeze
 
 
 def is_standard(node: ir.Node) -> bool:
-    """Whether `node` is in the default ONNX domain."""
+    """Check whether `node` is in the default ONNX domain."""
     return node.domain in ("", "ai.onnx")
 
 
 def moves_data(node: ir.Node) -> bool:
-    """Whether `node` only changes the shape or the float type of its first input."""
+    """Check whether `node` only changes the shape or the float type of its first input."""
     if node.op_type in ("Cast", "CastLike"):
         return is_standard(node) and float_name(node.inputs[0]) is not None and float_name(node.outputs[0]) is not None
     return node.op_type in _DATA_MOVEMENT and is_standard(node)
@@ -64,7 +64,7 @@ class Magnitudes:
         self._weights: dict[int, float] = {}
 
     def knows(self, value: ir.Value) -> bool:
-        """Whether the magnitude of `value` was measured or has an upper bound."""
+        """Check whether the magnitude of `value` was measured or has an upper bound."""
         return id(value) in self._measured or self._intervals.of(value).bounded
 
     def ratio(self, value: ir.Value, result: ir.Value) -> float:

@@ -58,7 +58,7 @@ class Moments:
         return self._roots.get(id(value), id(value))
 
     def is_factor(self, value: ir.Value | None) -> bool:
-        """Whether `value` is a single constant, or a count of elements."""
+        """Check whether `value` is a single constant, or a count of elements."""
         if value is None or id(value) in self._counts:
             return value is not None
         if value.const_value is None:
@@ -152,7 +152,7 @@ class Moments:
         return -1 if self._interval(factor).high < 0 else 1
 
     def _is_row_sum(self, node: ir.Node) -> bool:
-        """Whether a MatMul sums the rows of its first input: the second is a column of equal constants."""
+        """Check whether a MatMul sums the rows of its first input: the second is a column of equal constants."""
         weights = node.inputs[1]
         shape = weights.shape if weights is not None and weights.const_value is not None else None
         return shape is not None and len(shape) > 1 and shape[-1] == 1 and self._number(weights) not in (None, 0.0)

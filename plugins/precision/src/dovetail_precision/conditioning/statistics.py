@@ -123,7 +123,7 @@ def _names(makers: list[ir.Node], moments: Moments, roots: frozenset[int]) -> st
 
 
 def _is_scaling(node: ir.Node, moments: Moments) -> bool:
-    """Whether `node` only bounds, shifts, scales or moves its input."""
+    """Check whether `node` only bounds, shifts, scales or moves its input."""
     if node.op_type in ("Add", "Mul", "Div"):
         return any(map(moments.is_factor, node.inputs))
     return node.op_type in _BOUNDS or moves_data(node)

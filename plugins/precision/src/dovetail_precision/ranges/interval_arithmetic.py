@@ -140,7 +140,7 @@ _PRODUCTS = {"ConvInteger": 1, "MatMulInteger": 0}
 
 
 def is_integer(value: ir.Value | None) -> bool:
-    """Whether `value` has an integer or boolean type."""
+    """Check whether `value` has an integer or boolean type."""
     dtype = value.dtype if value is not None else None
     return dtype is not None and (dtype.is_integer() or dtype.name == "BOOL")
 

@@ -39,7 +39,7 @@ _ALLOWED = frozenset(
 
 
 def selects_mask(value: ir.Value, of: Callable[[ir.Value | None], Range]) -> bool:
-    """Whether all uses of `value` compute `(1 - value) * constant` with a large constant, as for attention masks.
+    """Check whether all uses of `value` compute `(1 - value) * constant` with a large constant, as for attention masks.
 
     Its elements can then only be 0 and 1.
 
@@ -112,7 +112,7 @@ class Intervals:
         return {key: known for key, known in self._known.items() if magnitude < known.magnitude < math.inf}
 
     def is_constant(self, value: ir.Value) -> bool:
-        """Whether `value` is a weight that callers cannot override."""
+        """Check whether `value` is a weight that callers cannot override."""
         return value.const_value is not None and id(value) not in self._inputs
 
     def constant_magnitude(self, value: ir.Value) -> float:
@@ -249,7 +249,7 @@ def propagate_large_constants(nodes: Sequence[ir.Node], intervals: Intervals) ->
 
 
 def _chooses(node: ir.Node, intervals: Intervals) -> bool:
-    """Whether one factor of a product lies in [0, 1], as a mask does."""
+    """Check whether one factor of a product lies in [0, 1], as a mask does."""
     known = [intervals.of(value) for value in node.inputs]
     return any(one.low == 0 and one.high == 1 for one in known)
 

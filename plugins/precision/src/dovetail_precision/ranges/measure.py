@@ -140,7 +140,7 @@ class MeasureRanges(Pass):
 
 
 def measured_ranges(model: Model) -> Mapping[int, tuple[ir.Value, Range]]:
-    """Return value and range by `id` of the value; quantized value the value keeps its `id` from being reused."""
+    """Return value and range by `id` of the value; holding the value keeps its `id` from being reused."""
     return model.ir.meta.get(_RANGES, {})
 
 
@@ -250,7 +250,7 @@ def _is_sum(node: ir.Node) -> bool:
 
 
 def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
-    """Whether an upper bound on the sums of `node` exceeds the narrow type, so that they must be measured."""
+    """Check whether an upper bound on the sums of `node` exceeds the narrow type, so that they must be measured."""
     if id(node.outputs[0]) not in found:
         return False
     extents = _terms(node)

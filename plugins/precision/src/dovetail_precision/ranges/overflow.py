@@ -73,7 +73,7 @@ class OverflowAnalysis:
         return bool(self._measured)
 
     def knows(self, value: ir.Value) -> bool:
-        """Whether the range of `value` is known from constants or data, or known to leave float16."""
+        """Check whether the range of `value` is known from constants or data, or known to leave float16."""
         key = id(value)
         return key in self._measured or key in self._wide or self.intervals.of(value).bounded
 

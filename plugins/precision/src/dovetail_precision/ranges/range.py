@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# Magnitudes from here on are masks, of attention scores for instance, and are left out of ranges.
+# Magnitudes from here on are masks, of attention scores for example, and are left out of ranges.
 MASK = 1e30
 
 # The only low type with a narrower range than float32. Deep sums in bfloat16 are a matter of policy.
@@ -65,7 +65,7 @@ class Range:
         return max(self.low, -self.high, 0.0)
 
     def __or__(self, other: Range) -> Range:
-        """The union of both ranges."""
+        """Return the union of both ranges."""
         sums = [one.accumulated for one in (self, other) if one.accumulated is not None]
         return Range(
             min(self.low, other.low),

@@ -50,11 +50,11 @@ class Expansion:
         self._free = free
         self._prices = prices
         self._chains = [chain for chain in chains if self._varies(chain)]
-        # The compute price of a fill is that of its value, which follows its readers.
+        # The compute price of a fill belongs to its value, which follows its readers.
         self._filled = {id(chain.producer) for chain in chains if chain.follows and chain.producer}
 
     def run(self) -> None:
-        """Move until nothing improves: a label is a format, and the number of the choice with that nominal format."""
+        """Move until nothing improves."""
         moves = [(offer, producers) for offer in self._offers() for producers in (False, True)]
         idle = 0
         for _ in range(_SWEEPS):
@@ -64,12 +64,12 @@ class Expansion:
                     return
 
     def fuse(self, labels: Mapping[int, Choice]) -> None:
-        """Take from another labeling, by the id of the variable, what lowers the cost."""
+        """Adopt the choices of another labeling, by the id of the variable, that lower the cost."""
         for producers in (False, True):
             self._move({key: labels[key] for key in self._free}, producers)
 
     def _offers(self) -> list[dict[int, Choice]]:
-        """Return what each label offers, the low formats first.
+        """Return the choices that each label offers, low formats first.
 
         A label is a format, and a number where a variable has several choices with that nominal format.
         """
@@ -83,7 +83,7 @@ class Expansion:
         return [offers[label] for label in ordered]
 
     def _move(self, offer: Mapping[int, Choice], producers: bool) -> bool:
-        """Make the best move to the choices of `offer`; return whether the cost fell."""
+        """Make the best move to the choices in `offer`; return whether the cost fell."""
         offered = {key: choice for key, choice in offer.items() if choice is not self._free[key].chosen}
         if not offered:
             return False
@@ -99,7 +99,7 @@ class Expansion:
             self._free[key].chosen = offered[key]
         if self._cost(move.touched) < before:
             return True
-        # The capacities of a large cut are rounded, so that its minimum may be none.
+        # Capacities of a large cut are rounded, so its minimum may not be one.
         for key, choice in kept.items():
             self._free[key].chosen = choice
         return False
@@ -124,7 +124,7 @@ class Expansion:
         return total
 
     def _varies(self, chain: DefUseChain) -> bool:
-        """Whether any move changes the price of a value."""
+        """Check whether any move changes the price of a value."""
         ends = (chain.producer, *chain.readers)
         return any(id(variable) in self._free for variable in ends)
 
@@ -140,7 +140,7 @@ class _Move:
 
     Args:
         free: The variables with a choice, by id.
-        offered: What the move offers to some of them.
+        offered: The choices that the move offers to some of them.
         prices: The prices.
         filled: The variables that follow their readers.
         producers: Where a price is not submodular, let it depend on the producer alone, else on the readers alone.
@@ -252,7 +252,7 @@ class _Move:
         fixed_high = any(end.stays is not low and end.moves is not low for end in readers)
         energy = self._energy
         if to_low and to_high:
-            # As if it were high for good, which it is where nothing moves.
+            # Treat it as always high, which it is if nothing moves.
             if not fixed_low:
                 energy.bias[self._any_high(to_high)] += join
                 energy.bias[self._all_high(to_low)] -= join

@@ -50,10 +50,9 @@ def _could_be_low(variable: Variable) -> bool:
 
 
 class _CastCount:
-    """The number of uses of one value in each format, and the casts that takes.
+    """The number of uses of one value in each format, and the casts that they need.
 
-    Casts inside of regions that take and give the high precision do not count: for their neighbors, such regions are
-    high.
+    Casts inside of regions with a high-precision border do not count: for their neighbors, such regions are high.
     """
 
     def __init__(self, chain: DefUseChain):
@@ -65,13 +64,13 @@ class _CastCount:
     def reading(
         self, variable: Variable, port: str, choice: Choice | None = None
     ) -> tuple[bool, Format | SharedFormat]:
-        """Return whether a use lies across a border that is high, and the format that it reads there."""
+        """Return whether a use is across a high border, and the format that it reads there."""
         kind = variable.held_at(port, choice)
         across = variable.shares_high_border(self.chain.producer)
         return across, _widened(kind, variable) if across and variable.high_border else kind
 
     def held(self, across: bool = False) -> Format | SharedFormat:
-        """Return the format that it is computed in at present, or that it has across a border that is high."""
+        """Return the format that it is computed in at present, or that it has across a high border."""
         chain = self.chain
         if not chain.follows:
             producer = chain.producer
@@ -83,7 +82,7 @@ class _CastCount:
         return len({(held, kind) for held, kind in self._conversions() if kind is not held})
 
     def _conversions(self) -> Iterator[tuple[Format | SharedFormat, Format | SharedFormat]]:
-        """Yield the format at hand and the one that is read, of all uses that the source model does not convert."""
+        """Yield the held and the read format of all uses that the source model does not convert."""
         value = self.chain.value
         for (across, kind), uses in self.readings.items():
             held = self.held(across)
@@ -92,7 +91,7 @@ class _CastCount:
                 yield held, kind
 
     def state(self) -> tuple:
-        """Return what neighbors' decisions depend on: per format, whether no, one or several uses have it."""
+        """Return the state that neighbors' decisions depend on: per format, whether no, one or several uses have it."""
         return self.held(), frozenset((kind, min(n, 2)) for kind, n in self.readings.items() if n)
 
 

@@ -86,9 +86,9 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
             if variable.policy == "fp32-round-trip" and arrives:
                 back = arriving(arrives[0])
             if chosen is not wanted and wanted is variable.low and problem.ill_conditioned(variable, wanted):
-                back = wanted  # readers of a raised statistic need not be raised with it
+                back = wanted  # users of a raised statistic need not be raised with it
             if variable.normalizes and any(arriving(value) is variable.low for value in arrives):
-                back = variable.low  # nor need those of what was divided by it
+                back = variable.low  # nor need users of a value divided by it
         if variable.format is variable.high:
             variable.because = tuple(_producers(problem, arrives, variable.high))
         if back is not None:

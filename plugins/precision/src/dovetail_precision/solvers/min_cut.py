@@ -1,8 +1,8 @@
 """The `min-cut` solver: the cheapest choices that the hard constraints allow.
 
 If every variable has a low choice and float32, or no choice, the minimum is found exactly: see `two_choices.py`.
-Otherwise the cheapest of `forward`, `fixpoint` and everything high is improved by expansion moves, and takes from the
-others, and from everything low after the same moves, what lowers its cost: see `expansion.py`.
+Otherwise the cheapest of `forward`, `fixpoint` and everything high is improved by expansion moves; choices of the
+others, and of everything low after the same moves, are adopted if they lower its cost: see `expansion.py`.
 """
 
 from __future__ import annotations
@@ -128,12 +128,12 @@ class _Builder:
             self._add_pairwise(producer, need, from_low - from_high)
 
     def _read(self, variable: Variable, port: str) -> tuple[int, Format | SharedFormat, Format | SharedFormat]:
-        """Return the id of a reader, with what it reads at `port` if it is low and if it is high."""
+        """Return the id of a reader, with the forms it reads at `port` if it is low and if it is high."""
         found = self._known[id(variable)]
         return id(variable), variable.held_at(port, found[0]), variable.held_at(port, found[-1])
 
     def _held(self, chain: DefUseChain) -> tuple[Format | SharedFormat, Format | SharedFormat]:
-        """Return what the value is held as with a low and with a high producer."""
+        """Return the forms of the value with a low and with a high producer."""
         if chain.producer is None:
             return chain.present, chain.present
         found = self._known[id(chain.producer)]
@@ -195,7 +195,7 @@ def _expand(
     free: dict[int, Variable],
     costs: CostModel,
 ) -> None:
-    """Improve the cheapest of the starts by moves, and everything low; and take from each what lowers the cost."""
+    """Improve the cheapest start, and everything low, by moves; adopt from each the choices that lower the cost."""
     expansion = Expansion(chains, known, free, Prices(costs))
     starts = [_labels(problem, start) for start in (solve_forward, solve_fixpoint, _all(known, -1))]
     found = []
@@ -243,7 +243,7 @@ def _all(known: Mapping[int, tuple[Choice, ...]], index: int) -> Callable[[Typin
 
 
 def _settle(chains: list[DefUseChain]) -> None:
-    """Type what follows its readers or its producer."""
+    """Type values that follow their readers or their producer."""
     for chain in chains:
         chain.type_cast_readers()
         chain.adopt_type_of_readers()

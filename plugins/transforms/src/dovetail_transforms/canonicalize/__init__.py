@@ -1,1 +1,1 @@
-"""Passes that bring a model to normal form: one opset, every node named, every value typed, constants folded."""
+"""Passes that normalize a model: one opset, all nodes named, all values typed, constants folded."""

@@ -1,4 +1,4 @@
-"""The `dead-code` and `remove-identity` passes: remove what nothing reads and what does nothing."""
+"""The `dead-code` and `remove-identity` passes: remove unused nodes and no-ops."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _detach_bodies(node) -> None:
 
 @dataclass(frozen=True)
 class RemoveIdentity(Pass):
-    """Remove nodes that return their input unchanged; their readers read the input.
+    """Remove nodes that return their input unchanged; their users read the input.
 
     Given:  %b = Identity(%a)   %c = Dropout(%b) outside training   %d = Cast(%c) to the type it has
     Result: readers of %d read %a; graph outputs keep their names.
@@ -97,7 +97,7 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
     if any(value.is_graph_output() for value in node.outputs[1:]):
         return False
     if result.is_graph_output():
-        # The output's name must stay, so the source value takes it, unless it is an output with its own name.
+        # A graph output must keep its name, so the source value takes it, unless it is an output with its own name.
         producer = source.producer()
         if producer is None or producer.graph is not graph or source.is_graph_output():
             return False
@@ -107,8 +107,8 @@ def _remove(graph: ir.Graph, node: ir.Node) -> bool:
         name = result.name
         result.replace_all_uses_with(source)
         graph.remove(node, safe=True)
-        result.name = None  # its node is gone, and gives the name up
-        # The declaration of an output may know more than inference.
+        result.name = None  # its node is removed, which frees the name
+        # The declaration of an output may be more precise than inference.
         source.type, source.shape = source.type or result.type, source.shape or result.shape
         source.name = name
         return True

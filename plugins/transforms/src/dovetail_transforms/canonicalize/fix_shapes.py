@@ -1,4 +1,4 @@
-"""`--fix-shape`: extents of inputs that a model leaves open become numbers."""
+"""`--fix-shape`: replace open extents of model inputs by numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 OPTION = "fix-shapes"
-"""The name of the option, under which a request records shapes by the names of inputs."""
+"""Name of the option, under which a request records shapes by input name."""
 
-_OF_DATA = "data"  # the word for the extents that the data has; shapes of inputs have a colon
+_OF_DATA = "data"  # keyword for the extents of the data; shapes of inputs contain a colon
 
 
 class _FixShapesOption(Option):
@@ -48,10 +48,10 @@ class _FixShapesOption(Option):
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
-        """The keyword arguments.
+        """Convert the arguments to keyword arguments.
 
         Raises:
-            UsageError: A text is no name with a shape.
+            UsageError: A text is not a name with a shape.
         """
         shapes, of_data = _parsed(args.fix_shape)
         if of_data:
@@ -59,19 +59,19 @@ class _FixShapesOption(Option):
         return {"fix_shapes": shapes} if shapes else {}
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """The shapes by name; those of data depend on the model, and are recorded by `requested`.
+        """Return the shapes by name; those of data depend on the model, and are recorded by `requested`.
 
         Raises:
-            UsageError: A shape is no list of positive numbers.
+            UsageError: A shape is not a list of positive numbers.
         """
         shapes, of_data = _parsed(keywords.get("fix_shapes") or {})
         return {} if of_data else shapes
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """The request with the shapes of its data, where those are wanted.
+        """Return the request with the shapes of its data, if requested.
 
         Raises:
-            UsageError: There is no data.
+            UsageError: The request has no data.
             DovetailError: Two samples of the data differ in an open extent, or the data does not fit.
         """
         shapes, of_data = _parsed(keywords.get("fix_shapes") or {})
@@ -89,16 +89,16 @@ class _FixShapesOption(Option):
         return replace(request, options={**request.options, OPTION: found})
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str]:
-        """One `--fix-shape` per input, with the extents that the data gave."""
+        """Return one `--fix-shape` per input, including the extents taken from the data."""
         texts = [f"{name}:{'x'.join(map(str, shape))}" for name, shape in recorded.items()]
         return [word for text in texts for word in ("--fix-shape", text)]
 
 
 def shapes_by_name(texts: Sequence[str]) -> dict[str, list[int]]:
-    """Shapes by name, from texts.
+    """Parse texts to shapes by name.
 
     Raises:
-        UsageError: A text is no name with a shape, or there are two for one name.
+        UsageError: A text is not a name with a shape, or a name has two shapes.
     """
     shapes: dict[str, list[int]] = {}
     for text in texts:
@@ -112,7 +112,7 @@ def shapes_by_name(texts: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _parsed(given: object) -> tuple[dict[str, list[int]], bool]:
-    """Shapes by name, and whether those of the data are wanted for the other inputs."""
+    """Return shapes by name, and whether the other inputs take those of the data."""
     if isinstance(given, Mapping):
         return {str(name): _shape(str(name), shape) for name, shape in given.items()}, False
     texts = [given] if isinstance(given, str) else given
@@ -122,7 +122,7 @@ def _parsed(given: object) -> tuple[dict[str, list[int]], bool]:
 
 
 def _named_extents(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
-    """By input and axis, the number that shapes of other inputs give to an extent of the same name."""
+    """Return, by input and axis, the extents that follow from same-named extents of inputs with given shapes."""
     extents = [(name_of(v), axis, str(extent)) for v in model.graph.inputs for axis, extent in enumerate(v.shape or ())
                if not isinstance(extent, int) and extent.value]  # fmt: skip
     numbers = {
@@ -146,21 +146,22 @@ FIX_SHAPES = _FixShapesOption()
 
 
 Extents = list[int | str]
-"""Extents of a value: a number, a name, or an empty text where nothing is said."""
+"""Extents of a value: a number, a name, or an empty text if undeclared."""
 
 
 def fix_shapes(graph: onnx.GraphProto, ctx: Context, texts: Sequence[str] = ()) -> None:
-    """Give inputs the shapes that the request fixes; an extent with a name is the same number everywhere.
+    """Set the input shapes that the request fixes; a named extent gets the same number everywhere.
 
-    Accelerators whose tools compile for one shape need this; where open extents cost something, placement notes how.
+    Required by accelerators whose tools compile for one shape; where open extents cost something, placement suggests
+    it.
 
     Args:
         graph: The main graph.
-        ctx: Its request has the shapes by name.
-        texts: Shapes besides those, `NAME:1x3x224x224`.
+        ctx: The context; its request has the shapes by name.
+        texts: Further shapes, `NAME:1x3x224x224`.
 
     Raises:
-        DovetailError: There is no such input, or its shape does not fit what the model says.
+        DovetailError: There is no such input, or the shape contradicts the model.
     """
     wanted = {**ctx.request.options.get(OPTION, {}), **shapes_by_name(texts)}
     constants = {tensor.name for tensor in graph.initializer}
@@ -202,7 +203,7 @@ def _check(name: str, shape: Sequence[int], inputs: Mapping[str, onnx.ValueInfoP
 
 
 def _extents(value: onnx.ValueInfoProto) -> Extents | None:
-    """The extents that a model declares; None where it declares no shape.
+    """Return the declared extents; None if no shape is declared.
 
     Some exporters write -1 for an open extent, or `?` as its name.
     """

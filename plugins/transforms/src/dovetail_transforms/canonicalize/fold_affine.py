@@ -25,7 +25,7 @@ class Product:
     Attributes:
         node: The node.
         outputs_at: The axis of output channels in the weight.
-        channel: The axis of channels in the result, counted from the end: -1 is the last.
+        channel: The channel axis of the result, counted from the end: -1 is the last.
         channels: The number of output channels.
     """
 
@@ -49,7 +49,7 @@ class Product:
 
     @property
     def has_bias(self) -> bool:
-        """Whether it reads a bias."""
+        """Whether it has a bias input."""
         return len(self.node.inputs) > 2 and self.node.inputs[2] is not None
 
     def fold_in(
@@ -58,8 +58,8 @@ class Product:
         """Replace weight and bias.
 
         Args:
-            graph: The graph that gets the constants.
-            names: Names for them.
+            graph: The graph that receives the constants.
+            names: Generator of their names.
             name: Prefix of their names.
             scale: Factors of the weight per output channel, in float64; None to keep the weight.
             bias: The new bias; None to keep the old one.
@@ -73,7 +73,7 @@ class Product:
             along = scale.reshape([-1 if position == self.outputs_at else 1 for position in range(len(old.shape))])
 
             def weight() -> ir.TensorProtocol:
-                # Computed in float64, so that the weight is rounded only once.
+                # Compute in float64, so that the weight is rounded only once.
                 return ir.tensor((old.numpy() * along).astype(dtype))
 
             self.node.replace_input_with(1, add_constant(graph, names.fresh(f"{name}_weight"), _lazy(weight, old)))
@@ -129,7 +129,7 @@ def _lazy(make, like: ir.TensorProtocol) -> ir.TensorProtocol:
 
 
 def add_constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    """A new initializer of `graph`; nothing else in the model has its name."""
+    """Add an initializer to `graph`; its name must be unique in the model."""
     import onnx_ir as ir
 
     tensor.name = name
@@ -142,7 +142,7 @@ def add_constant(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Va
 
 _SCALES, _SHIFTS, _BOTH = ("Mul", "Div"), ("Add", "Sub"), "BatchNormalization"
 _OPERATORS = (*_SCALES, *_SHIFTS, _BOTH)
-# Constants beyond these could push weights or biases out of the range of float16.
+# Larger constants could push weights or biases out of the range of float16.
 _SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_SHIFT = 2.0**-8, 2.0**8, 2.0**13
 _MOST_ELEMENTS = 65536
 
@@ -158,7 +158,7 @@ class FoldAffine(Pass):
     k and c are scalars, or have one element per channel. New constants are computed in float64 and rounded once: a
     separately rounded scale would bias every element the same way.
 
-    A scale is not folded into the product behind it. It often belongs to an activation that engines fuse, such as 1/6
+    A scale is not folded into the following product. It often belongs to an activation that engines fuse, such as 1/6
     in a hard-swish, and divided weights may become subnormal in float16.
     """
 
@@ -190,8 +190,8 @@ class _Affine:
     Attributes:
         node: The node.
         value: The input that it scales and shifts.
-        scale: What it multiplies by; None if it only shifts.
-        shift: What it adds then; None if it only scales.
+        scale: The factor; None if it only shifts.
+        shift: The addend; None if it only scales.
     """
 
     node: ir.Node
@@ -200,7 +200,7 @@ class _Affine:
     shift: np.ndarray | None
 
     def along(self, constant: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
-        """Return a constant with one element per channel along `axis` (from the end); None if it has another form."""
+        """Return a constant with one element per channel along `axis` (from the end); None if its shape differs."""
         import numpy as np
 
         shape = constant.shape
@@ -213,7 +213,7 @@ class _Affine:
         return constant.reshape(-1) if fits else None
 
     def _keeps_rank(self, shape: tuple[int, ...]) -> bool:
-        """Whether the result has the rank of the value: a constant of higher rank would broadcast it."""
+        """Check whether the result has the rank of the value: a constant of higher rank would broadcast it."""
         rank = self.value.shape
         return not shape or rank is not None and len(shape) <= len(rank)
 
@@ -242,7 +242,7 @@ def _affine(node: ir.Node, overridable: set[int]) -> _Affine | None:
 
 
 def _normalization(node: ir.Node, overridable: set[int]) -> _Affine | None:
-    """Batch normalization with constant statistics is a scale and a shift of each channel, the second axis."""
+    """Express batch normalization with constant statistics as a scale and a shift per channel, the second axis."""
     import numpy as np
 
     value, *rest = node.inputs
@@ -257,7 +257,7 @@ def _normalization(node: ir.Node, overridable: set[int]) -> _Affine | None:
 
 
 def _constant(value: ir.Value | None, overridable: set[int]) -> np.ndarray | None:
-    """The content of a small float constant in float64; None for every other value."""
+    """Return the content of a small float constant in float64; None for any other value."""
     import numpy as np
 
     tensor = value.const_value if value is not None and value.is_initializer() else None
@@ -267,7 +267,7 @@ def _constant(value: ir.Value | None, overridable: set[int]) -> np.ndarray | Non
 
 
 def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
-    """Fold into the product that computes the value, if this is its only reader."""
+    """Fold into the product that computes the value, if this is its only user."""
     product = product_of(affine.value.producer(), overridable)
     if product is None or product.node.graph is not graph or not _read_once(affine.value):
         return None
@@ -299,7 +299,7 @@ def _merge_origins(product: ir.Node, node: ir.Node) -> None:
 
 
 def _replace(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
-    """Replace the result of `node` by `value`, which takes its name if it is an output."""
+    """Replace the result of `node` by `value`, which takes over its name if it is a graph output."""
     result = node.outputs[0]
     name, is_output = result.name, result.is_graph_output()
     for index, output in enumerate(graph.outputs):
@@ -308,5 +308,5 @@ def _replace(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
     result.replace_all_uses_with(value)
     graph.remove(node, safe=True)
     if is_output:
-        result.name = None  # its node is gone, and gives the name up
+        result.name = None  # its node is removed, which frees the name
         value.name = name

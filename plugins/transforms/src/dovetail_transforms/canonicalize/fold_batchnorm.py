@@ -23,12 +23,12 @@ _CHANNELS = 1
 
 
 def constant(value: ir.Value) -> bool:
-    """Whether the value of an initializer is known; one that is also an input is only a default."""
+    """Check whether an initializer is constant; one that is also an input is only a default."""
     return value.is_initializer() and value.const_value is not None and not value.is_graph_input()
 
 
 def obstacle(convolution: ir.Node) -> str:
-    """Why a convolution cannot take in a scale and a shift of its channels; empty if it can."""
+    """Return why a convolution cannot absorb a scale and a shift of its channels; empty if it can."""
     weight, bias = convolution.inputs[1], convolution.inputs[2] if len(convolution.inputs) > 2 else None
     if convolution.op_type == "ConvTranspose" and convolution.attributes.get_int("group", 1) != 1:
         return "the transposed convolution has groups"
@@ -48,7 +48,7 @@ def _split_pattern(op, first, scale, shift, mean, variance):
 def _check_split(
     node: ir.Node, joined: ir.Node, scale: ir.Value, shift: ir.Value, mean: ir.Value, variance: ir.Value
 ) -> str:
-    """Why the branches cannot take the normalization; only those that convolutions compute for this Concat do."""
+    """Return why the branches of a Concat cannot absorb the normalization; all must be convolutions used only by it."""
     if node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1:
         return "it is in training mode"
     if not all(map(constant, (scale, shift, mean, variance))):
@@ -106,9 +106,9 @@ class FoldBatchNorm(Pass):
     Given:  %1 = Conv(%x, %w, %b)   %2 = BatchNormalization(%1, scale, shift, mean, var), all but %x constant
     Result: %2 = Conv(%x, %w * k, (%b - mean) * k + shift) with k = scale / sqrt(var + epsilon)
 
-    Behind a Concat of channels that convolutions alone compute, each gets the channels of its own.
+    After a Concat of channels of such convolutions, each absorbs the part for its own channels.
 
-    The new weight is computed lazily while the model is saved; the old one stays for other readers.
+    The new weight is computed lazily while the model is saved; the old one stays for other users.
     """
 
     name = "fold-batchnorm"

@@ -55,7 +55,7 @@ class FoldConstants(Pass):
         """Fold in graph order, so that folded results can feed later nodes."""
         changed = computed = False
         overridable = {id(value) for value in model.graph.inputs}
-        news: set[int] = set()  # values of which more is known than normalize could infer
+        news: set[int] = set()  # values with more precise shapes than `normalize` could infer
         evaluator = _evaluator(ctx.registry)
         if evaluator is None:
             why = "only constants and extents are folded: no engine here evaluates single nodes"
@@ -93,7 +93,7 @@ class FoldConstants(Pass):
             return None
         if node.op_type in ("Shape", "Size"):
             return _shape(node)
-        # Nearly all nodes end here.
+        # Early exit for almost all nodes.
         if any(value is not None and value.const_value is None for value in node.inputs) or self._too_large(node):
             return None
         inputs = []
@@ -113,7 +113,7 @@ class FoldConstants(Pass):
         return [ir.tensor(array) for array in arrays]
 
     def _too_large(self, node: ir.Node) -> bool:
-        """Whether the declared results exceed the limit, known without evaluating."""
+        """Check whether the declared results exceed the limit, without evaluating."""
         size = 0
         for value in node.outputs:
             if value.shape is None or value.dtype is None or not value.shape.is_static():
@@ -124,9 +124,9 @@ class FoldConstants(Pass):
 
 
 def _more_is_known(node: ir.Node, news: set[int], opsets: Mapping[str, int]) -> bool:
-    """Infer open extents of a node again where an input became a constant, or has extents that it had not.
+    """Infer open extents of a node again if an input became constant, or its extents became known.
 
-    Behind `x[:, x.shape[1] // 2:]`, say, the extents follow from constants that inference did not see as such.
+    After `x[:, x.shape[1] // 2:]`, for example, extents follow from constants that inference did not recognize.
     """
     # With `ceil_mode`, onnx infers wrong extents: see `pooling_extents`.
     wrong = node.op_type in _NEVER or "ceil_mode" in node.attributes and bool(node.attributes.get_int("ceil_mode"))
@@ -140,7 +140,7 @@ def _more_is_known(node: ir.Node, news: set[int], opsets: Mapping[str, int]) -> 
 
 
 def _cast_to_known(node: ir.Node) -> bool:
-    """Make a CastLike a Cast where the type is known: it then depends on one value only, and backends know it."""
+    """Replace a CastLike by a Cast if the type is known: it then has one input, and more backends support it."""
     import onnx_ir as ir
 
     if node.op_type != "CastLike" or node.domain not in ("", "ai.onnx") or node.inputs[1] is None:
@@ -156,12 +156,12 @@ def _cast_to_known(node: ir.Node) -> bool:
 
 
 def _constant_array(value: ir.Value, overridable: set[int], limit: int) -> np.ndarray | None:
-    """The array of an initializer of at most `limit` bytes; None for everything else.
+    """Return the array of an initializer of at most `limit` bytes; None for any other value.
 
     Args:
         value: The value.
         overridable: Ids of graph inputs: an initializer among them is only a default.
-        limit: Bytes.
+        limit: Maximum size, in bytes.
     """
     tensor = value.const_value
     if tensor is None or not value.is_initializer() or id(value) in overridable:
@@ -208,7 +208,7 @@ def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
 
 
 def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> int:
-    """Let an initializer take the place of a value; returns its identity."""
+    """Replace a value by an initializer; return the initializer's `id`."""
     import onnx_ir as ir
 
     if not value.uses():
@@ -225,5 +225,5 @@ def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProto
 
 
 def _evaluator(registry: Registry) -> Evaluator | None:
-    """The engine `reference`, if it is installed and evaluates single nodes."""
+    """Return the engine `reference`, if it is installed and evaluates single nodes."""
     return evaluator_of(registry, _REFERENCE)

@@ -1,4 +1,4 @@
-"""Convert local functions to the opset of the model, and inline them."""
+"""Inlining of model-local functions, after conversion to the model's opset."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """Return `proto` with every call of a local function replaced by its body.
+    """Return `proto` with every call of a model-local function inlined.
 
-    A function that a chosen backend lists as an operator stays: the backend computes it as a whole.
+    A function that a chosen backend lists as an operator is kept: the backend computes it as a whole.
 
     A function may import another version of the default domain than the model, and a model that consists of calls may
-    import none. If the operators of a function have the same definitions in both versions, its version is changed;
-    otherwise a newer function raises the model, and an older one is converted while it is inlined.
+    import none. If the operators of a function have the same definitions in both versions, its import is changed;
+    otherwise a newer function raises the model's opset, and an older one is converted while it is inlined.
 
     Raises:
         DovetailError: A function cannot be converted to the model's opset.
@@ -97,7 +97,7 @@ def _drop_duplicates(graph: onnx.GraphProto) -> None:
 
 
 def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """Bring functions and model to one version, as far as possible without converting a function."""
+    """Convert functions and model to one version, as far as possible without converting a function."""
     import onnx.shape_inference
 
     versions = [version for function in proto.functions if (version := default_version(function.opset_import))]

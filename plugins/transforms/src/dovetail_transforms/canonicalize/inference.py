@@ -1,4 +1,4 @@
-"""Infer types and shapes with onnx, and work around its gaps."""
+"""Type and shape inference with onnx, and workarounds for its gaps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 
 
 def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
-    """Return stand-ins for pooling nodes with wrong inferred extents, by the position of the node.
+    """Return replacements for pooling nodes with wrongly inferred extents, by node index.
 
     Args:
         proto: A model after inference.
@@ -88,7 +88,7 @@ def _extents(value: onnx.ValueInfoProto) -> list[int | None] | None:
     return [dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim]
 
 
-# onnx 1.23 has no inference for these, which would leave everything behind them untyped.
+# onnx 1.23 has no inference for these, which would leave all later values untyped.
 _SHAPE_PRESERVING = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _MOST_ROUNDS = 8
 
@@ -101,7 +101,7 @@ def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
     """
     inferred = _inferred(proto)
     stand_ins: dict[int, onnx.NodeProto] = {}
-    # Each correction changes the extents behind it, where onnx may be wrong again.
+    # Each correction changes later extents, where onnx may be wrong again.
     for _ in range(_MOST_ROUNDS):
         wrong = explicit_windows(inferred)
         if not wrong:
@@ -112,12 +112,12 @@ def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _inferred_with(proto: onnx.ModelProto, stand_ins: Mapping[int, onnx.NodeProto]) -> onnx.ModelProto:
-    """Infer with some nodes replaced by stand-ins; value names do not change."""
+    """Infer with some nodes replaced; value names do not change."""
     import onnx
 
     work = onnx.ModelProto()
     work.CopyFrom(proto)
-    # Declared shapes of their results, and of values behind them, are wrong in the same way and dropped.
+    # Declared shapes of their results, and of later values, are wrong in the same way, so drop them.
     stale = {name for node in stand_ins.values() for name in node.output}
     for index, node in enumerate(all_nodes(work.graph)):
         if index in stand_ins:
@@ -159,10 +159,10 @@ def _rename(graph: onnx.GraphProto, op_types: dict[int, str]) -> None:
 
 
 def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """Infer `proto` without the declared shapes of its outputs, then keep the declarations that do not contradict.
+    """Infer `proto` without the declared shapes of its outputs, then restore declarations that do not contradict.
 
-    ONNX Runtime runs a model with a wrong declared output rank, and onnx's inference keeps the declaration; onnx's full
-    checker and stricter engines refuse it.
+    ONNX Runtime accepts a wrong declared output rank, and onnx's inference keeps the declaration; onnx's full checker
+    and stricter engines reject it.
 
     Raises:
         Exception: Whatever inference throws; `proto` is then unchanged.
@@ -184,7 +184,7 @@ def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
                 output.type.tensor_type.shape.CopyFrom(kind.tensor_type.shape)
             else:
                 _merge_declaration(output, kind.tensor_type.shape, ctx)
-    # Shapes that inference cannot find are taken as declared; more may follow from them.
+    # Where inference finds no shape, take the declared one; more may follow from it.
     if believed and any(name in believed for node in inferred.graph.node for name in node.input):
         return infer(inferred)
     return inferred
@@ -217,7 +217,7 @@ def _text(shape: onnx.TensorShapeProto) -> str:
 
 
 def correct_outputs(model: Model, ctx: Context) -> bool:
-    """Correct declared outputs again after folding, which may have made shapes known; changes only outputs.
+    """Correct declared outputs again after folding, which may reveal shapes; changes only outputs.
 
     Returns:
         Whether a declaration was corrected.

@@ -1,4 +1,4 @@
-"""Node names, preserved and made unique, and values in bodies that shadow outer names."""
+"""Node names, preserved and made unique, and renaming of values that shadow outer names."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
 
 
 def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
-    """Rename values that shadow one of `visible`, a set that grows and shrinks during the walk."""
+    """Rename values that shadow a name in `visible`, a set that grows and shrinks during the walk."""
     names = {name: fresh.fresh(name) for name in sorted(_defined(graph) & visible)}
     if names:
         _apply(graph, names)

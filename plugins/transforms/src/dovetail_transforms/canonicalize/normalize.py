@@ -38,7 +38,7 @@ _NEWEST_COMMON = 18  # the default: an opset that every engine reads
 
 @dataclass(frozen=True)
 class Normalize(Pass):
-    """Bring a model to normal form: functions inlined, opset raised, nodes named, values typed.
+    """Normalize a model: inline functions, raise the opset, name nodes, type values.
 
     Given:  any model that onnx can read, with its weights anywhere.
     Result: nodes are in topological order, opset and IR version are what the chosen backends need (never lower than
@@ -129,7 +129,7 @@ class Normalize(Pass):
 
 
 def _origins(model: Model) -> dict[str | None, tuple[str, ...]]:
-    """The source nodes of each node that a pass before this one made, by name; the proto does not have them."""
+    """Return the origins of nodes created by earlier passes, by node name; the proto does not have them."""
     if model.untouched and model.lazy is not None:
         return {}
     return {node.name: origin_of(node) for node in model.nodes() if origin_of(node) != (node.name,)}
@@ -144,8 +144,8 @@ def _drop_training(proto: onnx.ModelProto, ctx: Context) -> None:
 def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
     """Remove initializers from the inputs.
 
-    IR 3 lists all of them as inputs. From IR 4 on those are defaults, which a caller may replace, unless the request
-    says that nobody does.
+    IR 3 lists all initializers as inputs. From IR 4 on, such an initializer is a default that callers may override,
+    unless the request freezes inputs.
     """
     constants = {tensor.name for tensor in proto.graph.initializer}
     defaults = [value.name for value in proto.graph.input if value.name in constants]
@@ -174,7 +174,7 @@ def _raise_ir_version(proto: onnx.ModelProto) -> None:
 def _inferred(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     try:
         return infer_with_outputs(proto, ctx)
-    except DovetailError:  # a function of an operator file says what is wrong with a node
+    except DovetailError:  # a function of an operator file explains the error in a node
         raise
     except Exception as error:  # C++ exceptions of any kind
         ctx.remark("missed", "", "inference", f"onnx's inference stopped: {_first_line(error)}")
@@ -186,5 +186,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _lowest_opset(backend: Backend) -> int:
-    """The lowest opset in which a backend's formats can be written; what its tools read is lowered on emission."""
+    """Return the lowest opset that can express a backend's formats; models are lowered for its tools on emission."""
     return backend.lowest_opset

@@ -1,4 +1,4 @@
-"""Opsets: raise a model to a newer version of the default domain, and compare versions of operators."""
+"""Opsets: raise a model to a newer version of the default domain, and compare operator versions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 _SCAN_WITHOUT_BATCH = 9
-_OLDEST_IR_VERSION = 4  # that the converter reads
+_OLDEST_IR_VERSION = 4  # that the converter accepts
 
 
 def is_default(domain: str) -> bool:
-    """Whether `domain` is one of the two names of the default domain."""
+    """Check whether `domain` is one of the two names of the default domain."""
     return domain in ("", "ai.onnx")
 
 
@@ -38,13 +38,13 @@ def set_default_version(holder: onnx.ModelProto | onnx.FunctionProto, version: i
 
 
 def same_definitions(nodes: Iterable[onnx.NodeProto], one: int, other: int) -> bool:
-    """Whether all operators of the default domain have the same definition in both versions."""
+    """Check whether all operators of the default domain have the same definition in both versions."""
     operators = {node.op_type for node in nodes if is_default(node.domain)}
     return all(_definition(operator, one) == _definition(operator, other) is not None for operator in operators)
 
 
 def converter_misreads(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
-    """Whether onnx's converter silently changes the meaning of a node: Scan before opset 9 has a batch axis."""
+    """Check whether onnx's converter silently changes the meaning of a node: Scan before opset 9 has a batch axis."""
     return version < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" and is_default(node.domain) for node in nodes)
 
 

@@ -1,7 +1,7 @@
-"""Infer types behind operators that only ONNX Runtime knows, such as those of `com.microsoft`.
+"""Type inference for operators that only ONNX Runtime knows, such as those of `com.microsoft`.
 
-onnx infers nothing behind an operator without a schema. ONNX Runtime infers the types when it loads a model of that one
-node.
+onnx cannot infer results of an operator without a schema. ONNX Runtime infers them when it loads a model with that
+single node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TENSOR = re.compile(r"tensor\((\w+)\)")
 
 
 def infer_with_runtime(proto: onnx.ModelProto) -> int:
-    """Add types of values that onnx could not infer behind operators of other domains.
+    """Add types of values that onnx could not infer because of operators of other domains.
 
     Args:
         proto: Changed in place; its nodes are in topological order.
@@ -124,7 +124,7 @@ def _type_of(output) -> onnx.TypeProto | None:
 
 
 def _question(node: onnx.NodeProto, given: Mapping, data: Mapping) -> bytes:
-    """Return a cache key of everything that the output types of a node depend on, without value names."""
+    """Return a cache key of everything that determines the output types of a node, without value names."""
     import onnx
 
     places = {name: str(index) for index, name in enumerate(dict.fromkeys(node.input))}

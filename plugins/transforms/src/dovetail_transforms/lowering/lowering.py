@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 LOWEST = 11
-_MOST_NAMED = 5  # refused nodes in a message
+_MOST_NAMED = 5  # rejected nodes named in a message
 
 
 class NotLowered(DovetailError):
-    """Nodes have no form in an older opset.
+    """Nodes cannot be expressed in an older opset.
 
     Attributes:
-        node: The name of the first of them.
+        node: Name of the first such node.
     """
 
     def __init__(self, message: str, hint: str, node: str):
@@ -49,12 +49,12 @@ class Lowered(NamedTuple):
 
 
 def lower(model: Model, opset: int) -> Lowered:
-    """Return a copy of `model` in `opset`, or as it is if it imports that or an older one already.
+    """Return a copy of `model` in `opset`, or `model` itself if its opset is not newer.
 
     The copy shares the weights. A model that was not normalized is normalized first. Nodes of other domains stay.
 
     Raises:
-        NotLowered: A node has no form in `opset`.
+        NotLowered: A node cannot be expressed in `opset`.
         DovetailError: `opset` is older than 11.
     """
     copy = model.clone()
@@ -73,7 +73,7 @@ def lower_in_place(model: Model, opset: int, ctx: Context) -> bool:
         Whether anything changed.
 
     Raises:
-        NotLowered: A node has no form in `opset`; the model is then half lowered.
+        NotLowered: A node cannot be expressed in `opset`; the model is then partly lowered.
     """
     if opset < LOWEST:
         raise DovetailError(
@@ -145,28 +145,28 @@ class LowerOpset(Pass):
     opset: int = LOWEST
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Lower every node, or refuse the model and name the nodes that have no form in the opset."""
+        """Lower every node, or reject the model and name the nodes that cannot be lowered."""
         return lower_in_place(model, self.opset, ctx)
 
 
 _TABLE = "dovetail_transforms/lowering/table.yaml"
 
 _TAKEN: dict[tuple[object, ...], None] = {}
-"""How nodes were written that an opset took as they are: large models write the same in a few ways."""
+"""Nodes that an opset accepts as written, by their written form: large models repeat few forms."""
 _MOST_TAKEN = 10_000
-"""Ways that are remembered; a process that compiles many models begins anew then."""
+"""Maximum number of cached forms, after which the cache is cleared."""
 
 
 def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusal | None:
-    """Return why `node`, or a node in its bodies, has no form in `opset`; None if it has one.
+    """Return why `node`, or a node in its bodies, cannot be expressed in `opset`; None if it can.
 
-    The answer is that of `lower`: the node is lowered in a graph of its own, with the same types and constants. The
+    The answer agrees with `lower`: the node is lowered in a graph of its own, with the same types and constants. The
     model is not changed.
 
     Args:
         node: A node of a graph whose values have types.
         opset: The opset of a tool.
-        opsets: What the model imports; for a node of the main graph its graph says that.
+        opsets: The opset imports of the model; a node of the main graph gets them from its graph.
 
     Raises:
         ValueError: The node is in a body, and `opsets` is not given.
@@ -186,7 +186,7 @@ def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusa
 
 
 def _stays(node: ir.Node, present: int, opset: int) -> bool:
-    """Whether `opset` takes the node as it is written, as it does most nodes; these need no trial."""
+    """Check whether `opset` accepts the node as written, as for most nodes; these need no trial."""
     version, target = version_of(node.op_type, present), version_of(node.op_type, opset)
     if version is None or target is None or version == target:
         return version is not None and version == target
@@ -205,7 +205,7 @@ def _stays(node: ir.Node, present: int, opset: int) -> bool:
 
 
 def _written(node: ir.Node) -> Iterator[object]:
-    """All that a schema looks at: attributes with their types, and the types of ports."""
+    """Yield everything that a schema checks: attributes with their types, and the types of ports."""
     yield tuple((name, attribute.type) for name, attribute in node.attributes.items())
     for values in (node.inputs, node.outputs):
         yield tuple(None if value is None else (bool(value.name), value.type) for value in values)
@@ -225,7 +225,7 @@ def _names(node: ir.Node) -> list[str | None]:
 
 
 def _copied(node: ir.Node, opset: int) -> ir.Node:
-    """Return a copy of `node` without its bodies' nodes, in a graph whose inputs are what it reads."""
+    """Return a copy of `node` without its bodies' nodes, in a graph whose inputs are the values that it reads."""
     import onnx_ir as ir
 
     values: dict[int, ir.Value] = {}

@@ -1,4 +1,4 @@
-"""What rules ask about nodes and values."""
+"""Predicates and queries on nodes and values, for lowering rules."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-UNRELATED = "the rule is for other nodes"  # of a check: what the older version does not take is the reason
-_DEEPEST = 32  # nodes between a constant and what is computed from it
+UNRELATED = "the rule is for other nodes"  # a check does not apply; the older version rejects the node as written
+_DEEPEST = 32  # nodes between a constant and a value computed from it
 _MOST_ELEMENTS = 64
 
 
 def constant(value: ir.Value | None, opset: int | None = None) -> np.ndarray | None:
-    """Return the content of a constant; None for an absent value, and for one that only a run computes.
+    """Return the content of a constant; None for an absent value, and for one known only at run time.
 
-    Small integers that follow from constants and from static shapes are constants as well: bodies of functions compute
+    Small integers that follow from constants and from static shapes are constants as well: function bodies compute
     their axes and sizes.
 
     Args:
         value: The value.
-        opset: The opset of nodes that do not say in which they are written.
+        opset: The opset of nodes that do not specify theirs.
     """
     return _constant(value, opset, _DEEPEST)
 
@@ -84,7 +84,7 @@ def _run(node: ir.Node, opset: int | None, inputs: Sequence[np.ndarray | None]) 
     try:
         results: Any = ReferenceEvaluator(model).run(None, given)
         return results[0]
-    except Exception:  # whatever the evaluator lacks: then only a run computes the value
+    except Exception:  # not supported by the evaluator: the value is known only at run time
         return None
 
 
@@ -94,7 +94,7 @@ def rank(value: ir.Value | None) -> int | None:
 
 
 def extents(value: ir.Value | None) -> list[int | None] | None:
-    """Return the extent of each axis, None where it is open; None if not even the rank is known."""
+    """Return the extent of each axis, None if open; None if the rank is unknown."""
     if value is None or value.shape is None:
         return None
     return [extent if isinstance(extent, int) else None for extent in value.shape]
@@ -107,14 +107,14 @@ def closed(known: Sequence[int | None] | None) -> list[int] | None:
 
 
 def required_constant(value: ir.Value) -> np.ndarray:
-    """Return the content of a value that was found to be constant."""
+    """Return the content of a value already known to be constant."""
     found = constant(value)
     assert found is not None, f"'{value.name}' is not constant"
     return found
 
 
 def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
-    """Return the value of an attribute as it is written, or `default`."""
+    """Return the value of an attribute as written, or `default`."""
     found = node.attributes.get(name)
     if found is None:
         return default
@@ -122,18 +122,18 @@ def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
 
 
 def is_float(value: ir.Value | None) -> bool:
-    """Whether the value holds floats."""
+    """Check whether the value holds floats."""
     return value is not None and value.dtype is not None and value.dtype.is_floating_point()
 
 
 def _last_axis(node: ir.Node) -> bool:
-    """All axes behind `axis` have one element, so that coercing them into one changes nothing."""
+    """Check whether all axes after `axis` have one element, so that flattening them changes nothing."""
     axis, known = attribute(node, "axis", -1), extents(node.inputs[0])
     return axis == -1 or known is not None and all(extent == 1 for extent in known[axis % len(known) + 1 :])
 
 
 def _bounds_in_order(node: ir.Node) -> bool:
-    """Bounds that are both constant do not cross. Older versions say nothing about bounds that do."""
+    """Check whether bounds that are both constant are in order. Older versions do not define crossed bounds."""
     low, high = ([*map(constant, node.inputs[1:3]), None, None])[:2]
     return low is None or high is None or not low > high
 
@@ -155,7 +155,7 @@ def _two_spatial_axes(node: ir.Node) -> bool:
 
 
 def _no_window_in_padding(node: ir.Node) -> bool:
-    """No window starts in the padding at the end."""
+    """Check whether no window starts in the padding at the end."""
     if not attribute(node, "ceil_mode", 0):
         return True
     kernel = attribute(node, "kernel_shape", [])

@@ -1,4 +1,4 @@
-"""What onnx's schemas say about versions of operators, and whether one takes a node as it is written."""
+"""Queries on onnx's schemas: operator versions, and whether one accepts a node as written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_default(domain: str) -> bool:
-    """Whether `domain` is one of the two names of the default domain."""
+    """Check whether `domain` is one of the two names of the default domain."""
     return domain in ("", "ai.onnx")
 
 
@@ -42,7 +42,7 @@ def version_of(op_type: str, opset: int) -> int | None:
 
 
 def write_changed_defaults(node: ir.Node, version: int, before: int) -> None:
-    """Write out attributes that are left to their defaults, where these were others in version `before`."""
+    """Write out attributes left at their defaults, where the defaults were different in version `before`."""
     import onnx_ir as ir
 
     new, old = _signature(node.op_type, version), _signature(node.op_type, before)
@@ -52,7 +52,7 @@ def write_changed_defaults(node: ir.Node, version: int, before: int) -> None:
 
 
 def why_not_as_written(node: ir.Node, before: int) -> str:
-    """Return why version `before` of its operator does not take `node` as it is written; empty if it does."""
+    """Return why version `before` of its operator does not accept `node` as written; empty if it does."""
     signature = _signature(node.op_type, before)
     for name, attribute in node.attributes.items():
         kind = signature.attribute_types.get(name)
@@ -100,7 +100,7 @@ def _function_of(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
     import onnx
     import onnx_ir as ir
 
-    schema: Any = schema_of(node.op_type, opset)  # onnx's stub leaves out what it has of functions
+    schema: Any = schema_of(node.op_type, opset)  # onnx's stub omits the function members
     if versions := schema.function_opset_versions:
         return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(min(versions)))
     versions = schema.context_dependent_function_opset_versions
@@ -125,7 +125,7 @@ def _type_of(value: ir.Value) -> onnx.TypeProto:
 
 
 def _expanded(op: Replacement, node: ir.Node, opset: int) -> list[ir.Value | None]:
-    """Make the nodes of the body. Its constants become initializers, so that the rules for axes and sizes see them."""
+    """Build the nodes of the body. Constants become initializers, so that rules for axes and sizes recognize them."""
     import onnx_ir as ir
 
     function, schema = _function_of(node, opset), schema_of(node.op_type, opset)
@@ -141,7 +141,7 @@ def _expanded(op: Replacement, node: ir.Node, opset: int) -> list[ir.Value | Non
     for inner in function.node:
         held = _bound_attributes(inner, given)
         if inner.op_type == "Constant":
-            # Without an attribute it is the default of an attribute of the function that has none.
+            # Without an attribute, it is the default of an optional attribute of the function.
             tensor = _tensor_of(held) if held else None
             values[inner.output[0]] = None if tensor is None else op.constant(tensor, inner.output[0])
             continue
@@ -152,7 +152,7 @@ def _expanded(op: Replacement, node: ir.Node, opset: int) -> list[ir.Value | Non
 
 
 def _bound_attributes(proto: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> dict[str, ir.Attr]:
-    """Return the attributes of a node of the body, with those of the function in place of references to them."""
+    """Return the attributes of a node of the body, with references resolved to the function's attributes."""
     import onnx
     import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""Lowering of single nodes, one version of their operator at a time."""
+"""Lowering of single nodes, one operator version at a time."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ANY = "any"  # an attribute that may be dropped whatever its value is
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How a node of one version of an operator becomes a node of the version before.
+    """The lowering of a node from one operator version to the version before.
 
     Attributes:
-        drop: Values at which attributes may be dropped, by name; `any` for all values. For a list of numbers the value
-            is that of every element.
-        values: Other ways to write values of attributes, by attribute and value.
-        only: The values that the version before knows, by attribute.
-        changed: What the operator did differently; empty if it did not.
-        unless: The condition under which a node is not affected by that.
-        rewrite: Name of the rule for nodes that the version before does not take as they are written.
-        function: Whether the body that ONNX defines replaces the node.
+        drop: Values at which attributes may be dropped, by name; `any` for all values. For a list of numbers, the value
+            must be that of every element.
+        values: Equivalent older values of attributes, by attribute and value.
+        only: The values valid in the version before, by attribute.
+        changed: The difference in semantics; empty if there is none.
+        unless: The condition under which a node is not affected by this difference.
+        rewrite: Name of the rule for nodes that the version before does not accept as written.
+        function: Whether the node is replaced by the function body that ONNX defines.
         refuse: Why no node can be lowered; empty if some can.
         hint: What the user can do about a node that cannot be lowered.
     """
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def concerns_nodes_as_written(self) -> bool:
-        """Whether the row says more than what becomes of nodes that the version before does not take."""
+        """Whether the row also affects nodes that the version before accepts as written."""
         return bool(self.drop or self.values or self.only or self.changed or self.refuse)
 
 
@@ -93,12 +93,12 @@ class NodeRefused(Exception):
 
 
 class Step(NamedTuple):
-    """One change of a node on its way down.
+    """One change of a node during lowering.
 
     Attributes:
         node: The name of the node.
         rule: The name of the rule.
-        text: What was done.
+        text: A description of the change.
     """
 
     node: str
@@ -107,19 +107,19 @@ class Step(NamedTuple):
 
 
 def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Iterator[Step]:
-    """Lower one node, without the nodes in its bodies, to `target`; nodes that replace it are lowered in turn.
+    """Lower one node, without the nodes in its bodies, to `target`; its replacements are lowered in turn.
 
     Args:
         node: A node of a graph. It may be replaced.
-        opset: The opset that it is written in, unless it says so itself.
+        opset: The opset that it is written in, unless the node specifies one.
         target: The opset to lower it to.
         names: Names for new nodes and values.
 
     Yields:
-        Each change; none for a node that `target` takes as it is written.
+        Each change; none for a node that `target` accepts as written.
 
     Raises:
-        NodeRefused: Nothing brings it to `target`.
+        NodeRefused: The node cannot be lowered to `target`.
     """
     name = node.name or node.op_type
     waiting = [node]
@@ -151,7 +151,7 @@ def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Ite
 def _one_version(
     name: str, node: ir.Node, version: int, opset: int, target: int, names: FreshNames
 ) -> tuple[Step | None, Sequence[ir.Node]]:
-    """Take `node` to the version before `version`, and return what was done and the nodes that replace it, if any."""
+    """Lower `node` to the version before `version`; return the change, and the replacement nodes, if any."""
     row = load_table().get((node.op_type, version), Row())
     if row.refuse:
         raise _refused(name, node, opset, target, row.refuse, row)
@@ -183,10 +183,10 @@ def _one_version(
 
 
 def _written_for_older(node: ir.Node, row: Row) -> tuple[str, list[str]]:
-    """Drop and rename what the older version writes otherwise.
+    """Drop or rename attributes that the older version expresses differently.
 
     Returns:
-        Why a value has no older form, or an empty text; and what was changed.
+        Why a value cannot be expressed, or an empty text; and a list of the changes.
     """
     import onnx_ir as ir
 

@@ -1,1 +1,1 @@
-"""The regions of a placed model: found, taken out as models of their own, and put back."""
+"""The regions of a placed model: formed, extracted as models, and put back."""

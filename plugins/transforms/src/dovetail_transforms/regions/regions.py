@@ -1,7 +1,7 @@
-"""Regions: convex sets of nodes of one backend, in an order that can be run.
+"""Regions: convex sets of nodes of one backend, in an executable order.
 
-A region is convex when no path leaves it and comes back, so every region can run as one unit. Control-flow nodes
-are taken whole: what their bodies capture counts as their inputs.
+A region is convex if no path leaves and re-enters it, so every region can run as one unit. Control-flow nodes are
+atomic: values captured by their bodies count as their inputs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 SLICE = 4096
-"""Nodes that are prepared together where one backend runs all: what engines do before they run is often not linear."""
+"""Nodes prepared together if one backend runs all: engine preparation is often superlinear."""
 
 Reads: TypeAlias = "Mapping[ir.Node, tuple[ir.Value, ...]]"
-"""The values that each node of a graph and its bodies use."""
+"""The values that each node of a graph uses, directly or in its bodies."""
 
 Groups: TypeAlias = "Sequence[Sequence[ir.Node]]"
-"""Nodes in sets, each set in graph order."""
+"""Sets of nodes, each in graph order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +35,11 @@ class Region:
     """One unit of execution.
 
     Attributes:
-        index: Its place in the order of execution.
-        backend: Name of the backend that all its nodes have.
+        index: Its position in the execution order.
+        backend: Name of the backend of all its nodes.
         nodes: In topological order; nodes of bodies belong to their control-flow node.
-        inputs: Values that come from outside, without constants (initializers).
-        outputs: Values that later regions use or the model gives.
+        inputs: Values from outside, except for constants (initializers).
+        outputs: Values that later regions or the model's outputs use.
     """
 
     index: int
@@ -50,7 +50,7 @@ class Region:
 
 
 def placed_backend(node: ir.Node) -> str:
-    """The backend of a node's placement, `host` where nothing placed it."""
+    """Return the backend of a node's placement; `host` for an unplaced node."""
     placement = get_placement(node)
     return placement.backend if placement else HOST
 
@@ -63,7 +63,7 @@ def reads_of(graph: ir.Graph) -> Reads:
 def regions_from(
     graph: ir.Graph, groups: Groups, backend_of: Callable[[ir.Node], str], reads: Reads | None = None
 ) -> list[Region]:
-    """Return the regions that consist of `groups`: all nodes of `graph`, each group behind those that it reads from."""
+    """Return the regions made of `groups`: all nodes of `graph`, in topological order of the groups."""
     reads = reads_of(graph) if reads is None else reads
     home = {output: g for g, group in enumerate(groups) for node in group for output in node.outputs}
     inputs: list[dict[ir.Value, None]] = [{} for _ in groups]
@@ -81,9 +81,9 @@ def regions_from(
 
 
 def annotated_regions(graph: ir.Graph) -> list[Region]:
-    """Return the regions that the placements of a model name, in the order in which they can run.
+    """Return the regions recorded in a model's placements, in an executable order.
 
-    Where a node has no region, or the numbers contradict the graph, as after an edit, they are `ready_regions`.
+    If a node has no region, or the numbers contradict the graph, as after an edit, return `ready_regions`.
     """
     groups: dict[tuple[int, str], list[ir.Node]] = {}
     for node in graph:
@@ -96,15 +96,15 @@ def annotated_regions(graph: ir.Graph) -> list[Region]:
 
 
 def given_regions(graph: ir.Graph, parts: Groups, backend: str = HOST) -> list[Region]:
-    """The regions of one backend that hold `parts`; see `regions_from`."""
+    """Return regions of one backend, one per group in `parts`; see `regions_from`."""
     return regions_from(graph, parts, lambda _: backend)
 
 
 def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_backend) -> list[Region]:
-    """Regions for a graph that no partitioner has cut: all that is ready on one backend, then all of the next.
+    """Return regions of an unpartitioned graph: all ready nodes of one backend, then all of the next.
 
-    No node of another backend runs meanwhile, so each region is convex. A partitioner may need fewer. Linear in nodes
-    and edges.
+    No node of another backend runs during a region, so each region is convex. A partitioner may need fewer regions.
+    Linear in nodes and edges.
 
     Raises:
         DovetailError: The graph has a cycle.
@@ -139,7 +139,7 @@ def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed
 
 
 def in_order(units: Groups, reads: Reads) -> bool:
-    """Whether every unit stands behind those that it reads from."""
+    """Check whether every unit follows the units that it reads from."""
     home: dict[ir.Node | None, int] = {node: i for i, unit in enumerate(units) for node in unit}
     return all(
         home.get(value.producer(), 0) <= i for i, unit in enumerate(units) for node in unit for value in reads[node]
@@ -147,7 +147,7 @@ def in_order(units: Groups, reads: Reads) -> bool:
 
 
 def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:
-    """Regions of the backend `host` with `size` nodes each, in graph order; one region if a border has no type."""
+    """Return regions of the backend `host` with `size` nodes each, in graph order, or one if a border is untyped."""
     nodes = list(graph)
     found = given_regions(graph, [nodes[start : start + size] for start in range(0, len(nodes), size)])
     typed = all(value.type is not None for region in found for value in region.inputs)
@@ -155,9 +155,9 @@ def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:
 
 
 def used_values(node: ir.Node) -> list[ir.Value]:
-    """The values of a node's own graph that it or its bodies use, with repetitions."""
+    """Return the values of a node's own graph that it or its bodies use, with repetitions."""
     used = [value for value in node.inputs if value is not None]
-    if not node.attributes.data:  # the dictionary itself: this runs for every node, and the wrapper is slow
+    if not node.attributes.data:  # the wrapped dict: this runs for every node, and the wrapper is slow
         return used
     for body in bodies(node):
         inner = (value for nested in all_nodes(body) for value in nested.inputs if value is not None)
@@ -166,14 +166,14 @@ def used_values(node: ir.Node) -> list[ir.Value]:
 
 
 def _body_outputs(body: ir.Graph) -> Iterator[ir.Value]:
-    """Outputs of a body and of the bodies in it: they may be values of the outer graph."""
+    """Yield outputs of a body and of nested bodies: they may be values of the outer graph."""
     yield from body.outputs
     for nested in body.subgraphs():
         yield from nested.outputs
 
 
 def extract(model: Model, region: Region) -> Model:
-    """A model that computes one region: same node and value names, same functions and opset imports.
+    """Return a model that computes one region: same node and value names, same functions and opset imports.
 
     Weights are shared, not copied; values from outside become inputs.
 
@@ -213,7 +213,7 @@ def _model(model: Model, region: Region, constants: Iterable[ir.Value], name: st
 
 
 def extract_body(model: Model, body: ir.Graph) -> Model:
-    """A model that computes the body of a control-flow node once; what it captures becomes inputs and constants.
+    """Return a model that computes a control-flow body once; captured values become inputs and constants.
 
     Raises:
         DovetailError: A captured value has no type.
@@ -234,7 +234,7 @@ def extract_body(model: Model, body: ir.Graph) -> Model:
 
 
 def _called(nodes: Iterable[ir.Node], functions: Mapping[tuple, ir.Function]) -> list[ir.Function]:
-    """The model-local functions that the nodes call, and those that these call."""
+    """Return the model-local functions that the nodes call, directly or indirectly."""
     found: dict[tuple, ir.Function] = {}
     waiting = list(nodes) if functions else []
     while waiting:
@@ -249,7 +249,7 @@ def _called(nodes: Iterable[ir.Node], functions: Mapping[tuple, ir.Function]) ->
 
 
 def calls(model: Model) -> list[ir.Node]:
-    """The nodes of the main graph that call functions which hold regions."""
+    """Return the main-graph nodes that call functions holding regions."""
     functions = model.ir.functions
     if not functions:
         return []
@@ -257,10 +257,10 @@ def calls(model: Model) -> list[ir.Node]:
 
 
 def inline_regions(model: Model) -> None:
-    """Replace every call of a function that holds a region by the nodes of that region.
+    """Inline every call of a function that holds a region.
 
-    Nodes and values have the names again that they had before the region was outlined. Operators of an engine's own,
-    whose weights are in artifacts, stay.
+    Nodes and values regain the names that they had before the region was outlined. An engine's own operators, whose
+    weights are in artifacts, stay.
     """
     found, functions = calls(model), model.ir.functions
     for call in found:
@@ -283,6 +283,6 @@ def _inline(graph: ir.Graph, call: ir.Node, function: ir.Function) -> None:
     for old, new in zip(call.outputs, outputs, strict=True):
         old.replace_all_uses_with(new, replace_graph_outputs=True)
         new.type, new.shape = old.type, old.shape
-        # Names of values are unique in a graph, so the call gives its own away first.
+        # Value names are unique in a graph, so the call gives up its name first.
         new.name, old.name = old.name, None
     graph.remove(call, safe=True)

@@ -1,4 +1,4 @@
-"""Take regions out of a model as models of their own, and put them back when they were changed."""
+"""Extraction of regions as models, and splicing of the changed models back into the graph."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
-_COMPARED = 1 << 16  # bytes; larger weights are the same only if they are the same object
+_COMPARED = 1 << 16  # bytes; larger weights are compared by identity only
 
 
 def regions(model: Model, backend: str) -> Regions:
-    """The regions of a backend, to be taken out and put back: `dovetail.regions`.
+    """Return the regions of a backend, to be taken out and put back: `dovetail.regions`.
 
     Args:
         model: A placed model.
@@ -31,10 +31,10 @@ def regions(model: Model, backend: str) -> Regions:
 
 
 class Regions:
-    """Regions of one model, which are taken out and put back, in any order, each at most once.
+    """The regions of one model, taken out and put back in any order, each at most once.
 
     Args:
-        model: The model. After the last region was put back, `finish` must be called.
+        model: The model. `finish` must be called after the last region was put back.
         regions: The regions.
     """
 
@@ -53,20 +53,20 @@ class Regions:
         return len(self._regions)
 
     def take(self, region: Region) -> Model:
-        """Return a copy of a region as a model: what enters it are its inputs, and weights are shared."""
+        """Copy a region into a model: its inputs are the values that enter the region, and weights are shared."""
         inputs = tuple(self._replaced.get(value, value) for value in region.inputs)
         part = extract(self._model, Region(region.index, region.backend, region.nodes, inputs, region.outputs))
         part.names = self._names
         return part
 
     def put_back(self, region: Region, part: Model) -> None:
-        """Replace the nodes of a region by those of the model that `take` gave for it.
+        """Replace the nodes of a region by those of the model that `take` returned for it.
 
-        New nodes belong to the region; names that are taken elsewhere in the model are changed.
+        New nodes belong to the region; names that clash with the rest of the model are changed.
 
         Raises:
-            DovetailError: A value at the border of the region has another type than before, a node was moved to another
-                backend, or the part imports another version of a domain.
+            DovetailError: The type of a value at the region's border changed, a node was moved to another backend, or
+                the part imports another version of a domain.
         """
         graph, inner = self._model.graph, part.graph
         _check_border(region, inner)
@@ -91,7 +91,7 @@ class Regions:
             graph.initializers.add(value)
 
     def finish(self) -> None:
-        """Sort the nodes, and tell the model that it changed."""
+        """Sort the nodes, and mark the model as changed."""
         self._model.graph.sort()
         self._model.touch()
 
@@ -106,7 +106,7 @@ class Regions:
             self._model.ir.functions.setdefault(key, function)
 
     def _reuse(self, weights: Iterable[ir.Value]) -> list[ir.Value]:
-        """Let the part read the model's own weights; return those that the model does not have."""
+        """Redirect the part to the model's own weights; return weights that the model does not have."""
         new = []
         for value in weights:
             known = self._model.graph.initializers.get(name_of(value))
@@ -117,7 +117,7 @@ class Regions:
         return new
 
     def _remove(self, region: Region) -> None:
-        """Remove the old nodes of a region, and the weights that only they have read."""
+        """Remove the old nodes of a region, and weights that only they used."""
         graph, old = self._model.graph, list(all_nodes(region.nodes))
         constants = {value for node in region.nodes for value in used_values(node) if value.is_initializer()}
         self._node_names -= {node.name for node in old}
@@ -132,7 +132,7 @@ class Regions:
                 del graph.initializers[name_of(value)]
 
     def _rename(self, nodes: Sequence[ir.Node], weights: Iterable[ir.Value]) -> None:
-        """Change names that are taken outside of the region."""
+        """Rename nodes and values whose names are taken outside of the region."""
         for node in all_nodes(nodes):
             if node.name in self._node_names:
                 node.name = self._names.fresh(node.name or "")
@@ -153,7 +153,7 @@ class Regions:
 
 
 def _values_of(nodes: Iterable[ir.Node]) -> Iterable[str]:
-    """The names of the values that nodes compute and that their bodies hold."""
+    """Yield the names of values defined by nodes and in their bodies."""
     for node in nodes:
         yield from (value.name for value in node.outputs if value.name)
         for body in bodies(node):
@@ -165,12 +165,12 @@ def _values_held(graph: ir.Graph) -> Iterable[str]:
 
 
 def _held(graph: ir.Graph) -> Iterable[ir.Value]:
-    """The inputs and weights of a graph."""
+    """Return the inputs and weights of a graph."""
     return [*graph.inputs, *(value for value in graph.initializers.values() if not value.is_graph_input())]
 
 
 def _equal(one: ir.TensorProtocol | None, other: ir.TensorProtocol | None) -> bool:
-    """Whether two tensors are one, or small and the same bit for bit."""
+    """Check whether two tensors are the same object, or small and bitwise equal."""
     if one is other:
         return True
     if one is None or other is None or one.dtype != other.dtype or one.shape != other.shape:
@@ -190,7 +190,7 @@ def _check_border(region: Region, inner: ir.Graph) -> None:
 
 
 def _place(nodes: Sequence[ir.Node], region: Region) -> None:
-    """Give every node a placement in the region; nodes that lost theirs on the way get it back.
+    """Give every node a placement in the region; a lost placement is restored.
 
     Raises:
         DovetailError: A node is on another backend now.

@@ -1,4 +1,4 @@
-"""Types of the values that single nodes compute."""
+"""Type inference for the outputs of single nodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# Elements of constants whose values inference may need: axes and shapes, and scales.
+# Maximum elements of constants that inference may need: axes and shapes, and scales.
 _MOST_INTEGERS, _MOST_FLOATS = 1024, 16
 
 
 def infer_outputs(node: ir.Node, version: int) -> None:
-    """Set the types and shapes of outputs that have none, by onnx's inference of this one node.
+    """Infer missing types and shapes of the outputs of one node with onnx.
 
-    Values stay without types if an input has none, or if onnx has no inference for the operator.
+    Outputs stay untyped if an input is untyped, or if onnx has no inference for the operator.
 
     Args:
         node: A node without bodies.
@@ -34,16 +34,16 @@ def infer_outputs(node: ir.Node, version: int) -> None:
 
 
 def refine_shapes(node: ir.Node, version: int) -> bool:
-    """Fill in extents of outputs that follow from what is known of the inputs by now, by onnx's inference of this node.
+    """Infer open extents of outputs from the present shapes of the inputs, with onnx on this node only.
 
-    Extents that are known stay as they are.
+    Known extents stay unchanged.
 
     Args:
         node: A node without bodies.
         version: The version of its domain that it is written in.
 
     Returns:
-        Whether more is known than before.
+        Whether any extent became known.
     """
     import onnx_ir as ir
 
@@ -61,14 +61,14 @@ def refine_shapes(node: ir.Node, version: int) -> bool:
 
 
 def _inferred(node: ir.Node, version: int) -> list[tuple[ir.Value, onnx.TypeProto]]:
-    """What onnx infers of the outputs of a node; nothing where an input has no type."""
+    """Return the output types that onnx infers; empty if an input has no type."""
     import onnx
     import onnx_ir as ir
 
     read = [value for value in node.inputs if value is not None]
     if any(value.type is None for value in read):
         return []
-    # Values may have no names yet, so positions stand for them.
+    # Values may have no names yet, so use positions.
     names = {id(value): f"in{index}" for index, value in enumerate(node.inputs) if value is not None}
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if value is None else names[id(value)] for value in node.inputs)

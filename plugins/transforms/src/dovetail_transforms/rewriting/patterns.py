@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-_MANY = 64  # readers
+_MANY = 64  # uses, from which a value counts as widely read
 
 
 @dataclass(frozen=True)
 class Variable:
-    """An input that may be any value; it is bound to the name of the pattern's parameter.
+    """A pattern input that matches any value, bound to the name of the pattern's parameter.
 
     Attributes:
         name: The parameter.
-        optional: The input may be absent: the parameter has None as its default.
+        optional: Whether the input may be absent: the parameter has the default None.
     """
 
     name: str
@@ -29,13 +29,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class Operator:
-    """A node that must be there.
+    """A pattern node.
 
     Attributes:
-        op_types: The operators that it may be.
+        op_types: The operators that match.
         domain: Their domain; empty for the default one.
-        inputs: What its inputs must be; an ellipsis at the end stands for any further ones.
-        called: The name that it is bound to, and that it has in messages; empty for its operator.
+        inputs: Patterns of its inputs; a final ellipsis matches any further ones.
+        called: The name that it is bound to, and its name in messages; empty for that of its operator.
     """
 
     op_types: tuple[str, ...]
@@ -44,7 +44,7 @@ class Operator:
     called: str = ""
 
     def is_operator_of(self, node: ir.Node) -> bool:
-        """Whether `node` is one of its operators."""
+        """Check whether `node` has one of its operators."""
         return node.op_type in self.op_types and (node.domain or "ai.onnx") == (self.domain or "ai.onnx")
 
 
@@ -73,12 +73,12 @@ def pattern_of(function: Callable[..., Any]) -> Operator:
 
 @dataclass
 class Match:
-    """The nodes and values that a pattern was matched with.
+    """The result of matching a pattern.
 
     Attributes:
-        bound: Values by parameter, nodes by the name that the pattern calls them; `node` is the root.
-        nodes: The matched nodes, readers before producers.
-        why: Why it failed; empty if it did not.
+        bound: Values by parameter, nodes by their name in the pattern; `node` is the root.
+        nodes: The matched nodes, users before producers.
+        why: Why the match failed; empty if it succeeded.
     """
 
     bound: dict[str, Any] = field(default_factory=dict)
@@ -87,12 +87,12 @@ class Match:
 
 
 def match(root: Operator, node: ir.Node, widely_read: set[int]) -> Match:
-    """Match the pattern below `root` with `node`.
+    """Match the pattern rooted at `root` against `node`.
 
     Args:
         root: A pattern.
         node: The node that computes its result.
-        widely_read: The `id`s of values with many readers. Counting them takes time, so each is counted once.
+        widely_read: The `id`s of values with many uses; a cache, because counting uses is slow.
     """
     found = Match({"node": node})
     found.why = _match_operator(root, node, found, widely_read)

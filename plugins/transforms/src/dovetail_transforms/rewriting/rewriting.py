@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """Makes the nodes of a replacement; they enter the graph when the replacement is complete.
+    """Builds the nodes of a replacement; they enter the graph when the replacement is complete.
 
-    `op.Add(x, y)` makes a node and returns its output; `op.TopK(x, k, axis=1, outputs=2)` returns two. Attributes that
-    are None are left out.
+    `op.Add(x, y)` creates a node and returns its output; `op.TopK(x, k, axis=1, outputs=2)` returns two. Attributes
+    with the value None are left out.
 
     Attributes:
         node: The node that is replaced.
-        version: The version of the default domain that new nodes are written in.
+        version: The version of the default domain for new nodes.
         nodes: The new nodes, in order.
         initializers: The new initializers.
     """
@@ -72,7 +72,7 @@ class Replacement:
         return made
 
     def constant(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
-        """Make an initializer; `what` ends its name. A lazy tensor is computed when the model is saved."""
+        """Create an initializer whose name ends in `what`. A lazy tensor is computed when the model is saved."""
         import onnx_ir as ir
 
         tensor.name = self._names.fresh(f"{self.node.name or self.node.op_type}_{what}")
@@ -82,14 +82,14 @@ class Replacement:
         return value
 
 
-_MOST = 100  # rewrites of one node and of what replaces it; a rule may make what it matches
+_MOST = 100  # rewrites of one node and its replacements; a rule may match its own result
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A pattern, what replaces it, and a check.
+    """A pattern, its replacement, and a check.
 
-    The pattern is a function of `op` and of the values that it reads; one with the default None may be absent:
+    The pattern is a function of `op` and of its input values; one with the default None may be absent:
 
         def pattern(op, x, w, bias=None):
             return op.Relu(op.Conv(x, w, bias, called="convolution"))
@@ -98,11 +98,11 @@ class Rewrite:
 
     Attributes:
         name: The rule in remarks, in kebab case.
-        pattern: Returns the operators that must be there. Only the last may have readers outside.
+        pattern: Returns the operators to match. Only the root may have users outside of the match.
         replacement: Returns the value, or values, that replace the first outputs of `node`. Its first argument, `op`,
             makes the new nodes (see `Replacement`).
         check: Returns why a match cannot be replaced, or an empty text.
-        done: Says in a remark what was done, with names in braces.
+        done: Text of the remark on success, with names in braces.
     """
 
     name: str
@@ -119,12 +119,12 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a node that a rewrite was tried on.
+    """The result of trying a rewrite on a node.
 
     Attributes:
         why: Why it was not rewritten; empty if it was.
         nodes: The new nodes, in order.
-        done: What was done, for a remark.
+        done: A description of the change, for a remark.
     """
 
     why: str = ""
@@ -135,13 +135,13 @@ class Outcome:
 def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, explain: bool = False) -> bool:
     """Apply rewrites in graph order to the model and to all bodies; new nodes are rewritten as well.
 
-    Of several rewrites with the same last operator, the first that matches is applied.
+    Among rewrites with the same root operator, the first match is applied.
 
     Args:
         model: The model.
-        ctx: Gets a remark and a count for each rewritten node.
+        ctx: Receives a remark and a count for each rewritten node.
         rewrites: The rewrites.
-        explain: Whether failed matches get a remark with the reason, too.
+        explain: Whether failed matches also get a remark with the reason.
 
     Returns:
         Whether anything changed.
@@ -183,16 +183,16 @@ def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, ex
 def rewrite_node(
     rewrite: Rewrite, node: ir.Node, names: FreshNames, version: int, widely_read: set[int] | None = None
 ) -> Outcome:
-    """Rewrite `node`, or leave everything as it was.
+    """Rewrite `node`, or leave the graph unchanged.
 
-    The new results take names, types and placement of those that they replace; other new nodes get fresh names.
+    The new results take over name, type and placement of the replaced ones; other new nodes get fresh names.
 
     Args:
-        rewrite: The rewrite; the last operator of its pattern is that of `node`.
+        rewrite: The rewrite; the root operator of its pattern is that of `node`.
         node: The node.
         names: Names for new nodes and values.
-        version: The version of the default domain that new nodes are written in.
-        widely_read: A set that is kept over many calls; it holds the `id`s of values with many readers.
+        version: The version of the default domain for new nodes.
+        widely_read: A cache across calls of the `id`s of values with many uses.
     """
     found = match(rewrite.root, node, set() if widely_read is None else widely_read)
     if why := found.why or (_call(rewrite.check, found.bound) if rewrite.check else ""):
@@ -220,13 +220,13 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _obstacle(node: ir.Node, values: Sequence[ir.Value | None], op: Replacement) -> str:
-    """Return why `values` cannot stand for the outputs of `node`; empty if they can."""
+    """Return why `values` cannot replace the outputs of `node`; empty if they can."""
     made = {id(output) for new in op.nodes for output in new.outputs}
     for index, result in enumerate(node.outputs):
         value = values[index] if index < len(values) else None
         if value is None and (result.uses() or result.is_graph_output()):
             return f"its output {index} is read, which the replacement does not compute"
-        # The name of an output of the graph must stay, and an existing value has a name of its own.
+        # A graph output must keep its name, and an existing value has a name of its own.
         if id(value) not in made and result.is_graph_output():
             return "it computes an output of the graph"
         made.discard(id(value))
@@ -234,18 +234,18 @@ def _obstacle(node: ir.Node, values: Sequence[ir.Value | None], op: Replacement)
 
 
 def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, names: FreshNames) -> None:
-    """Put the new nodes in place of the matched ones."""
+    """Replace the matched nodes by the new ones."""
     node, graph = op.node, graph_of(op.node)
     origin = tuple(source for matched in reversed(found.nodes) for source in origin_of(matched))
     made = {id(output) for new in op.nodes for output in new.outputs}
     held: set[str | None] = set()
-    for new in op.nodes:  # several may be like one node
+    for new in op.nodes:  # several may be copies of one node
         new.name = None if new.name in held else new.name
         held.add(new.name)
     name = None if node.name in held else node.name
     for result, value in zip(node.outputs, values):
         if value is not None and id(value) in made:
-            value.name, result.name = result.name, None  # its node will be gone, and gives the name up
+            value.name, result.name = result.name, None  # its node is about to be removed, which frees the name
             value.type = value.type if result.type is None else result.type
             value.shape = value.shape if result.shape is None else result.shape
             value.meta.update(result.meta)
@@ -254,7 +254,7 @@ def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, na
     for new in op.nodes:
         new.meta.update(node.meta)
         set_origin(new, origin)
-        # Named before they enter the graph, which would give them names that are taken elsewhere in the model.
+        # Name nodes before they enter the graph, which would assign names that are taken elsewhere in the model.
         new.name = new.name or names.fresh(f"{origin[-1] if origin else node.op_type}_{new.op_type}")
         for value in new.outputs:
             value.name = value.name or names.fresh(f"{new.name}_out")

@@ -1,1 +1,1 @@
-"""Rules for what operators say in another way in an older opset; `all_rules` has them by name."""
+"""Rules for operators that are expressed differently in an older opset; `all_rules` lists them by name."""

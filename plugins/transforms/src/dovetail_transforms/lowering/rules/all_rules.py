@@ -1,6 +1,6 @@
 """The rules that `table.yaml` names, by name.
 
-Each writes its nodes for the version right before the one that it replaces; they are lowered further like any others.
+Each emits nodes for the version right before the replaced one; they are lowered further like any others.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _dropout(op: Replacement, node: ir.Node, data: ir.Value) -> list[ir.Value]:
     import numpy as np
     import onnx_ir as ir
 
-    # Outside of training the ratio changes nothing, and everything is kept. Older kernels leave the mask open.
+    # Outside of training the ratio has no effect, and everything is kept. Older kernels leave the mask undefined.
     made = op.Dropout(data)
     if len(node.outputs) == 1 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return [made]
@@ -102,7 +102,7 @@ def _smaller(op: Replacement, one: ir.Value, other: ir.Value) -> ir.Value:
 
 def _integers(node: ir.Node) -> str:
     first = input_of(node, 0)
-    # Of floats, NaNs would be lost.
+    # For floats, NaNs would be lost.
     return "" if first.dtype is not None and first.dtype.is_integer() else UNRELATED
 
 
@@ -135,7 +135,7 @@ _NARROW = ("BOOL", "INT8", "UINT8")
 
 
 def _last_index(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
-    """Find the first of equal elements in reverse order."""
+    """Return the last index of the extreme, by searching in reverse order."""
 
     def integers(numbers: list[int] | int, what: str) -> ir.Value:
         import numpy as np
@@ -162,14 +162,14 @@ def _narrow(node: ir.Node) -> str:
 
 
 def _pooled(op: Replacement, node: ir.Node, x: ir.Value) -> list[ir.Value]:
-    """Select among the same elements in a type that holds all of them."""
+    """Select among the same elements in a type that represents all of them."""
     made = op.like(node, op.Cast(x, to=_FLOAT))
     first, *others = [made] if len(node.outputs) == 1 else made
     return [op.Cast(first, to=int(dtype_of(x))), *others]
 
 
 def _reduced(op: Replacement, node: ir.Node, x: ir.Value, axes: ir.Value | None) -> ir.Value:
-    """Reduce in 32 bits, and bound the result: of no elements it is the extreme of the type."""
+    """Reduce in 32 bits, and clamp the result: an empty reduction yields the extreme of the type."""
     import numpy as np
     import onnx_ir as ir
 

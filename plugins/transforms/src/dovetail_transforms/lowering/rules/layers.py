@@ -1,4 +1,4 @@
-"""Layers in elementary operators: normalization, softmax and recurrence."""
+"""Layers expressed in elementary operators: normalization, softmax and recurrence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLOAT = 1  # the default of stash_type
 
 
 def _trailing_axes(node: ir.Node, x: ir.Value) -> list[int] | None:
-    """Return the axes from `axis` on, counted from the end; None if that needs a rank that is unknown."""
+    """Return the axes from `axis` on, counted from the end; None if the required rank is unknown."""
     axis = attribute(node, "axis", -1)
     known = rank(x)
     if axis < 0:
@@ -35,7 +35,7 @@ def _known_axes(node: ir.Node, x: ir.Value) -> str:
 
 
 def _mean(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
-    """Make a mean over the axes of `node`, which are an attribute up to opset 17 and an input from then on."""
+    """Build a mean over the axes of `node`, which are an attribute up to opset 17 and an input from then on."""
     axes = _trailing_axes(node, input_of(node, 0))
     assert axes is not None, "the check of the rule asks for them"
     if op.version < 18:
@@ -87,7 +87,7 @@ def _known_channels(x: ir.Value, scale: ir.Value) -> str:
 
 
 def _grouped(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
-    """Make the input with one channel per group."""
+    """Build the input with one channel per group."""
     return op.Reshape(x, _integers(op, [0, attribute(node, "num_groups"), -1], "groups"))
 
 
@@ -128,7 +128,7 @@ def _axis_to_the_end(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
     last = len(shape_of(x)) - 1
     axis = attribute(node, "axis", -1) % (last + 1)
     order = list(range(last + 1))
-    order[axis], order[last] = last, axis  # an exchange is its own inverse
+    order[axis], order[last] = last, axis  # a swap is its own inverse
     return op.Transpose(op.like(node, op.Transpose(x, perm=order), axis=last), perm=order)
 
 

@@ -1,4 +1,4 @@
-"""Shapes, axes and sizes: from inputs back to attributes, and lists as single numbers."""
+"""Shapes, axes and sizes: inputs converted back to attributes, and lists to single numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _slice_of_shape(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
 def _no_zeros(x: ir.Value, shape: ir.Value) -> str:
     known, given = constant(shape), extents(x)
     if known is None and given is not None and all(given):
-        return ""  # elements that are there need extents that are not zero
+        return ""  # a tensor with elements has no zero extents
     if known is None:
         return f"its shape ('{shape.name}') is not constant, and a zero in it would be an extent (allowzero)"
     return "" if known.all() else "its shape has an extent of zero (allowzero)"
@@ -84,7 +84,7 @@ def _typed(x: ir.Value) -> str:
     return "" if x.dtype is not None else "the type of its input is unknown"
 
 
-# Reductions that do nothing to single elements, so that without axes they may do nothing at all.
+# Reductions that are the identity on single elements, and so may be no-ops without axes.
 _PLAIN_REDUCTIONS = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 _REDUCTIONS = _PLAIN_REDUCTIONS | {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"}
 
@@ -158,7 +158,7 @@ def _split_to_attribute(op: Replacement, node: ir.Node, data: ir.Value, sizes: i
 
 
 def _parts(node: ir.Node, data: ir.Value) -> list[int] | None:
-    """Return the sizes of the parts: equal ones, and what is left for the last. None if the extent is open."""
+    """Return the sizes of the parts: equal ones, with the remainder last. None if the extent is open."""
     known, count = extents(data), attribute(node, "num_outputs", len(node.outputs))
     extent = None if known is None else known[attribute(node, "axis", 0)]
     if extent is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _explicit_ends(node: ir.Node, x: ir.Value) -> list[int] | None:
-    """Return the paddings at the ends that give the same windows without `ceil_mode`; None if an extent is open."""
+    """Return end paddings that yield the same windows without `ceil_mode`; None if an extent is open."""
     kernel = attribute(node, "kernel_shape")
     ones, known = [1] * len(kernel), closed((extents(x) or [None] * 3)[2:])
     if known is None:
@@ -66,7 +66,7 @@ def _pattern(op, x, roi=None, scales=None, sizes=None):
 def _resize_inputs(
     op: Replacement, node: ir.Node, x: ir.Value, roi: ir.Value | None, scales: ir.Value | None, sizes: ir.Value | None
 ) -> ir.Value:
-    """Make empty tensors of absent inputs, which were mandatory."""
+    """Replace absent inputs, which were mandatory, by empty tensors."""
     import numpy as np
     import onnx_ir as ir
 
@@ -90,7 +90,7 @@ def _axes_check(node: ir.Node, x: ir.Value) -> str:
 def _resize_axes(
     op: Replacement, node: ir.Node, x: ir.Value, roi: ir.Value | None, scales: ir.Value | None, sizes: ir.Value | None
 ) -> ir.Value:
-    """Make scales, sizes and regions of all axes."""
+    """Expand scales, sizes and regions to all axes."""
     every = len(shape_of(x))
     axes = [axis % every for axis in attribute(node, "axes")]
     if roi is not None:
@@ -141,7 +141,7 @@ def _pad_check(data: ir.Value, axes: ir.Value | None) -> str:
 def _pad_axes(
     op: Replacement, node: ir.Node, data: ir.Value, pads: ir.Value, value: ir.Value | None, axes: ir.Value | None
 ) -> ir.Value:
-    """Make paddings of all axes."""
+    """Expand paddings to all axes."""
     every = len(shape_of(data))
     listed = list(range(every)) if axes is None else [int(axis) % every for axis in required_constant(axes)]
     places = [*listed, *(axis + every for axis in listed)]
