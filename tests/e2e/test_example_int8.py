@@ -119,7 +119,7 @@ def test_the_plan_holds_every_value_with_its_scale(compiled):
     )
 
 
-def test_each_holding_is_converted_once_with_a_requantization_between_two_scales(compiled):
+def test_each_quantized_value_is_converted_once_with_a_requantization_between_two_scales(compiled):
     graph = onnx.load("out/model.onnx").graph
     made = {node.output[0]: node for node in graph.node}
     quantized = [node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"]

@@ -167,18 +167,18 @@ def _damage_text(path, out, rng):
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
     sealed = path.is_relative_to(out) and path.name != "result.json" and rng.random() < 0.6
     if sealed:
-        _seal(path, out)
+        _content_digest(path, out)
     return f"text {path.name} line {at + 1} kind {kind}{', sealed' if sealed else ''}"
 
 
-def _seal(path, out):
+def _content_digest(path, out):
     """Write what was changed into the manifest, and into the plan that refers to its remarks."""
     if path.name == "remarks.json" and (plan := out / "plan.yaml").is_file():
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         lines = plan.read_text(errors="replace").split("\n")
         kept = [line for line in lines if not line.startswith("remarks:")]
         plan.write_text("\n".join([*kept, f"remarks: {json.dumps({'file': path.name, 'sha256': digest})}", ""]))
-        _seal(plan, out)
+        _content_digest(plan, out)
     if not (out / "result.json").is_file():
         return
     try:

@@ -24,7 +24,7 @@ def random_problem(seed: int, nodes: int, launch: int) -> Problem:
     ]  # fmt: skip
     edges = [(p, r) for p, reading in readers.items() if p >= 0 for r in reading if legal[p] and legal[r]]
     fused_groups = draw.sample(edges, min(len(edges), draw.choice([0, 1, 2])))
-    return Problem(legal, values, fused_groups, launch=launch, atom=draw.choice([0, 5, 50]))
+    return Problem(legal, values, fused_groups, launch=launch, fused_group=draw.choice([0, 5, 50]))
 
 
 def cheapest(problem: Problem) -> int:
@@ -49,7 +49,9 @@ def cheapest(problem: Problem) -> int:
                 total += value.weight * (value.leaves or bool(reading & ~part))
             else:
                 total += value.weight * bool(reading & part)
-        return total + problem.atom * sum(any(part >> n & 1 for n in atom) for atom in problem.fused_groups)
+        return total + problem.fused_group * sum(
+            any(part >> n & 1 for n in fused_group) for fused_group in problem.fused_groups
+        )
 
     best = {0: 0}
     for done in sorted(_closed(count, before), key=int.bit_count):
@@ -65,7 +67,7 @@ def cheapest(problem: Problem) -> int:
         for part in _parts(done, legal, before, count):
             after = done | part
             best[after] = min(best.get(after, spent + cost(part)), spent + cost(part))
-    return best[(1 << count) - 1] - problem.atom * len(problem.fused_groups)
+    return best[(1 << count) - 1] - problem.fused_group * len(problem.fused_groups)
 
 
 def _closed(count: int, before: list[int]) -> set[int]:

@@ -114,7 +114,7 @@ def test_the_same_request_on_a_result_gives_the_same_bytes(folder, proto):
 
 
 @given(proto=models())
-def test_without_its_stamp_a_result_compiles_to_the_same_types(folder, proto):
+def test_without_its_cache_key_a_result_compiles_to_the_same_types(folder, proto):
     compiled(proto, folder)
     first = stripped(onnx.load(folder / "result" / "model.onnx"))
     compiled(first, folder, "second")

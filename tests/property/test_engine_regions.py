@@ -50,8 +50,8 @@ def reordered(problem: Problem, order: list[int]) -> Problem:
     values = [
         Traffic(v.weight, at[v.producer], tuple(at[reader] for reader in v.readers), v.leaves) for v in problem.values
     ]
-    fused_groups = [tuple(at[node] for node in atom) for atom in problem.fused_groups]
-    return Problem([problem.legal[node] for node in order], values, fused_groups, problem.launch, problem.atom)
+    fused_groups = [tuple(at[node] for node in fused_group) for fused_group in problem.fused_groups]
+    return Problem([problem.legal[node] for node in order], values, fused_groups, problem.launch, problem.fused_group)
 
 
 @pytest.mark.parametrize("size", [8, 40, 200])
@@ -106,4 +106,4 @@ def test_an_atom_stays_whole_if_that_costs_less_than_it_saves():
     legal = [True, False, True, True, True]
     values = [Traffic(1, 0, (1, 3)), Traffic(1, 1, (2,)), Traffic(10, 2, (4,)), Traffic(5, 3, (4,))]
     assert cut(Problem(legal, values, launch=100)) == [0, OUTSIDE, 1, 1, 1]
-    assert cut(Problem(legal, values, [(0, 3)], launch=100, atom=50)) == [0, OUTSIDE, 1, 0, 1]
+    assert cut(Problem(legal, values, [(0, 3)], launch=100, fused_group=50)) == [0, OUTSIDE, 1, 0, 1]

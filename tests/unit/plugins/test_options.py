@@ -126,7 +126,7 @@ def test_a_command_without_a_model_says_so(model, capsys):
     assert "no model is named" in capsys.readouterr().err
 
 
-def test_what_it_records_is_in_the_request_the_plan_and_the_stamp(hello, model):
+def test_what_it_records_is_in_the_request_the_plan_and_the_cache_key(hello, model):
     hello()
     compiled = dovetail.compile(model, "host", hello="you")
     assert compiled.plan.summary["options"] == {"hello": {"hello": "you"}}

@@ -37,7 +37,7 @@ def test_a_net_computes_in_integers_and_the_plan_says_how(compiled, samples):
     assert (b1["source"], len(b1["scale"])) == ("X*W of conv1", 4)
 
 
-def test_each_value_is_converted_once_per_holding(compiled):
+def test_each_value_is_converted_once_per_quantized_value(compiled):
     """`c` has two readers and one QuantizeLinear; `p` is read by conv2 and add."""
     result = compiled()
     quantized = [node.inputs[0].name for node in nodes_of(result, "QuantizeLinear")]
@@ -121,7 +121,7 @@ def test_a_chain_takes_the_scale_of_what_ends_it(compiled):
     assert values["m"][0]["source"] == "minmax of 8 batches"
 
 
-def test_two_scales_for_one_value_are_two_holdings_with_a_requantization_between(compiled, samples):
+def test_two_scales_for_one_value_are_two_quantized_values_with_a_requantization_between(compiled, samples):
     text = """<ir_version: 10, opset_import: ["": 21]>
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) { [relu] r = Relu (x) [mul] m = Mul (r, r) [add] y = Add (m, r) }"""
     result = compiled(text, verify=True)

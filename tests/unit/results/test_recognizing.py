@@ -14,7 +14,7 @@ from dovetail.passes import Context, Request
 from dovetail.planning import Plan
 from dovetail.plugin import load_plugins
 from dovetail_onnx.opening import open_model
-from dovetail_onnx.results.cache_key import stamp_for
+from dovetail_onnx.results.cache_key import cache_key_for
 from dovetail_onnx.saving import CONTENT_DIGEST, content_digest_holds, read_content_digest
 from onnx import numpy_helper
 
@@ -81,7 +81,7 @@ def test_a_byte_that_was_changed_in_place(results, place):
     assert compiled_again("out/model.onnx").saved is None
 
 
-def test_a_stamp_alone_does_not_count(results):
+def test_a_cache_key_alone_does_not_count(results):
     """As in files of a version that knew no content digests."""
     results["a"].model.save("unsealed.onnx")
     assert compiled_again("unsealed.onnx").saved is None
@@ -94,7 +94,7 @@ def test_a_model_in_memory_that_was_edited(results):
     assert compiled_again(model).saved is None
 
 
-def test_what_was_changed_after_compiling_carries_no_stamp(results):
+def test_what_was_changed_after_compiling_carries_no_cache_key(results):
     results["a"].save("out")
     loaded = api.load("out")
     loaded.model.graph.name = "mine"
@@ -123,7 +123,7 @@ def test_a_replayed_plan_is_part_of_the_request(results):
 
 def cache_key(**changes):
     request = Request.of("cpu-bf16", **changes)
-    return stamp_for(request, Context(request, plugins=load_plugins()))
+    return cache_key_for(request, Context(request, plugins=load_plugins()))
 
 
 def test_a_result_that_no_engine_was_tried_with_is_another_one(results):
@@ -133,7 +133,7 @@ def test_a_result_that_no_engine_was_tried_with_is_another_one(results):
     assert api.compile(path, ["cpu-bf16"], try_engines=True).saved is None
 
 
-def test_the_stamp_covers_what_shapes_a_result(tmp_path, monkeypatch):
+def test_the_cache_key_covers_what_shapes_a_result(tmp_path, monkeypatch):
     Path(tmp_path, "costs.yaml").write_text("start: 1\n")
     costs = {"costs": tmp_path / "costs.yaml"}
     first, plain = cache_key(**costs), cache_key()
@@ -193,7 +193,7 @@ emit: {engines: [onnxruntime-cpu]}
         ("base_vendor/policies/deeper.yaml", "Exp", "Exp, Log"),
     ],
 )
-def test_every_file_that_a_backend_is_read_from_is_part_of_the_stamp(tmp_path, monkeypatch, file, before, after):
+def test_every_file_that_a_backend_is_read_from_is_part_of_the_cache_key(tmp_path, monkeypatch, file, before, after):
     """What it extends may lie in another package, with policies that nobody registered, a variant in any folder."""
     for name, text in PACKAGES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def test_every_file_that_a_backend_is_read_from_is_part_of_the_stamp(tmp_path, m
     request = Request.of("npu:march=two")
 
     def taken():
-        return stamp_for(request, Context(request, plugins=plugins))
+        return cache_key_for(request, Context(request, plugins=plugins))
 
     first = taken()
     assert taken() == first
@@ -216,18 +216,18 @@ def test_every_file_that_a_backend_is_read_from_is_part_of_the_stamp(tmp_path, m
         sys.modules.pop(module, None)
 
 
-def test_a_strategy_that_a_program_exchanges_is_part_of_the_stamp():
+def test_a_strategy_that_a_program_exchanges_is_part_of_the_cache_key():
     """The distribution that brings a backend need not change for it to be placed in another way."""
     request, plugins = Request.of("cpu-bf16"), load_plugins()
-    before = stamp_for(request, Context(request, plugins=plugins))
+    before = cache_key_for(request, Context(request, plugins=plugins))
     plugins.registry.strategy("mine", "my_module:Strategy")
-    assert stamp_for(request, Context(request, plugins=plugins)) != before
+    assert cache_key_for(request, Context(request, plugins=plugins)) != before
 
 
 def test_what_cannot_be_compared_is_never_recognized(results):
     request = Request.of("cpu-bf16", data=lambda: iter([]))
-    assert stamp_for(request, Context(request, plugins=load_plugins())) == ""
-    assert stamp_for(Request.of("cpu-bf16"), Context(plugins=load_plugins()), passes=[object()]) == ""
+    assert cache_key_for(request, Context(request, plugins=load_plugins())) == ""
+    assert cache_key_for(Request.of("cpu-bf16"), Context(plugins=load_plugins()), passes=[object()]) == ""
 
 
 def test_a_seal_is_the_end_of_a_file_that_every_reader_takes(results):

@@ -39,11 +39,11 @@ def _prefix() -> bytes:
 
 
 _PREFIX = _prefix()
-SEAL_SIZE = len(_PREFIX) + _DIGITS
+CONTENT_DIGEST_SIZE = len(_PREFIX) + _DIGITS
 """Bytes of a content digest at the end of a file."""
 
 
-def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
+def make_content_digest(content: bytes, data: Iterable[bytes]) -> bytes:
     """Return the bytes of a content digest.
 
     Args:
@@ -56,9 +56,9 @@ def make_seal(content: bytes, data: Iterable[bytes]) -> bytes:
 def read_content_digest(path: Path) -> str:
     """Return the hexadecimal digest at the end of the file, or empty if it has none; reads nothing else."""
     with path.open("rb") as file:
-        if file.seek(0, 2) < SEAL_SIZE:
+        if file.seek(0, 2) < CONTENT_DIGEST_SIZE:
             return ""
-        file.seek(-SEAL_SIZE, 2)
+        file.seek(-CONTENT_DIGEST_SIZE, 2)
         found = file.read()
     return found[len(_PREFIX) :].decode("ascii", "replace") if found.startswith(_PREFIX) else ""
 
@@ -68,13 +68,13 @@ def content_digest_holds(path: Path, data: Iterable[Path]) -> bool:
     content_digest = read_content_digest(path)
     if not content_digest:
         return False
-    digest, left = hashlib.sha256(), path.stat().st_size - SEAL_SIZE
+    digest, left = hashlib.sha256(), path.stat().st_size - CONTENT_DIGEST_SIZE
     with path.open("rb") as file:
         while left and (chunk := file.read(min(left, 1 << 20))):
             digest.update(chunk)
             left -= len(chunk)
     files = [bytes.fromhex(file_sha256(file)) for file in sorted(data)]
-    return make_seal(digest.digest(), files).endswith(content_digest.encode())
+    return make_content_digest(digest.digest(), files).endswith(content_digest.encode())
 
 
 Progress = Callable[[str, int, int], None]
@@ -129,7 +129,7 @@ def save_model(
         external = size > EXTERNAL_ABOVE
     elif not external and size > (1 << 31) - (1 << 24):
         raise DovetailError(f"{path}: {size >> 20} MiB of weights do not fit into one file", "save with external data")
-    proto = _without_seal(skeleton.proto)
+    proto = _without_content_digest(skeleton.proto)
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
     tell = progress or _silent
@@ -143,7 +143,7 @@ def save_model(
             else:
                 _write_whole(hashed, proto, stubs, tensors, tell)
             if content_digest:
-                hashed.write(make_seal(hashed.digest.digest(), [bytes.fromhex(data.sha256)] if data else []))
+                hashed.write(make_content_digest(hashed.digest.digest(), [bytes.fromhex(data.sha256)] if data else []))
     saved = [hashed.saved(path), *([data] if data else [])]
     remove_data(old_data - {file.path for file in saved})
     return saved
@@ -166,7 +166,7 @@ class _Hashed:
         return SavedFile(path, self.size, self.digest.hexdigest())
 
 
-def _without_seal(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _without_content_digest(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy without an earlier content digest; a copy, because saving redirects its tensors to data files."""
     import onnx
 

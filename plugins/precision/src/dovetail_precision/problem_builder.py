@@ -23,7 +23,7 @@ from dovetail_precision.overrides import apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.problem import Results, TypingProblem, Value, Variable
 from dovetail_precision.ranges.overflow import OverflowAnalysis
-from dovetail_precision.sharing_groups import possible_holdings
+from dovetail_precision.sharing_groups import possible_quantized_values
 from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class _Builder:
 
     def _share(self) -> None:
         """Separate the sharing groups of one value and format, and record the integers of the source model."""
-        found = possible_holdings(self._flat, self._model.ir.opset_imports)
+        found = possible_quantized_values(self._flat, self._model.ir.opset_imports)
         several = Counter((id(held.value), held.format) for held in found)
         groups: dict[int, dict[tuple[str, Format], SharedFormat]] = {}
         for held in found:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail_precision.constant_range import SENTINEL
 
+
 @dataclass(slots=True)
 class Losses:
     """Losses of a conversion, in elements.

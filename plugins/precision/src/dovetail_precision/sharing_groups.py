@@ -237,7 +237,7 @@ def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
     return _found(nodes, Signatures(opsets), chosen) if nodes else []
 
 
-def possible_holdings(flat: FlatGraph, opsets: Opsets) -> list[Held]:
+def possible_quantized_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
     """Return the quantized forms that values of a placed model may take, before formats are chosen.
 
     Only formats that a value may have in several forms, or that the source model uses, are considered: in all others,

@@ -27,7 +27,7 @@ STAMP = "dovetail.request"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def stamp_for(
+def cache_key_for(
     request: Request, ctx: Context, passes: Sequence[Pass] = (), tried: Mapping[str, str] | None = None
 ) -> str:
     """Return a hash of the request and of all other inputs of the result, except the model.
@@ -61,7 +61,7 @@ def stamp_for(
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def stamp_of(model: Model) -> str:
+def cache_key_of(model: Model) -> str:
     """Return the cache key in `model`, or empty."""
     if not model.untouched:
         return model.ir.metadata_props.get(STAMP, "")

@@ -13,10 +13,10 @@ from dovetail.planning import HOST, Plan, Remark, get_placement
 from dovetail.plugin import Recognition
 
 from dovetail_onnx.annotations import read_annotations
-from dovetail_onnx.results.cache_key import STAMP, stamp_for, stamp_of
+from dovetail_onnx.results.cache_key import STAMP, cache_key_for, cache_key_of
 from dovetail_onnx.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
 from dovetail_onnx.results.plan_file import SavedPlan, parse_plan, parse_remarks, read_plan
-from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, open_result, seal_of
+from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result, open_result
 from dovetail_onnx.results.writing import files_beside
 from dovetail_onnx.saving import content_digest_holds, read_content_digest
 from dovetail_onnx.skeleton import skeleton_of
@@ -135,7 +135,7 @@ def _plan_beside(model: Model, file: Path) -> Plan:
     beside = file.parent / PLAN
     if file.name == MODEL and beside.is_file():
         plan = Plan(**read_plan(beside))
-        if plan.model.get("result", "") in ("", seal_of(model)):
+        if plan.model.get("result", "") in ("", content_digest_of(model)):
             return plan
     return Plan.extract(model)
 
@@ -159,7 +159,7 @@ def recognize(job: CompileJob) -> Recognition:
     The cache key identifies the request; the content digest shows that neither graph nor weights were edited. The graph
     itself is not compared.
     """
-    cache_key = stamp_for(job.request, job.ctx, job.passes, job.tried)
+    cache_key = cache_key_for(job.request, job.ctx, job.passes, job.tried)
 
     def mark(compiled: CompiledModel) -> None:
         compiled.model.ir.metadata_props[STAMP] = cache_key
@@ -169,9 +169,9 @@ def recognize(job: CompileJob) -> Recognition:
 
 def _recognized(job: CompileJob, cache_key: str) -> CompiledModel | None:
     model = job.original
-    if not cache_key or model.path is None or not model.untouched or stamp_of(model) != cache_key:
+    if not cache_key or model.path is None or not model.untouched or cache_key_of(model) != cache_key:
         return None
-    content_digest = seal_of(model)
+    content_digest = content_digest_of(model)
     weights = skeleton_of(model).weights.values()
     data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
     if (

@@ -115,7 +115,7 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
             if isinstance(error, DovetailError) and find_result(folder) == found:
                 raise
         else:
-            if seal_of(model) == found.manifest.content_digest:
+            if content_digest_of(model) == found.manifest.content_digest:
                 return model, found
         time.sleep(_PAUSE)
     raise DovetailError(f"{folder} does not stop changing", "wait until its writers are done")
@@ -140,7 +140,7 @@ def _map_weights(model: Model) -> None:
                 tensor.numpy()
 
 
-def seal_of(model: Model) -> str:
+def content_digest_of(model: Model) -> str:
     """Return the content digest in an opened model's metadata; empty if there is none, or the graph was edited."""
     if not model.untouched or model.revision:
         return ""

@@ -15,7 +15,7 @@ from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.results.cache_key import STAMP
 from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
-from dovetail_onnx.results.reading import FoundResult, SavedFolder, find_result, seal_of
+from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result
 from dovetail_onnx.results.writing import Staging, attached_files, copied, staged
 from dovetail_onnx.saving import SavedFile, read_content_digest, save_model
 from dovetail_onnx.skeleton import skeleton_of
@@ -98,7 +98,9 @@ def _is_there(compiled: CompiledModel, folder: Path) -> bool:
     with contextlib.suppress(DovetailError):
         found = find_result(folder)
         return (
-            found is not None and not found.altered and found.manifest.content_digest == seal_of(compiled.model) != ""
+            found is not None
+            and not found.altered
+            and found.manifest.content_digest == content_digest_of(compiled.model) != ""
         )
     return False
 
@@ -134,7 +136,9 @@ def _save_model(compiled: CompiledModel, staging: Staging, external: bool | None
 def _copied(compiled: CompiledModel, saved: SavedFolder, staging: Staging) -> bool:
     """Copy the file that the model was opened from; return False if it is missing or replaced."""
     # A graph that was run but not edited is still the content of the file.
-    content_digest = saved.found.manifest.content_digest if saved.found is not None else seal_of(compiled.model)
+    content_digest = (
+        saved.found.manifest.content_digest if saved.found is not None else content_digest_of(compiled.model)
+    )
     if not content_digest or not saved.file.is_file() or read_content_digest(saved.file) != content_digest:
         return False
     weights = skeleton_of(compiled.model).weights.values()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHAPE_BYTES = 1 << 12
 """Minimum weight, in bytes, of integers that determine shapes: an engine that reads them must know their values."""
 
-ATOM_BYTES = 1 << 20
+FUSED_GROUP_BYTES = 1 << 20
 """Cost of splitting a fused group, in bytes: its values are written and read, and one more kernel is launched."""
 
 
@@ -86,9 +86,9 @@ def graph_problem(
         others = tuple(sorted(reader for reader in reading if reader != home))
         if others or home != OUTSIDE:
             values.append(Traffic(_weight(value), home, others, value.is_graph_output()))
-    groups = [tuple(sorted({number[node] for node in atom})) for atom in fused_groups]
+    groups = [tuple(sorted({number[node] for node in fused_group})) for fused_group in fused_groups]
     known = [len(unit) == 1 and unit[0] in legal for unit in units]
-    return GraphProblem(Problem(known, values, groups, atom=ATOM_BYTES), units)
+    return GraphProblem(Problem(known, values, groups, fused_group=FUSED_GROUP_BYTES), units)
 
 
 def _weight(value: ir.Value) -> int:
@@ -134,7 +134,7 @@ def _ordered(units: list[tuple[ir.Node, ...]], nodes: Sequence[ir.Node], reads: 
     return order
 
 
-def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:
+def fused_groups_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:
     """Return the fused groups among the legal nodes of a graph.
 
     These are: a product with the elementwise operators on its result alone, such as bias and activation; and an
@@ -154,7 +154,7 @@ def atoms_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple
             found.append((node, *_fused_behind(node, legal, groups["fused"])))
         if not _is(node, groups["quantizers"]) and not _is(node, groups["dequantizers"]):
             found.append(_quantized(node, legal, groups["quantizers"], groups["dequantizers"]))
-    return [atom for atom in found if len(atom) > 1]
+    return [fused_group for fused_group in found if len(fused_group) > 1]
 
 
 def _is(node: ir.Node, group: Collection[str]) -> bool:

@@ -30,7 +30,11 @@ class Swaps:
         self._is_free = [False] * len(level)
         for node in free:
             self._is_free[node] = True
-        fused_groups = [Traffic(problem.atom, OUTSIDE, atom) for atom in problem.fused_groups] if problem.atom else []
+        fused_groups = (
+            [Traffic(problem.fused_group, OUTSIDE, fused_group) for fused_group in problem.fused_groups]
+            if problem.fused_group
+            else []
+        )
         # Model a fused group as an external value that all its nodes read.
         values = [value for value in (*problem.values, *fused_groups) if value.weight]
         self._values: list[Traffic] = []

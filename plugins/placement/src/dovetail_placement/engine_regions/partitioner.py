@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail_placement.engine_regions.graph_problem import atoms_of, graph_problem
+from dovetail_placement.engine_regions.graph_problem import fused_groups_of, graph_problem
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +26,7 @@ class EngineRegions:
         for backend in view.backends:
             legal = {node for node in view.nodes if view.backend_of(node) == backend}
             if legal:
-                stated = graph_problem(nodes, legal, view.reads, atoms_of(nodes, legal), formed)
+                stated = graph_problem(nodes, legal, view.reads, fused_groups_of(nodes, legal), formed)
                 found += stated.regions()
                 formed = [*map(tuple, view.formed), *map(tuple, found)]
         return found

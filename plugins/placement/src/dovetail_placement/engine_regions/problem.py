@@ -36,14 +36,14 @@ class Problem:
         values: The values between nodes, without constants.
         fused_groups: Sets of legal nodes that an engine fuses.
         launch: Cost of a region, in bytes that could be moved in the time of an engine launch.
-        atom: Cost of splitting a fused group in two, in bytes.
+        fused_group: Cost of splitting a fused group in two, in bytes.
     """
 
     legal: Sequence[bool]
     values: Sequence[Traffic]
     fused_groups: Sequence[tuple[int, ...]] = ()
     launch: int = 0
-    atom: int = 0
+    fused_group: int = 0
 
     @cached_property
     def before(self) -> list[list[int]]:
@@ -80,7 +80,9 @@ def price(problem: Problem, region: Sequence[int]) -> int:
         reading = {region[reader] for reader in value.readers}
         written = home != OUTSIDE and (value.leaves or bool(reading - {home}))
         total += value.weight * (written + len(reading - {home, OUTSIDE}))
-    return total + problem.atom * sum(len({region[node] for node in atom}) - 1 for atom in problem.fused_groups)
+    return total + problem.fused_group * sum(
+        len({region[node] for node in fused_group}) - 1 for fused_group in problem.fused_groups
+    )
 
 
 def run_after_another(problem: Problem, region: Sequence[int]) -> bool:

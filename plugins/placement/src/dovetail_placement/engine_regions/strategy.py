@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning import Claims, Remedy, remedy
 from dovetail_transforms.regions.regions import reads_of
 
-from dovetail_placement.engine_regions.graph_problem import atoms_of, graph_problem
+from dovetail_placement.engine_regions.graph_problem import fused_groups_of, graph_problem
 from dovetail_placement.engine_regions.lost_shapes import LostShape, LostShapes
 from dovetail_placement.engine_regions.partitioner import cuts, why_outside
 from dovetail_placement.engine_regions.profitability import Part, Profitability, users_of
@@ -62,7 +62,7 @@ class EngineRegionsStrategy(Autocast):
         moved = self._moved(own, [node for node in nodes if node in outside])
         gone |= moved
         legal -= moved
-        stated = graph_problem(nodes, legal, reads, atoms_of(nodes, legal))
+        stated = graph_problem(nodes, legal, reads, fused_groups_of(nodes, legal))
         regions, fixed = stated.regions(), stated.fixed()
         profitability = Profitability(reads, users, view.whole, self.launch, self.border)
         for region in regions:

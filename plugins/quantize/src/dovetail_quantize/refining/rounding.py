@@ -149,7 +149,7 @@ class RoundedWeights:
         """Copy the current weight of a layer to the quantized model."""
         quantized_model.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
 
-    def shift_in_twin(self, layer: Layer, quantized_model: QuantizedModel, by: np.ndarray) -> None:
+    def shift_in_quantized_model(self, layer: Layer, quantized_model: QuantizedModel, by: np.ndarray) -> None:
         """Add to the bias of a layer in the quantized model."""
         at = layer.bias_at
         assert at is not None, "only layers with a bias are centered"
@@ -237,7 +237,7 @@ class Rounding:
         if self._centered:
             # Later layers must see the output with the corrected bias.
             by = shift - middle.swapaxes(1, 2) @ (off if better else nearest)
-            self._weights.shift_in_twin(self._layer, quantized_model, by)
+            self._weights.shift_in_quantized_model(self._layer, quantized_model, by)
         return better or self._centered
 
     def _rows(
