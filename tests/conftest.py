@@ -22,16 +22,23 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-rows", action="store_true", help="run all generated rows, and not one of three")
+    parser.addoption("--all-rows", action="store_true", help="run all generated rows, and not one of three or six")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Of rows that are marked as generated, run one of three, the same each time: by a hash of their names."""
+    """Of rows that are marked as generated, run one of three, the same each time: by a hash of their names.
+
+    `generated(one_of=6)` says that rows are alike, and how many of them stand for one.
+    """
     if config.getoption("--all-rows") or os.environ.get("DOVETAIL_SLOW"):
         return
-    left_out = [item for item in items if item.get_closest_marker("generated") and zlib.crc32(item.name.encode()) % 3]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = set()
+    for item in items:
+        mark = item.get_closest_marker("generated")
+        if mark and zlib.crc32(item.name.encode()) % mark.kwargs.get("one_of", 3):
+            left_out.add(item)
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish():
