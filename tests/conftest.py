@@ -1,5 +1,12 @@
-"""Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's."""
+"""Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's.
 
+What thousands of compilations would read again is read once per process, and anew where it changed: the metadata of
+installed distributions, and backend files.
+"""
+
+import functools
+import gc
+import importlib.metadata
 import itertools
 import os
 import sys
@@ -7,6 +14,7 @@ import zlib
 
 import pytest
 from dovetail.plugin import load_plugins
+from dovetail_schemas.backend_yaml import BackendYaml
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
@@ -14,16 +22,78 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-rows", action="store_true", help="run all generated rows, and not one of three")
+    parser.addoption("--all-rows", action="store_true", help="run all generated rows, and not one of three or six")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Of rows that are marked as generated, run one of three, the same each time: by a hash of their names."""
+    """Of rows that are marked as generated, run one of three, the same each time: by a hash of their names.
+
+    `generated(one_of=6)` says that rows are alike, and how many of them stand for one.
+    """
     if config.getoption("--all-rows") or os.environ.get("DOVETAIL_SLOW"):
         return
-    left_out = [item for item in items if item.get_closest_marker("generated") and zlib.crc32(item.name.encode()) % 3]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = set()
+    for item in items:
+        mark = item.get_closest_marker("generated")
+        if mark and zlib.crc32(item.name.encode()) % mark.kwargs.get("one_of", 3):
+            left_out.add(item)
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish():
+    """The collector of garbage looks no more at what the collection made: modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
+
+
+@functools.cache
+def _metadata_at(path, changed):
+    return _metadata(importlib.metadata.PathDistribution(path))
+
+
+def _metadata_once(distribution):
+    try:
+        file = distribution._path / "METADATA"
+        return _metadata_at(distribution._path, file.stat().st_mtime_ns)
+    except (AttributeError, OSError):  # in an archive, or an egg
+        return _metadata(distribution)
+
+
+_metadata = importlib.metadata.PathDistribution.metadata.fget
+_backends = {}
+
+
+def _load_once(format_, source, find, options, facts):
+    """`BackendYaml.load`, once for every file with the same options that finds the same files with the same content."""
+
+    def noting(kind, name):
+        found = find(kind, name)
+        asked.append((kind, name, str(found)))
+        return found
+
+    request = (str(source), tuple(sorted(options.items())), frozenset(facts))
+    for asked, contents, backend in _backends.get(request, ()):
+        same_names = all(str(find(kind, name)) == found for kind, name, found in asked)
+        if same_names and all(file.is_file() and file.read_bytes() == content for file, content in contents):
+            return backend
+    asked = []
+    backend = _load(format_, source, noting, options, facts)
+    contents = [(file, file.read_bytes()) for file in backend.files]
+    _backends.setdefault(request, []).append((tuple(asked), contents, backend))
+    return backend
+
+
+_load = BackendYaml.load
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_once():
+    """See the head of this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.metadata.PathDistribution, "metadata", property(_metadata_once))
+        patch.setattr(BackendYaml, "load", _load_once)
+        yield
 
 
 FILE = """

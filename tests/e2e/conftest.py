@@ -1,9 +1,13 @@
-"""The command line as users have it: a program of its own, in an empty folder."""
+"""The command line as users have it: a program of its own, in an empty folder.
+
+By default its process is forked from one that has imported everything; with DOVETAIL_SLOW=1 it is started anew.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +16,55 @@ import onnx.parser
 import pytest
 from onnx import numpy_helper
 
+from . import program_server
+
+FORKED = hasattr(os, "fork") and not os.environ.get("DOVETAIL_SLOW")
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The path of the socket of a server that forks programs, or None: they are started anew."""
+    if not FORKED:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
+        path = Path(folder) / "socket"
+        process = program_server.start(path)
+        yield path
+        process.kill()
+        process.communicate()
+
 
 @pytest.fixture
-def dovetail(tmp_path, monkeypatch):
+def dovetail(server, tmp_path, monkeypatch):
     """Run `dovetail ARGUMENTS` in an empty folder, the current one; the result holds code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DOVETAIL_PLUGINS", raising=False)
 
     def run(*arguments, python=sys.executable, before="", **environment):
+        if server and python == sys.executable and not before:
+            return program_server.run(server, [*map(str, arguments)], {**os.environ, **environment})
         command = [python, "-m", "dovetail.cli.main", *map(str, arguments)]
         if before:
             command = ["bash", "-c", f'{before}; exec "$@"', "bash", *command]
         variables = {**os.environ, **environment}
         return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def python(server):
+    """`python(code, **environment)`: what Python prints that runs the code in the current folder."""
+
+    def run(code, **environment):
+        if server:
+            done = program_server.run(server, [], {**os.environ, **environment}, code)
+        else:
+            command = [sys.executable, "-c", code]
+            done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     return run
 

@@ -1,10 +1,7 @@
 """An accelerator of a vendor whose programs are compiled ahead of time: emitted, loaded, moved, and refused."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,15 +32,7 @@ def broken(site, broken_copy):
     return broken_copy(site)
 
 
-def python(site, code):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(site)}
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_regions_are_compiled_and_replaced(acme, site):
+def test_regions_are_compiled_and_replaced(acme, site, python):
     done = acme(*COMPILE, "acme-aot", "--verify")
     assert done.returncode == 0, done.stderr
     assert "acme-aot 14/16 nodes in 1 region, host 2; 2 joins; SNR 1" in done.stdout
@@ -52,7 +41,8 @@ def test_regions_are_compiled_and_replaced(acme, site):
     assert "artifacts/acme-aot/region_0/net.program" in json.loads(Path("out/result.json").read_text())["files"]
     said = acme("explain", "out", "conv_2").stdout
     assert said.startswith("conv_2 (Conv) (from 'conv_2' and 'norm_2'): acme-aot, float16, region 0")
-    operators = python(site, "import onnx; print([node.op_type for node in onnx.load('out/model.onnx').graph.node])")
+    code = "import onnx; print([node.op_type for node in onnx.load('out/model.onnx').graph.node])"
+    operators = python(code, PYTHONPATH=str(site))
     assert operators == "['Transpose', 'Program', 'Softmax']\n", "images enter with the channels last"
 
 
@@ -117,7 +107,7 @@ def test_what_the_emitter_refuses_is_placed_elsewhere(acme, broken):
     assert len(files_of("artifacts")) == 3
 
 
-def test_conversions_at_the_border_run_on_the_backend_at_their_other_end(acme, broken):
+def test_conversions_at_the_border_run_on_the_backend_at_their_other_end(acme, broken, python):
     folder = broken("compiler.py", "MOST_CHANNELS = 64", "MOST_CHANNELS = 16")
     done = acme(*COMPILE, "acme-aot", "--backend", "gpu-fp16", "--verify", PYTHONPATH=folder)
     assert done.returncode == 0, done.stderr
@@ -129,7 +119,7 @@ for node in dovetail.load("out").model.graph:
         ends = [node.inputs[0].producer(), *(reader for reader, _ in node.outputs[0].uses())]
         print(get_placement(node).backend, "beside", *(end.op_type for end in ends if end is not None))
 """
-    said = python(folder, code).splitlines()
+    said = python(code, PYTHONPATH=folder).splitlines()
     assert said[0] == "host beside Program", "nothing else stands before the first program"
     assert set(said[1:]) == {"gpu-fp16 beside Program Conv", "gpu-fp16 beside Conv Program"}
 
@@ -202,7 +192,7 @@ def test_without_the_distribution_the_message_says_what_is_missing(acme, dovetai
     assert "backend 'acme-aot' is not here: the plan was made with that of dovetail-example-engine" in done.stderr
 
 
-def test_from_python(site, tmp_path, monkeypatch):
+def test_from_python(site, python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = f"""
 import numpy as np
@@ -217,12 +207,12 @@ after = dovetail.load("out").run({{"image": x}})["probabilities"]
 assert np.array_equal(before, after)
 print(compiled.regions)
 """
-    assert python(site, code).startswith(
+    assert python(code, PYTHONPATH=str(site)).startswith(
         "[<region 0: 1 node of host on onnxruntime-cpu>, <region 1: 1 node of acme-aot on acme-"
     )
 
 
-def test_values_of_unknown_rank_are_not_handed_to_programs(site, tmp_path, monkeypatch):
+def test_values_of_unknown_rank_are_not_handed_to_programs(site, python, tmp_path, monkeypatch):
     """Nothing states the rank of what is computed from the result of a Loop: it may be an image, or not."""
     monkeypatch.chdir(tmp_path)
     code = """
@@ -238,7 +228,7 @@ x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) / 24
 found = dovetail.compile(model, "acme-aot").run({"x": x})["y"]
 print(np.allclose(found, np.tanh(np.tanh(x)) + 2, atol=1e-2))
 """
-    assert python(site, code) == "True\n"
+    assert python(code, PYTHONPATH=str(site)) == "True\n"
 
 
 def files_of(name):

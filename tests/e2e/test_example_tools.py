@@ -1,10 +1,7 @@
 """A distribution outside of the house with one thing of almost every kind: listed, used, broken, and gone."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +33,7 @@ def test_the_command(dovetail, site):
     assert dovetail("hello").returncode == 2, "it is not installed"
 
 
-def test_the_option_of_the_command_and_of_the_function(dovetail, site):
+def test_the_option_of_the_command_and_of_the_function(dovetail, python, site):
     compile_ = ("compile", DIGITS, "--backend", "host", "-o", "out")
     done = dovetail(*compile_, "--hello", "you", PYTHONPATH=str(site))
     assert done.returncode == 0, done.stderr
@@ -51,13 +48,10 @@ try:
 except dovetail.UsageError as error:
     print(error.message)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(site)}
-    )
-    assert done.stdout == (
+    assert python(code, PYTHONPATH=str(site)) == (
         "hello, me: host 13; 0 joins\n {'hello': {'who': 'me'}} hello, world True\n"
         "dovetail.compile has no keyword 'helo' (did you mean 'hello'?)\n"
-    ), done.stderr
+    )
 
 
 TOY = """# a toy network
@@ -155,7 +149,7 @@ def test_when_it_is_gone(dovetail, site):
         assert f"error: {says}" in done.stderr
 
 
-IMPORT = ("command.py", "from dovetail.cli import", "from dovetail.gone import")
+IMPORT = ("command.py", "from dovetail.cli import", "from dovetail.cli.gone import")
 REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothing_of_this_name")
 HOOK = ("__init__.py", 'registry.command("hello"', '1 / 0; registry.command("hello"')
 RUN = ("command.py", "names = [", "names = 1 / 0, [")

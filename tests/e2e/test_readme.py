@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from . import program_server
+
 ROOT = Path(__file__).parents[2]
 README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
@@ -41,9 +43,12 @@ def blocks(page=README):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A copy of the examples that all blocks share: later ones use what earlier ones wrote."""
+def folder(tmp_path_factory, server):
+    """A copy of the examples that all blocks share, with programs: later ones use what earlier ones wrote."""
     folder = tmp_path_factory.mktemp("readme")
+    (folder / "bin").mkdir()
+    if server:
+        program_server.write_client(server, folder / "bin")
     shutil.copytree(ROOT / "examples", folder / "examples")
     return folder
 
@@ -102,7 +107,7 @@ def assert_example_runs(folder, language, text, expected, **environment):
     else:
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("pip install")]
         command = ["bash", "-e", "-c", "\n".join(lines)]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, **environment}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

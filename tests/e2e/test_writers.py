@@ -14,8 +14,7 @@ SLOW = os.environ.get("DOVETAIL_SLOW", "") not in ("", "0")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 @pytest.mark.parametrize("external", [False, True], ids=["inline", "external"])
 def test_a_folder_always_holds_one_whole_result(external):
-    few = ["--kills", "3", "--races", "1"] if external else ["--kills", "6", "--races", "2"]
-    numbers = ["--kills", "300", "--races", "50"] if SLOW else [*few, "--layers", "2"]
+    numbers = ["--kills", "300", "--races", "50"] if SLOW else ["--kills", "3", "--races", "1", "--layers", "2"]
     command = [sys.executable, "writers.py", *numbers, *(["--external"] if external else [])]
     done = subprocess.run(command, cwd=BENCH, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

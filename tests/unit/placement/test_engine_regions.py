@@ -1,5 +1,7 @@
 """Regions for engines that are built ahead of time: what is in them, what is not, and why."""
 
+import os
+
 import dovetail
 import numpy as np
 import onnx_ir as ir
@@ -208,7 +210,7 @@ def partitioners():
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if os.environ.get("DOVETAIL_SLOW") else 25, deadline=None)
 @given(st.data())
 def test_regions_of_several_backends_run_after_another(partitioners, data):
     """Two backends with this partitioner, and two that `topological` cuts around them: `formed_regions` refuses any

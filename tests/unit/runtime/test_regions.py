@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -69,13 +71,13 @@ def assert_regions_hold(graph, regions):
         known.update(region.outputs)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if os.environ.get("DOVETAIL_SLOW") else 50, deadline=None)
 @given(placed_graphs())
 def test_regions_of_random_graphs_without_a_partitioner(graph):
     assert_regions_hold(graph, ready_regions(graph))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if os.environ.get("DOVETAIL_SLOW") else 75, deadline=None)
 @given(placed_graphs())
 def test_regions_of_random_graphs(graph):
     regions = form_regions(graph)
@@ -87,7 +89,7 @@ def test_regions_of_random_graphs(graph):
             assert between, f"regions {i} and {j} could be one"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if os.environ.get("DOVETAIL_SLOW") else 50, deadline=None)
 @given(placed_graphs(most_backends=2))
 def test_two_backends_need_no_more_regions_than_the_longest_alternation(graph):
     depth = {}

@@ -11,11 +11,11 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnx_ir as ir
 from dovetail.ir import constant_of
 
 if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
     from dovetail.ir import Model
 
 
