@@ -151,10 +151,10 @@ def quantizers(proto):
 
 
 def live(proto):
-    """Names of values that an output depends on."""
+    """Names of values that an output depends on, other than by their extents, which are known here."""
     wanted = {value.name for value in proto.graph.output}
     for node in reversed(proto.graph.node):
-        if wanted & set(node.output):
+        if wanted & set(node.output) and node.op_type not in ("Shape", "Size"):
             wanted.update(node.input)
             for attribute in node.attribute:
                 for graph in graphs(attribute.g) if attribute.HasField("g") else ():
