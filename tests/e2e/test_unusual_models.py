@@ -101,7 +101,7 @@ Q, DQ = "QuantizeLinear", "DequantizeLinear"
 
 
 @pytest.mark.parametrize(
-    ("text", "atoms"),
+    ("text", "fused_groups"),
     [(QDQ, {"q": Q, "dq": DQ, "wdq": DQ, "q_out": Q, "dq_out": DQ}), (QLINEAR, {"mul": "QLinearMatMul"})],
     ids=["qdq", "qlinear"],
 )
