@@ -2,7 +2,7 @@
 
 A command has a process, a folder, an environment and standard streams of its own, as the program has; only that it
 does not import numpy, onnx and the engines once more. `python program_server.py SOCKET` serves; `start`, `run` and
-`write_client` are for tests.
+`write_clients` are for tests.
 """
 
 import atexit
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import traceback
+import types
 from pathlib import Path
 
 CLIENT = """#!{python} -IS
@@ -23,6 +24,8 @@ import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as connection:
     connection.connect({path!r})
     request = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+    if sys.argv[1:2] == ["-c"]:
+        request |= {{"arguments": sys.argv[3:], "code": sys.argv[2]}}
     socket.send_fds(connection, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
     sys.exit(int(connection.makefile().readline()))
 """
@@ -35,11 +38,12 @@ def start(path):
     return server
 
 
-def write_client(path, folder):
-    """Write a program `dovetail` that asks the server at that path."""
-    client = Path(folder) / "dovetail"
-    client.write_text(CLIENT.format(python=sys.executable, path=str(path)))
-    client.chmod(0o755)
+def write_clients(path, folder):
+    """Write programs `dovetail ...` and `python -c ...` that ask the server at that path."""
+    for name in ("dovetail", "python"):
+        client = Path(folder) / name
+        client.write_text(CLIENT.format(python=sys.executable, path=str(path)))
+        client.chmod(0o755)
 
 
 def run(path, arguments, environment, code=None):
@@ -107,7 +111,8 @@ def _become(files, arguments, folder, environment, code=None):
 
             sys.exit(program())
         else:
-            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+            sys.modules["__main__"] = main = types.ModuleType("__main__")
+            exec(compile(code, "<string>", "exec"), vars(main))
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

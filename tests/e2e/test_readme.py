@@ -48,7 +48,7 @@ def folder(tmp_path_factory, server):
     folder = tmp_path_factory.mktemp("readme")
     (folder / "bin").mkdir()
     if server:
-        program_server.write_client(server, folder / "bin")
+        program_server.write_clients(server, folder / "bin")
     shutil.copytree(ROOT / "examples", folder / "examples")
     return folder
 
@@ -103,7 +103,7 @@ def test_example(folder, pip_installed, number):
 
 def assert_example_runs(folder, language, text, expected, **environment):
     if language == "python":
-        command = [sys.executable, "-c", text]
+        command = ["bash", "-c", 'exec "$@"', "bash", "python", "-c", text]  # the one of PATH, as in shell blocks
     else:
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("pip install")]
         command = ["bash", "-e", "-c", "\n".join(lines)]

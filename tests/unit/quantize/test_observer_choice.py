@@ -95,7 +95,9 @@ def test_options_of_a_third_party(compiled, with_scaled):
 OTHER = "other: {dtype: int8, scheme: symmetric, observer: half}"
 
 
-@pytest.mark.parametrize(("options", "quantized_values"), [("{name: percentile, percentile: 99}", 1), ("percentile", 2)])
+@pytest.mark.parametrize(
+    ("options", "quantized_values"), [("{name: percentile, percentile: 99}", 1), ("percentile", 2)]
+)
 def test_uses_share_a_scale_if_observer_and_options_are_the_same(compiled, options, quantized_values):
     """Two types on two lines of the file say the same, or not."""
     changes = [observed("{name: percentile, percentile: 99}"), (OTHER, OTHER.replace("half", options))]
