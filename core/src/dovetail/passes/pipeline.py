@@ -129,7 +129,7 @@ class Pipeline:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pipeline) and self.steps == other.steps
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # Python marks unhashable classes this way
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)

@@ -38,8 +38,8 @@ class Bounds:
     def texts(self) -> tuple[str, str, str]:
         """Return each point as text: `1x3x224x224`, or `=1,192` for content."""
         if self.values is not None:
-            return tuple(_VALUES + ",".join(map(str, numbers)) for numbers in self.values)  # type: ignore[return-value]
-        return tuple("x".join(map(str, shape)) for shape in self.shapes)  # type: ignore[return-value]
+            return tuple(_VALUES + ",".join(map(str, numbers)) for numbers in self.values)  # type: ignore[return-value]  # three
+        return tuple("x".join(map(str, shape)) for shape in self.shapes)  # type: ignore[return-value]  # three
 
     def entry(self) -> dict[str, list[list[int]]]:
         """Return plain data for a request or a plan."""

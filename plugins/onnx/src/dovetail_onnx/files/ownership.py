@@ -20,7 +20,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a system without it
 
 
 _ABANDONED_AFTER = 24 * 3600  # seconds, if files cannot be locked
