@@ -171,3 +171,10 @@ def test_alpha_lies_between_zero_and_one():
 
     with pytest.raises(UsageError, match="alpha is 1.5, and lies between 0 and 1"):
         Pipeline.parse("smooth{alpha=1.5}", load_plugins().registry)
+
+
+def test_an_input_that_only_an_activation_reads_has_nothing_that_could_absorb_a_factor(data, plugins):
+    """It failed with an AttributeError: an input has no producer."""
+    result, _ = errors(net("x = Relu (h)", "[one] y = MatMul (x, w1)", "float[N,5,8] y"), data, plugins)
+    (remark,) = of_smooth(result)
+    assert (remark.kind, remark.node) == ("missed", "one") and "the channels of 'x' stay as they are" in remark.why
