@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.text import near_misses
-
-if TYPE_CHECKING:
-    pass
 
 
 class FileName(str):

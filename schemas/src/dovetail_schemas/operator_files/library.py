@@ -156,21 +156,21 @@ def library_of(registry: Registry) -> OperatorLibrary:
     return _library(tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries), registry)
 
 
-class _Ignored:
-    """A registry in a cache key, which compares equal for equal registrations."""
+class UncomparedRegistry:
+    """A registry inside a cache key; all compare equal, because the registered entries already form the key."""
 
     def __init__(self, registry: Registry):
         self.registry = registry
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ignored)
+        return isinstance(other, UncomparedRegistry)
 
     def __hash__(self) -> int:
         return 0
 
 
 @lru_cache(maxsize=8)
-def _read(entries: tuple[tuple[str, str, str], ...], ignored: _Ignored) -> OperatorLibrary:
+def _read(entries: tuple[tuple[str, str, str], ...], ignored: UncomparedRegistry) -> OperatorLibrary:
     library = OperatorLibrary()
     for name, _, owner in entries:
         library.enter(read_operators(ignored.registry.operators[name], name), owner)
@@ -178,4 +178,4 @@ def _read(entries: tuple[tuple[str, str, str], ...], ignored: _Ignored) -> Opera
 
 
 def _library(entries: tuple[tuple[str, str, str], ...], registry: Registry) -> OperatorLibrary:
-    return _read(entries, _Ignored(registry))
+    return _read(entries, UncomparedRegistry(registry))

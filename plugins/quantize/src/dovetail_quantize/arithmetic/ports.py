@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir import dtype_name, dtype_of, input_of, shape_of
 from dovetail.planning import get_placement
 from dovetail_precision.source_quantization import QdqNode, dequantizing, qdq_of
-
-if TYPE_CHECKING:
-    pass
 
 
 class NotIntegerError(Exception):

@@ -8,13 +8,7 @@ another pass over X. Working in blocks turns most of the updates into matrix pro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    pass
-
 
 _BLOCK = 64  # inputs whose gradients are updated one by one
 

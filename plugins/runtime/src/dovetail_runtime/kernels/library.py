@@ -13,7 +13,7 @@ from dovetail.ir import from_name
 from dovetail.plugin import DeviceMemory, Kernel
 from dovetail.text import did_you_mean
 from dovetail_schemas.operator_files.entries import Argument
-from dovetail_schemas.operator_files.library import OperatorLibrary, library_of
+from dovetail_schemas.operator_files.library import OperatorLibrary, UncomparedRegistry, library_of
 from dovetail_schemas.operator_files.library import library_of as operators_of
 from dovetail_schemas.operator_files.opening import register
 from dovetail_schemas.operator_files.schemas import tensor_types
@@ -173,24 +173,13 @@ def kernels_of(registry: Registry) -> KernelLibrary:
     """
     entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
     others = (*registry.operators.entries, *registry.device_memory.entries)
-    return _library(entries, tuple((entry.name, entry.target, entry.owner) for entry in others), _Ignored(registry))
-
-
-class _Ignored:
-    """A registry inside a cache key; all compare equal, because the registered entries already form the key."""
-
-    def __init__(self, registry: Registry):
-        self.registry = registry
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ignored)
-
-    def __hash__(self) -> int:
-        return 0
+    return _library(
+        entries, tuple((entry.name, entry.target, entry.owner) for entry in others), UncomparedRegistry(registry)
+    )
 
 
 @lru_cache(maxsize=8)
-def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: _Ignored) -> KernelLibrary:
+def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: UncomparedRegistry) -> KernelLibrary:
     del others  # only part of the cache key
     registry = ignored.registry
     memories = {name: _memory(registry, name) for name in registry.device_memory}
