@@ -40,7 +40,7 @@ class FusedFunction(NamedTuple):
     nodes: tuple[ir.Node, ...]
     source: ir.Value
 
-    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+    def evaluate(self, numbers: np.ndarray) -> np.ndarray:
         """Evaluate the function in float64.
 
         Raises:
@@ -79,11 +79,11 @@ def lower_fused(at: Lowering, function: FusedFunction) -> list[ir.Value]:
     held = integers_of(function.source)
     if held is None:
         raise NotIntegerError(f"'{function.source.name}' is not dequantized by constants")
-    return [look_up(at, held, function)]
+    return [look_up(at, held, function.evaluate)]
 
 
 def _ending_at(last: ir.Node) -> FusedFunction | None:
-    """Return the function that ends at a node; None if it reads several values, or is one node with its own lowering."""
+    """Return the function that ends at a node; None if it reads several values, or has a lowering of its own."""
     nodes, waiting = {last: None}, [last]
     source: ir.Value | None = None
     integers: ir.Value | None = None
