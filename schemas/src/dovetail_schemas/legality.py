@@ -50,6 +50,7 @@ class _Fit:
     swapped: bool = False
     pending: bool = False
     types: list[PortTypes] = field(default_factory=list)
+    fuses: tuple[str, ...] = ()
 
 
 class _Env(dict):
@@ -139,6 +140,7 @@ class Judge:
             if types is not None:
                 said = said.narrowed(types) if said else types
         keep, sharing = rule.keep | row.keep, rule.sharing
+        sharing = sharing._replace(fuses=sharing.fuses + fit.fuses)
         if fit.swapped:  # in the file, names of the first two inputs then mean the other one
             other = view.exchanged_ports()
             said = said and said.renamed(other)
@@ -224,6 +226,7 @@ class Judge:
             fit.reasons += refusals
             if block.types is not None:
                 fit.types.append(block.types)
+            fit.fuses += block.fuses
         return fit
 
     def _answer(self, limit: Limit, env: _Env) -> Refusal | Unknown | None:

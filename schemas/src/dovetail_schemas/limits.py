@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.plugin import Refusal
 
+from dovetail_schemas.policy_file import split_operator
 from dovetail_schemas.ranges import Range, parse_range
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
@@ -147,11 +148,13 @@ class Block:
         when: The guard.
         limits: The limits that apply if the guard holds.
         types: The types that ports are narrowed to if the guard holds, or None.
+        fuses: Operators fused with the node if the guard holds, in addition to those of the rule.
     """
 
     when: Guard = field(default_factory=Guard)
     limits: tuple[Limit, ...] = ()
     types: PortTypes | None = None
+    fuses: tuple[str, ...] = ()
 
 
 def parse_blocks(node: Node, check_names: CheckNames, parse_types: Callable[[Node], PortTypes]) -> tuple[Block, ...]:
@@ -175,9 +178,22 @@ def _parse_block(entries: Entries, check_names: CheckNames, parse_types: Callabl
     types = entries.get("types")
     return Block(
         parse_guards(entries.get("when"), check_names),
-        parse_limits(entries, check_names, ("when", "types")),
+        parse_limits(entries, check_names, ("when", "types", "fuses")),
         parse_types(types) if types else None,
+        parse_fused(entries.get("fuses")),
     )
+
+
+def parse_fused(node: Node | None) -> tuple[str, ...]:
+    """Parse the operators under `fuses:`; empty without it.
+
+    Raises:
+        SchemaError: A word is no operator.
+    """
+    words = node.words("fuses") if node else []
+    for word in words:
+        split_operator(word)
+    return tuple(word.raw for word in words)
 
 
 def parse_limits(entries: Entries, check_names: CheckNames, skip: tuple[str, ...] = ()) -> tuple[Limit, ...]:

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from dovetail_schemas.entries import ONE_KEY, Entry
 from dovetail_schemas.errors import near_miss
-from dovetail_schemas.limits import Block, CheckNames, Guard, Limit, parse_blocks, parse_guards
+from dovetail_schemas.limits import Block, CheckNames, Guard, Limit, parse_blocks, parse_fused, parse_guards
 from dovetail_schemas.operators import Names, is_position, known_names
-from dovetail_schemas.policy_file import POLICIES, parse_ports, split_operator
+from dovetail_schemas.policy_file import POLICIES, parse_ports
 from dovetail_schemas.terms import Pattern, parse_pattern
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
@@ -219,11 +219,8 @@ class _Reader:
         return types
 
     def sharing(self, keys: Mapping[str, Node]) -> Sharing:
-        fused = keys["fuses"].words("fuses") if "fuses" in keys else ()
-        for word in fused:
-            split_operator(word)
         mode, ports = self._same_scale(keys["same_scale"]) if "same_scale" in keys else ("", frozenset())
-        return Sharing(mode, ports, tuple(word.raw for word in fused))
+        return Sharing(mode, ports, parse_fused(keys.get("fuses")))
 
     def _same_scale(self, node: Node) -> tuple[str, frozenset[str]]:
         """Parse the source of shared parameters, and the ports that share them; empty for all."""

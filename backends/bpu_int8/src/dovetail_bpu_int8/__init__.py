@@ -25,7 +25,7 @@ _FACTS = (
     "second_size",
     "zeros",
 )
-_COMPOSITES = ("divides_by_number", "in_gelu", "in_swish", "scales_by_number")
+_ACTIVATIONS = ("divides_by_number", "in_activation", "in_gelu", "in_swish")
 _BROADCASTS = ("broadcast_first_axis", "broadcast_operands", "listed_broadcast", "merged_rank")
 
 
@@ -45,7 +45,8 @@ def register(registry):
     registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")
     for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")
-    for fact in _COMPOSITES:
-        registry.fact(fact, f"dovetail_bpu_int8.tails:{fact}")
+    for fact in _ACTIVATIONS:
+        registry.fact(fact, f"dovetail_bpu_int8.activations:{fact}")
+    registry.fact("scales_by_number", "dovetail_bpu_int8.tails:scales_by_number")
     for fact in _BROADCASTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")

@@ -1,15 +1,18 @@
-"""Choosing an observer as the vendor's tool does: the one whose outputs are most like the original's."""
+"""Choosing an observer and a scheme as the vendor's tool does: those whose outputs are most like the original's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.compiler import Driver
 from dovetail.passes import OBSERVER, BackendChoice, Context
 from dovetail.planning import Remark
+
+from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
+from dovetail_bpu_int8.wishes import OPTION
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
@@ -19,16 +22,20 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import Run
 
 
-CANDIDATES = (
+OBSERVERS = (
     {OBSERVER: "minmax"},
     {OBSERVER: "percentile", f"{OBSERVER}.percentile": "99.995"},
     {OBSERVER: "kl"},
 )
 """Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
 
+(_SCHEME,) = ASYMMETRIC
+_OLDEST = "bernoulli2"
+
 _BACKEND = "bpu-int8"
 _FLOATS = {"arithmetic": "floats"}  # Q/DQ rounds as integers do, and takes a third of the time to compile
 _BATCHES = 32
+_REFINED = 3  # candidates that are compared again, refined
 
 
 def wants_search(job: CompileJob) -> bool:
@@ -37,14 +44,29 @@ def wants_search(job: CompileJob) -> bool:
     return choice is not None and choice.observer is None and job.request.data is not None and job.request.plan is None
 
 
-def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
-    """The request with the best observer, and the cosine similarity of the worst output by each.
+class Compared(NamedTuple):
+    """Cosine similarity of the worst output by candidate; empty if none could be judged.
 
-    The model is calibrated with every candidate on all data and compared with the original on the first 32 batches,
-    before its biases are corrected or its weights rounded, which would take longer than everything else and leaves
-    scales as they are. The request stays as it is if nothing is quantized, or if no output is a float.
+    Attributes:
+        scaled: Of all candidates, before refinements that follow calibration.
+        refined: Of the best of these, with the refinements; the best of all if there are none.
+    """
+
+    scaled: dict[str, float]
+    refined: dict[str, float]
+
+
+def best_request(job: CompileJob) -> tuple[Request, Compared]:
+    """The request with the best observer and scheme, and how the candidates compare.
+
+    The model is calibrated with every candidate on all data and compared with the original on the first 32 batches:
+    first before its biases are corrected or its weights rounded, which takes longer than everything else, then the
+    best three with these refinements, because clipped numbers shift means, and corrected biases restore them. The
+    request stays as it is if nothing is quantized, or if no output is a float.
 
     Source: `calibration_type: default` of hb_mapper, which looks at the first sample; one alone decides by chance.
+    Zero points are among the alternatives of its successor (`asymmetric: [true, false]`). They are left out if the
+    option `activations` or a file of the vendor's tools decides, and on bernoulli2.
 
     Raises:
         DovetailError: The model cannot be compiled.
@@ -53,32 +75,73 @@ def best_request(job: CompileJob) -> tuple[Request, dict[str, float]]:
     from dovetail_verify.accuracy.trials import Remembered
     from dovetail_verify.runners import reference
 
-    found: dict[str, float] = {}
-    requests: dict[str, Request] = {}
     original = Remembered(reference(job.original, job.ctx))
-    compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in CANDIDATES])
-    for number, options in enumerate(CANDIDATES, start=1):
-        if job.progress:
-            job.progress("choose an observer", number, len(CANDIDATES))
-        request = _with(job.request, options)
-        name = str(_observer(request))
-        cosine = _cosine(job, _only_scaled(_with(request, _FLOATS)), original)
-        if cosine is None:
-            return job.request, {}
-        found[name], requests[name] = cosine, request
-    best = max(found, key=found.__getitem__)
-    return requests[best], found
+    compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in OBSERVERS])
+    requests = _candidates(job.request)
+    first = len(requests)
+    last = _REFINED if _is_refined(job.request) else 1
+
+    def compared(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for number, (name, request) in enumerate(candidates.items(), start=done + 1):
+            if job.progress:
+                job.progress("choose an observer", number, first + last)
+            cosine = _cosine(job, _with(request, _FLOATS), original)
+            if cosine is None:
+                return {}
+            found[name] = cosine
+        return found
+
+    scaled = compared({name: _only_scaled(request) for name, request in requests.items()}, 0)
+    names = sorted(scaled, key=scaled.__getitem__, reverse=True)[:last]
+    if not names:
+        return job.request, Compared({}, {})
+    refined = {names[0]: scaled[names[0]]} if last == 1 else compared({name: requests[name] for name in names}, first)
+    return requests[max(refined, key=refined.__getitem__)], Compared(scaled, refined)
 
 
-def remark_of(compiled: CompiledModel, found: dict[str, float]) -> None:
-    """Say in the plan of a result which observer was chosen, and by what."""
-    if not found:
+def _candidates(request: Request) -> dict[str, Request]:
+    """The requests to compare, one per scheme and observer, by their names in remarks."""
+    chosen = cast("BackendChoice", _choice(request)).options
+    found: dict[str, Request] = {}
+    for options in OBSERVERS:
+        candidate = _with(request, options)
+        found[str(_observer(candidate))] = candidate
+    from_file = request.options.get(OPTION, {}).get("document")
+    if _SCHEME not in chosen and chosen.get("march", _OLDEST) != _OLDEST and not from_file:
+        found |= {f"asymmetric {name}": _with(one, ASYMMETRIC) for name, one in found.items()}
+    return found
+
+
+def with_scheme_of_plan(request: Request) -> Request:
+    """Let a replay have zero points if its plan has them, unless the request says otherwise."""
+    choice = _choice(request)
+    if request.plan is None or choice is None or _SCHEME in choice.options:
+        return request
+    planned: dict[str, dict[str, str]] = next(
+        (entry for entry in request.plan.backends if entry["name"] == _BACKEND), {}
+    )
+    scheme = planned.get("options", {}).get(_SCHEME)
+    return request if scheme is None else _with(request, {_SCHEME: scheme})
+
+
+def remark_of(compiled: CompiledModel, compared: Compared) -> None:
+    """Say in the plan of a result which observer and scheme were chosen, and by what."""
+    if not compared.refined:
         return
-    ordered = sorted(found.items(), key=lambda item: -item[1])
-    figures = ", ".join(f"{name} {cosine:.6f}" for name, cosine in ordered)
-    why = f"calibrated with {ordered[0][0]}: cosine similarity of the worst output on the first batches: {figures}"
-    chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME chooses one"
+    best = max(compared.refined, key=compared.refined.__getitem__)
+    why = (
+        f"calibrated with {best}: cosine similarity of the worst output on the first batches: {_text(compared.scaled)}"
+    )
+    if len(compared.refined) > 1:
+        why += f"; of the best three with refined weights and biases: {_text(compared.refined)}"
+    chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME,{_SCHEME}=symmetric chooses one"
     compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, advice=chosen))
+
+
+def _text(found: Mapping[str, float]) -> str:
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {cosine:.6f}" for name, cosine in ordered)
 
 
 def _choice(request: Request) -> BackendChoice | None:
@@ -100,12 +163,22 @@ def _with(request: Request, options: dict[str, str]) -> Request:
     )
 
 
+def _is_refined(request: Request) -> bool:
+    """Check whether refinements follow calibration; those of the backend's file do, unless the request names others."""
+    from dovetail_quantize.refining.steps import OPTION as REFINE
+    from dovetail_quantize.refining.steps import SCALING
+
+    steps = request.options.get(REFINE, {}).get("steps")
+    return steps is None or any(step not in SCALING for step in steps)
+
+
 def _only_scaled(request: Request) -> Request:
     """The request without those refinements that follow calibration."""
-    from dovetail_quantize.refining.steps import OPTION, SCALING
+    from dovetail_quantize.refining.steps import OPTION as REFINE
+    from dovetail_quantize.refining.steps import SCALING
 
-    steps = [step for step in request.options.get(OPTION, {}).get("steps", ()) if step in SCALING]
-    return replace(request, options={**request.options, OPTION: {"steps": steps}})
+    steps = [step for step in request.options.get(REFINE, {}).get("steps", ()) if step in SCALING]
+    return replace(request, options={**request.options, REFINE: {"steps": steps}})
 
 
 def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:

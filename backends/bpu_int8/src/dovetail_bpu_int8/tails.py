@@ -1,11 +1,10 @@
-"""Ends of regions other than products, and activations of several operators that one table computes."""
+"""Ends of regions other than products."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir import input_of
+from dovetail_bpu_int8.activations import in_swish, number
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -13,49 +12,12 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-def in_swish(node: ir.Node) -> bool:
-    """Check whether a Sigmoid is part of `x * sigmoid(x)`: its only reader is a Mul that also reads its input."""
-    reader = _only_reader(node)
-    return reader is not None and reader.op_type == "Mul" and node.inputs[0] in reader.inputs
-
-
-def in_gelu(node: ir.Node) -> bool:
-    """Check whether an Erf is part of `x * (1 + erf(x / sqrt(2))) / 2`, halved before or after the product."""
-    add = _only_reader(node)
-    if add is None or add.op_type != "Add" or not any(_number(value) == 1 for value in add.inputs):
-        return False
-    product = _only_reader(add)
-    scaled = input_of(node, 0).producer()
-    if product is None or product.op_type != "Mul" or scaled is None or scaled.op_type not in ("Div", "Mul"):
-        return False
-    root = _number(scaled.inputs[1])
-    return root is not None and math.isclose(root if scaled.op_type == "Div" else 1 / root, math.sqrt(2), rel_tol=1e-3)
-
-
 def scales_by_number(node: ir.Node) -> bool:
     """Check whether a Mul multiplies one image (rank 4, batch 1) by a nonzero constant scalar."""
-    if node.op_type != "Mul" or not any(map(_number, node.inputs)):
+    if node.op_type != "Mul" or not any(map(number, node.inputs)):
         return False
     shape = node.outputs[0].shape
     return shape is not None and len(shape) == 4 and shape[0] == 1
-
-
-def divides_by_number(node: ir.Node) -> bool:
-    """Check whether a Div divides by a nonzero constant scalar."""
-    return node.op_type == "Div" and bool(_number(node.inputs[1]))
-
-
-def _only_reader(node: ir.Node) -> ir.Node | None:
-    value = node.outputs[0]
-    uses = value.uses()
-    return next(iter(uses))[0] if len(uses) == 1 and not value.is_graph_output() else None
-
-
-def _number(value: ir.Value | None) -> float | None:
-    """Return the number in a single-element constant; None for any other value."""
-    if value is None or value.const_value is None or math.prod(value.const_value.shape.numpy()) != 1:
-        return None
-    return float(value.const_value.numpy().reshape(()))
 
 
 class TailOperators(NamedTuple):

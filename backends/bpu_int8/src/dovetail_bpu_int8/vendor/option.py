@@ -12,7 +12,7 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.plugin import Option
 
-from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search
+from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search, with_scheme_of_plan
 from dovetail_bpu_int8.mixed_precision_search import checked_goal, climb
 from dovetail_bpu_int8.wishes import OPTION, check_used
 
@@ -114,6 +114,7 @@ class BpuOption(Option):
             from dovetail_bpu_int8.vendor.request import changed
 
             request = changed(request, model, **given)
+        request = with_scheme_of_plan(request)
         goal = checked_goal(keywords.get("ladder"))
         if goal is not None:
             own = {**request.options.get(OPTION, {}), "ladder": goal}

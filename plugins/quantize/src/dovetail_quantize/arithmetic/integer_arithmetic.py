@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dovetail.ir import Format, FreshNames, float_format, name_of, producer_of
@@ -23,6 +24,7 @@ from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_precision.source_quantization import qdq_of
 
 from dovetail_quantize.arithmetic.averages import lower_average_pool, lower_global_average, lower_reduced_sum
+from dovetail_quantize.arithmetic.fused_functions import fused_functions, lower_fused
 from dovetail_quantize.arithmetic.lowering import Constants, Lowering, Nodes, NotIntegerError
 from dovetail_quantize.arithmetic.moving import lower_arg, lower_comparison, lower_movement, lower_pad, lower_resize
 from dovetail_quantize.arithmetic.parts import Parts
@@ -96,7 +98,7 @@ class IntegerArithmetic(Pass):
             why = f"the model has opset {model.opset}, and integer arithmetic is written in {_LOWEST} or newer"
             ctx.remark("missed", "", "integer-arithmetic", why)
             return False
-        rewriting = _Rewriting(model, ctx)
+        rewriting = _Rewriting(model, ctx, wanted)
         for node in list(model.graph):
             placement = get_placement(node)
             if placement is not None and placement.backend in wanted and node.domain in ("", "ai.onnx"):
@@ -111,7 +113,10 @@ class IntegerArithmetic(Pass):
 class _Rewriting:
     """Rewriter of the nodes of one graph."""
 
-    def __init__(self, model: Model, ctx: Context):
+    def __init__(self, model: Model, ctx: Context, wanted: Collection[str]):
+        functions = fused_functions(model.graph, wanted)
+        self._functions = {function.nodes[-1]: function for function in functions}
+        self._inside = {node for function in functions for node in function.nodes[:-1]}
         self._graph, self._ctx, self._version = model.graph, ctx, model.opset
         self._names = ctx.analysis(FreshNames, model)
         self._signatures = Signatures(model.ir.opset_imports)
@@ -123,17 +128,17 @@ class _Rewriting:
 
     def rewrite(self, node: ir.Node) -> None:
         """Lower a node if it is planned in integers and its operator has a definition."""
-        if node in self._gone or node.op_type == "DequantizeLinear":
+        if node in self._gone or node in self._inside or node.op_type == "DequantizeLinear":
             return
         if node.op_type == "QuantizeLinear":
             self._requantize(node)
             return
-        at = Lowering(node)
+        at, function = Lowering(node), self._functions.get(node)
         if not at.quantized or not _is_planned_in_integers(node):
             return
         at.nodes, at.parts = Nodes(node, self._names, self._version, self._constants), self._parts
         try:
-            lower = LOWERINGS.get(node.op_type)
+            lower = LOWERINGS.get(node.op_type) if function is None else partial(lower_fused, function=function)
             if lower is None:
                 raise NotIntegerError(f"{node.op_type} has no definition in integers")
             made = lower(at)
@@ -144,6 +149,9 @@ class _Rewriting:
             return
         self._splice(at, made)
         self.count += 1
+        for inside in reversed(function.nodes[:-1] if function is not None else ()):
+            self._leave(inside)
+            self.count += 1
 
     def _requantize(self, node: ir.Node) -> None:
         """Lower a QuantizeLinear of dequantized integers to a requantization."""

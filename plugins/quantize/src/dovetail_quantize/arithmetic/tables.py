@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail_quantize.arithmetic.lowering import Lowering
+    from dovetail_quantize.arithmetic.ports import Integers
 
 
 Function = Callable[["Lowering", np.ndarray], np.ndarray]
@@ -131,19 +133,32 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def lower_function(at: Lowering) -> list[ir.Value]:
-    """Lower a unary function to a table lookup.
+    """Lower a unary function to a table lookup."""
+    if at.node.op_type == "PRelu" and (slope := at.constant(1)) is not None and slope.size > 1:
+        return lower_prelu(at)
+    return [look_up(at, at.operand(0), partial(FUNCTIONS[at.node.op_type], at))]
+
+
+def look_up(at: Lowering, held: Integers, function: Callable[[np.ndarray], np.ndarray]) -> ir.Value:
+    """Return the result of a node as a lookup in a table with one entry per integer of its operand.
 
     Entries for negative integers come last, because ONNX counts negative indices from the end. GatherElements is ten
     times as fast as Gather in ONNX Runtime.
+
+    Args:
+        at: The node.
+        held: The integers to look up.
+        function: Computes real results of real numbers, elementwise.
+
+    Raises:
+        NotIntegerError: The operand or the result has a scale per channel, or the result is read as floats.
     """
-    if at.node.op_type == "PRelu" and (slope := at.constant(1)) is not None and slope.size > 1:
-        return lower_prelu(at)
-    nodes, held, result = at.nodes, at.operand(0), at.result(0)
+    nodes, result = at.nodes, at.result(0)
     scale, zero = held.one_scale()
     wanted, middle = result.held.one_scale()
     integers = np.arange(held.low, held.high + 1, dtype=np.int64)
     with np.errstate(all="ignore"):
-        real = FUNCTIONS[at.node.op_type](at, (integers - zero) * np.float64(scale))
+        real = function((integers - zero) * np.float64(scale))
         entries = round_to(real / wanted, result.held, middle)
     entries = np.clip(entries, *bounds_of(result.held, result.activation))
     stored = np.roll(entries, held.low).astype(result.held.dtype.numpy())
@@ -156,4 +171,4 @@ def lower_function(at: Lowering) -> list[ir.Value]:
         back = nodes.constant(np.array(shape.numpy(), np.int64), np.int64, nodes.named("shape"))
     else:
         back = nodes.make("Shape", [held.value], np.int64)
-    return [nodes.make("Reshape", [found, back], result.held.dtype, at.shape)]
+    return nodes.make("Reshape", [found, back], result.held.dtype, at.shape)
