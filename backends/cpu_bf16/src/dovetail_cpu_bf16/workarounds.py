@@ -30,8 +30,13 @@ _JUMP_AT_ZERO = frozenset({
 })  # fmt: skip
 
 
-def apply_workarounds(model: ov.Model) -> None:
+def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
     """Apply all workarounds to `model` and its bodies, in place.
+
+    Args:
+        model: The graph.
+        low_precision: Whether it is compiled with OpenVINO's low-precision transformations, which have to find
+            conversions to and from integers as ONNX writes them: the fusion barriers around these are left out.
 
     Raises:
         EngineError: The model has a pattern without a workaround.
@@ -41,14 +46,15 @@ def apply_workarounds(model: ov.Model) -> None:
     jumps = any(node.get_type_name() in _JUMP_AT_ZERO for part in parts for node in part.get_ordered_ops())
     for part in parts:
         operations = part.get_ordered_ops()
-        if jumps:
+        if jumps and not low_precision:
             _dequantize_zero_exactly(operations)
         reduce_infinite_rows(operations)
         _keep_reduced_axes(operations)
         _separate_transposes(operations)
         _decompose_prelu(operations)
         _fold_constant_operands(operations)
-        _block_fake_quantize_fusion(operations)
+        if not low_precision:
+            _block_fake_quantize_fusion(operations)
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
         remove_idle_strides(operations)

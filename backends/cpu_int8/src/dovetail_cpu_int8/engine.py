@@ -1,0 +1,24 @@
+"""The engine `openvino-cpu-int8`: OpenVINO's CPU plugin with its low-precision transformations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail_cpu_bf16.engine import OpenVinoCpu
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+
+class OpenVinoCpuInt8(OpenVinoCpu):
+    """OpenVINO's CPU plugin with its low-precision transformations.
+
+    They read QuantizeLinear and DequantizeLinear as the ranges of FakeQuantize, move scales behind products and other
+    operators, and so compute these in 8 bits: with VNNI or AMX where the CPU has them. `executed()` names the integers
+    that a kernel reads; an operator that the transformations leave alone is reported in floats.
+
+    Options: those of `openvino-cpu`.
+    """
+
+    name = "openvino-cpu-int8"
+    transforms_low_precision = True
