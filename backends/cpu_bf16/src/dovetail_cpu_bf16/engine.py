@@ -78,17 +78,18 @@ class OpenVinoCpu(Engine):
                 config[key] = count
         source = source_of(region)
         try:
-            model, compiled = self._read(source), None
+            model, compiled = self.read(source), None
             if is_mixed(model) and _has_bfloat16():
                 compiled = infer_in_bfloat16(model, ExactConstants.of(region.model), config)
-                model = self._read(source) if compiled is None else model
+                model = self.read(source) if compiled is None else model
             if compiled is None:
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses", self.name) from error
         return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files, self.name)
 
-    def _read(self, source: Path | bytes) -> ov.Model:
+    def read(self, source: Path | bytes) -> ov.Model:
+        """Read a region's file, and apply the workarounds to its graph."""
         import openvino as ov
 
         model = ov.Core().read_model(source)

@@ -7,7 +7,10 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `cpu-int8`, its engine, strategy and observer."""
+    """Register the backend `cpu-int8`, its engine, passes, strategy and observer."""
+    registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
+    registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
+    registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
     registry.observer("signed-symmetric", "dovetail_cpu_int8.signed_symmetric:SignedSymmetric")

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 
+from dovetail_cpu_int8.signed_integers import use_signed_integers
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import openvino as ov
 
 
@@ -22,3 +26,9 @@ class OpenVinoCpuInt8(OpenVinoCpu):
 
     name = "openvino-cpu-int8"
     transforms_low_precision = True
+
+    def read(self, source: Path | bytes) -> ov.Model:
+        """Read a region's file, with workarounds, and hold what is signed in int8."""
+        model = super().read(source)
+        use_signed_integers(model)
+        return model
