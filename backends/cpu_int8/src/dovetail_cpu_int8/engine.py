@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 
+from dovetail_cpu_int8.repairs import repair_low_precision
 from dovetail_cpu_int8.signed_integers import use_signed_integers
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class OpenVinoCpuInt8(OpenVinoCpu):
     transforms_low_precision = True
 
     def read(self, source: Path | bytes) -> ov.Model:
-        """Read a region's file, with workarounds, and hold what is signed in int8."""
+        """Read a region's file, with workarounds, and hold in int8 what two computed operands are multiplied in."""
         model = super().read(source)
+        repair_low_precision(model)
         use_signed_integers(model)
         return model

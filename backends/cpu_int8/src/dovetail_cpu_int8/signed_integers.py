@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,18 +11,19 @@ if TYPE_CHECKING:
 
 
 _MIDDLE = 128
+_MOVING = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def use_signed_integers(model: ov.Model) -> int:
-    """Hold every value that is quantized to uint8 with a zero point of 128 in int8 without one, in place.
+    """Hold operands of MatMul that are quantized to uint8 with a zero point of 128 in int8 without one, in place.
 
-    ONNX Runtime is fast with unsigned activations only. OpenVINO computes the same numbers without a correction for the
-    zero point if they are signed, and has kernels for two signed operands that it lacks for unsigned ones.
+    ONNX Runtime is fast with unsigned activations only. OpenVINO multiplies two computed operands in 8 bits, as those
+    of attention, only if they have no zero point.
 
     Given:  FakeQuantize to 0..255, Convert to u8, Convert to f32, Subtract 128
     Result: FakeQuantize to -128..127, Convert to i8, Convert to f32
 
-    A value whose integers anything else reads stays as it is.
+    A value that others read stays as it is: OpenVINO takes the signed operand of a Concat for unsigned.
 
     Returns:
         The number of changed values.
@@ -30,7 +32,8 @@ def use_signed_integers(model: ov.Model) -> int:
     for convert in model.get_ordered_ops():
         if convert.get_type_name() == "Convert" and convert.get_output_element_type(0).get_type_name() == "u8":
             fake = convert.input_value(0).get_node()
-            if fake.get_type_name() == "FakeQuantize" and len(fake.output(0).get_target_inputs()) == 1:
+            alone = fake.get_type_name() == "FakeQuantize" and len(fake.output(0).get_target_inputs()) == 1
+            if alone and fake.input_value(0).get_node().get_type_name() != "Concat":
                 changed += _make_signed(fake, convert)
     return changed
 
@@ -49,6 +52,8 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
         return False
     if not all(node.get_type_name() == "Subtract" and _is_middle(node.input_value(1)) for node in shifted):
         return False
+    if not all(node.get_type_name() == "MatMul" for node in _final_readers(shifted)):
+        return False
     low, high = (opset13.constant(np.full(end.shape, number, np.float32)) for end, number in zip(ends, (-128, 127)))
     data, *bounds = (fake.input_value(index) for index in range(3))
     signed = opset13.fake_quantize(data, *bounds, low, high, 256)
@@ -60,6 +65,20 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
     for node in shifted:
         node.output(0).replace(node.input_value(0))
     return True
+
+
+def _final_readers(shifted: list[ov.Node]) -> Iterator[ov.Node]:
+    """Yield what reads dequantized values, behind their scales and operations that move them."""
+    waiting = [port.get_node() for node in shifted for port in node.output(0).get_target_inputs()]  # Multiply
+    seen: set[str] = set()
+    while waiting:
+        for port in waiting.pop().output(0).get_target_inputs():
+            reader = port.get_node()
+            if reader.get_type_name() not in _MOVING or port.get_index():
+                yield reader
+            elif reader.get_name() not in seen:
+                seen.add(reader.get_name())
+                waiting.append(reader)
 
 
 def _is_middle(value: ov.Output) -> bool:
