@@ -1,6 +1,6 @@
 """Repairs of what OpenVINO computes wrongly in low precision, applied to its graph before it is compiled.
 
-Each replaces a pattern that OpenVINO 2026.4 computes wrongly by an equivalent one. The defects were found by
+Each inserts a fusion barrier into a pattern that OpenVINO 2026.4 computes wrongly or refuses. The defects were found by
 `tools/chains.py`; `tests/unit/cpu_int8/test_repairs.py` holds the cases.
 """
 
@@ -14,17 +14,83 @@ if TYPE_CHECKING:
     import openvino as ov
 
 
-_WRONG_BEFORE_ROUNDING = frozenset({"ReduceMax", "ReduceMin"})
+_EXTREMES = frozenset({"ReduceMax", "ReduceMin"})
+_PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
+_ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
+# Readers of a MaxPool that are not fused with what is before it, or that keep the order of numbers.
+_ORDERLY = frozenset({
+    "Concat", "Convert", "Convolution", "FakeQuantize", "GroupConvolution", "MatMul", "MaxPool", "Relu", "Reshape",
+    "Result", "Transpose",
+})  # fmt: skip
 
 
 def repair_low_precision(model: ov.Model) -> None:
-    """Insert a fusion barrier between a maximum or minimum over axes and the FakeQuantize that reads it.
+    """Apply all repairs to `model`, in place, if it computes anything in low precision."""
+    operations = model.get_ordered_ops()
+    if not any(node.get_type_name() == "FakeQuantize" for node in operations):
+        return
+    for node in operations:
+        kind = node.get_type_name()
+        if kind in _EXTREMES or kind == "MaxPool" and _is_read_elementwise(node):
+            _bar_behind(node)
+        elif kind == "MatMul" and _is_scaled_across_rows(node):
+            _bar_behind(node)
+        elif kind == "Concat" and _is_multiplied(node):
+            _bar_behind(node)
+        elif kind == "Interpolate":
+            node.input(0).replace_source_output(fusion_barrier(node.input_value(0)).output(0))
 
-    The kernel of the reduction computes the FakeQuantize, too, and then gives other numbers, off by dozens of steps.
+
+def _bar_behind(node: ov.Node) -> None:
+    """Insert a fusion barrier between a node's first result and all of its readers.
+
+    - A maximum or minimum over axes with a FakeQuantize behind it, even behind further operators: its kernel computes
+      them all, and gives other numbers, off by dozens of steps.
+    - A MaxPool behind a convolution: OpenVINO fuses an operator behind the MaxPool into the convolution, and so
+      computes the maximum of f(x) in place of f of the maximum. That differs unless f keeps the order of numbers.
+    - A MatMul whose result is scaled along another axis than its last: fusing the scale is refused.
+    - A Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale,
+      and refuses the MatMul over them.
+
+    OpenVINO also refuses an Interpolate behind a MatMul in 8 bits; the barrier stands in front of it.
     """
-    for node in model.get_ordered_ops():
-        if node.get_type_name() != "FakeQuantize":
+    readers = list(node.output(0).get_target_inputs())
+    if any(port.get_node().get_type_name() == "Result" for port in readers):
+        return
+    barrier = fusion_barrier(node.output(0))
+    for port in readers:
+        port.replace_source_output(barrier.output(0))
+
+
+def _is_read_elementwise(node: ov.Node) -> bool:
+    return any(port.get_node().get_type_name() not in _ORDERLY for port in node.output(0).get_target_inputs())
+
+
+def _is_multiplied(node: ov.Node) -> bool:
+    """Check whether a node's result is quantized, and multiplied by a MatMul, maybe moved in between."""
+    quantized = [port.get_node() for port in node.output(0).get_target_inputs()]
+    waiting = [reader for reader in quantized if reader.get_type_name() == "FakeQuantize"]
+    seen = {reader.get_name() for reader in waiting}
+    while waiting:
+        for port in waiting.pop().output(0).get_target_inputs():
+            reader = port.get_node()
+            if reader.get_type_name() == "MatMul":
+                return True
+            if reader.get_type_name() in _PASSING and reader.get_name() not in seen:
+                seen.add(reader.get_name())
+                waiting.append(reader)
+    return False
+
+
+def _is_scaled_across_rows(node: ov.Node) -> bool:
+    """Check whether a reader combines the result with a constant that varies along another axis than the last."""
+    for port in node.output(0).get_target_inputs():
+        reader = port.get_node()
+        if reader.get_type_name() not in _ELEMENTWISE:
             continue
-        data = node.input_value(0)
-        if data.get_node().get_type_name() in _WRONG_BEFORE_ROUNDING:
-            node.input(0).replace_source_output(fusion_barrier(data).output(0))
+        other = reader.input_value(1 - port.get_index())
+        shape = other.get_partial_shape()
+        if shape.is_static and any(extent != 1 for extent in list(shape.to_shape())[:-1]):
+            if other.get_node().get_type_name() == "Constant":
+                return True
+    return False
