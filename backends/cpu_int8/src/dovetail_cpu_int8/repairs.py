@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 _EXTREMES = frozenset({"ReduceMax", "ReduceMin"})
+_POOLS = frozenset({"AvgPool", "MaxPool"})
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
-# Readers of a MaxPool that are not fused with what is before it, or that keep the order of numbers.
+# Readers of a pool that are not fused with what is before it, or that keep the order of numbers.
 _ORDERLY = frozenset({
     "Concat", "Convert", "Convolution", "FakeQuantize", "GroupConvolution", "MatMul", "MaxPool", "Relu", "Reshape",
     "Result", "Transpose",
@@ -31,7 +32,7 @@ def repair_low_precision(model: ov.Model) -> None:
         return
     for node in operations:
         kind = node.get_type_name()
-        if kind in _EXTREMES or kind == "MaxPool" and _is_read_elementwise(node):
+        if kind in _EXTREMES or kind in _POOLS and _is_read_elementwise(node):
             _bar_behind(node)
         elif kind == "MatMul" and _is_scaled_across_rows(node):
             _bar_behind(node)
@@ -48,6 +49,8 @@ def _bar_behind(node: ov.Node) -> None:
       them all, and gives other numbers, off by dozens of steps.
     - A MaxPool behind a convolution: OpenVINO fuses an operator behind the MaxPool into the convolution, and so
       computes the maximum of f(x) in place of f of the maximum. That differs unless f keeps the order of numbers.
+    - An AvgPool with a scale per channel behind it: OpenVINO folds the scale into the ranges of the FakeQuantize behind
+      that, and the kernel takes the range of one channel for all.
     - A MatMul whose result is scaled along another axis than its last: fusing the scale is refused.
     - A Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale,
       and refuses the MatMul over them.
