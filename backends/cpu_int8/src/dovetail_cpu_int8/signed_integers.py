@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 _MIDDLE = 128
-_MOVING = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+# What moves numbers, or holds them in integers and back.
+_PASSING = frozenset({
+    "Convert", "FakeQuantize", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze",
+})  # fmt: skip
 
 
 def use_signed_integers(model: ov.Model) -> int:
@@ -68,17 +71,22 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
 
 
 def _final_readers(shifted: list[ov.Node]) -> Iterator[ov.Node]:
-    """Yield what reads dequantized values, behind their scales and operations that move them."""
+    """Yield what reads dequantized values, behind their scales, operations that move them, and further conversions."""
     waiting = [port.get_node() for node in shifted for port in node.output(0).get_target_inputs()]  # Multiply
     seen: set[str] = set()
     while waiting:
         for port in waiting.pop().output(0).get_target_inputs():
             reader = port.get_node()
-            if reader.get_type_name() not in _MOVING or port.get_index():
+            if reader.get_type_name() not in _PASSING or port.get_index() or not _has_constants(reader):
                 yield reader
             elif reader.get_name() not in seen:
                 seen.add(reader.get_name())
                 waiting.append(reader)
+
+
+def _has_constants(node: ov.Node) -> bool:
+    """Check whether all inputs of an operation but the first are constants."""
+    return all(_constant(value) is not None for value in node.input_values()[1:])
 
 
 def _is_middle(value: ov.Output) -> bool:
