@@ -18,6 +18,8 @@ CASES = {
     "a MaxPool behind which the order of numbers changes":
         "a = Conv (x, v, b) p = MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (a) d = Abs (p) y = Conv (d, v, b)",
     "a MatMul scaled along its rows": "k = MatMul (x, m) t = Mul (k, rows) q = MatMul (k, t) y = Mul (q, rows)",
+    "products of one shape without a bias, on one thread":
+        "k = MatMul (x, m) t = MatMul (k, m) q = MatMul (t, m) y = Softmax (q)",
     "a Concat that is multiplied": "a = Conv (x, v, b) c = Concat <axis = 1> (a, x) y = MatMul (c, m)",
     "an average per channel, scaled":
         "a = Conv (x, v, b) p = AveragePool <kernel_shape = [2,2]> (a) s = Mul (p, rows) y = Conv (s, v, b)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from dovetail_cpu_bf16.decompositions import fusion_barrier
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _EXTREMES = frozenset({"ReduceMax", "ReduceMin"})
 _POOLS = frozenset({"AvgPool", "MaxPool"})
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
+_NOTHING = np.float32(1e-30)
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
 # Readers of a pool that are not fused with what is before it, or that keep the order of numbers.
 _ORDERLY = frozenset({
@@ -36,6 +38,8 @@ def repair_low_precision(model: ov.Model) -> None:
             _bar_behind(node)
         elif kind == "MatMul" and _is_scaled_across_rows(node):
             _bar_behind(node)
+        elif kind == "MatMul" and _has_no_bias(node):
+            _add_bias(node)
         elif kind == "Concat" and _is_multiplied(node):
             _bar_behind(node)
         elif kind == "Interpolate":
@@ -63,6 +67,35 @@ def _bar_behind(node: ov.Node) -> None:
     barrier = fusion_barrier(node.output(0))
     for port in readers:
         port.replace_source_output(barrier.output(0))
+
+
+def _add_bias(node: ov.Node) -> None:
+    """Add a bias that changes no result to a product with a constant.
+
+    On one thread, OpenVINO computes any numbers where two such products of one shape without a bias follow each other.
+    A bias of equal numbers is no bias to it.
+    """
+    from openvino import opset13
+
+    readers = list(node.output(0).get_target_inputs())
+    columns = node.output(0).get_partial_shape()[-1].get_length()
+    biased = opset13.add(node.output(0), opset13.constant(_NOTHING * np.arange(1, columns + 1, dtype=np.float32)))
+    biased.set_friendly_name(f"{node.get_friendly_name()}/bias")
+    for port in readers:
+        port.replace_source_output(biased.output(0))
+
+
+def _has_no_bias(node: ov.Node) -> bool:
+    """Check whether a MatMul multiplies by dequantized constants, and no Add of a constant alone reads its result."""
+    weight, shape = node.input_value(1).get_node(), node.output(0).get_partial_shape()
+    if shape.rank.is_dynamic or not shape.rank.get_length() or shape[shape.rank.get_length() - 1].is_dynamic:
+        return False
+    while weight.get_type_name() in _PASSING and weight.get_input_size():
+        weight = weight.input_value(0).get_node()
+    readers = list(node.output(0).get_target_inputs())
+    if weight.get_type_name() != "Constant" or any(port.get_node().get_type_name() == "Result" for port in readers):
+        return False
+    return len(readers) != 1 or readers[0].get_node().get_type_name() != "Add"
 
 
 def _is_read_elementwise(node: ov.Node) -> bool:
