@@ -26,7 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "cpu_bf16" / "tools")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[2] / "cpu_bf16" / "tools"))
 
 from sweep import Worker
 

@@ -8,9 +8,9 @@ from .nets import compiled, net, quantized
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        pytest.param("y = Conv <pads = [1,1,1,1]> (x, w, b)", {"x"}, id="a result that nobody multiplies is no integer"),
+        pytest.param("y = Conv <pads = [1,1,1,1]> (x, w, b)", {"x"}, id="a result that nobody multiplies is none"),
         pytest.param("a = Conv (x, v, b) y = Conv (a, v, b)", {"x", "a"}, id="a result that a product reads is one"),
-        pytest.param("a = Conv (x, v, b) r = Relu (a) y = Conv (r, v, b)", {"x", "r"}, id="nothing between Conv and Relu"),
+        pytest.param("a = Conv (x, v, b) r = Relu (a) y = Conv (r, v, b)", {"x", "r"}, id="nothing between both"),
         pytest.param("a = Conv (x, v) s = Sigmoid (a) y = Conv (s, v)", {"x", "s"}, id="other functions read floats"),
         pytest.param(
             "a = Conv (x, v, b) p = MaxPool <kernel_shape = [1,1]> (a) y = Conv (p, v, b)", {"x", "a", "p"},
@@ -33,7 +33,8 @@ from .nets import compiled, net, quantized
             id="a reader in floats gets the unrounded value",
         ),
         pytest.param(
-            "p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (x) y = Conv (p, v, b)", {"p"},
+            "p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (x) y = Conv (p, v, b)",
+            {"p"},
             id="padding that is counted keeps a pool in floats",
         ),
     ],

@@ -24,7 +24,7 @@ CASES = {
     "an average per channel, scaled":
         "a = Conv (x, v, b) p = AveragePool <kernel_shape = [2,2]> (a) s = Mul (p, rows) y = Conv (s, v, b)",
     "a MatMul that is resized":
-        'a = MatMul (x, m) r = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (a, , scales) y = Conv (r, v, b)',
+        'a = MatMul (x, m) r = Resize <coordinate_transformation_mode = "asymmetric"> (a, , scales) y = Conv (r, v, b)',
 }  # fmt: skip
 CONSTANTS = {
     "axes": "axes = Constant <value_ints = [3]> ()",

@@ -53,9 +53,7 @@ class OpenVinoSession(Session):
         self._inputs = _input_names(compiled, region.model.graph, engine)
         self._outputs = list(map(name_of, region.model.graph.outputs))
         if len(self._outputs) != len(compiled.outputs):
-            raise DovetailError(
-                f"{engine} gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}"
-            )
+            raise DovetailError(f"{engine} gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}")
         self._written = {index: port for index, port in enumerate(compiled.outputs) if _is_large(port)}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -6,6 +6,7 @@ Each inserts a fusion barrier into a pattern that OpenVINO 2026.4 computes wrong
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     import openvino as ov
 
 
-_EXTREMES = frozenset({"ReduceMax", "ReduceMin"})
-_POOLS = frozenset({"AvgPool", "MaxPool"})
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
 _NOTHING = np.float32(1e-30)
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
@@ -34,14 +33,10 @@ def repair_low_precision(model: ov.Model) -> None:
         return
     for node in operations:
         kind = node.get_type_name()
-        if kind in _EXTREMES or kind in _POOLS and _is_read_elementwise(node):
-            _bar_behind(node)
-        elif kind == "MatMul" and _is_scaled_across_rows(node):
+        if any(applies(node) for applies in _BARRED.get(kind, ())):
             _bar_behind(node)
         elif kind == "MatMul" and _has_no_bias(node):
             _add_bias(node)
-        elif kind == "Concat" and _is_multiplied(node):
-            _bar_behind(node)
         elif kind == "Interpolate":
             node.input(0).replace_source_output(fusion_barrier(node.input_value(0)).output(0))
 
@@ -98,6 +93,10 @@ def _has_no_bias(node: ov.Node) -> bool:
     return len(readers) != 1 or readers[0].get_node().get_type_name() != "Add"
 
 
+def _always(node: ov.Node) -> bool:
+    return True
+
+
 def _is_read_elementwise(node: ov.Node) -> bool:
     return any(port.get_node().get_type_name() not in _ORDERLY for port in node.output(0).get_target_inputs())
 
@@ -126,7 +125,17 @@ def _is_scaled_across_rows(node: ov.Node) -> bool:
             continue
         other = reader.input_value(1 - port.get_index())
         shape = other.get_partial_shape()
-        if shape.is_static and any(extent != 1 for extent in list(shape.to_shape())[:-1]):
-            if other.get_node().get_type_name() == "Constant":
-                return True
+        varies = shape.is_static and any(extent != 1 for extent in list(shape.to_shape())[:-1])
+        if varies and other.get_node().get_type_name() == "Constant":
+            return True
     return False
+
+
+_BARRED: dict[str, tuple[Callable[[ov.Node], bool], ...]] = {
+    "AvgPool": (_is_read_elementwise,),
+    "Concat": (_is_multiplied,),
+    "MatMul": (_is_scaled_across_rows,),
+    "MaxPool": (_is_read_elementwise,),
+    "ReduceMax": (_always,),
+    "ReduceMin": (_always,),
+}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _BACKEND = "cpu-int8"
+_NORMALIZATIONS = ("LayerNormalization", "RMSNormalization")
 _RESERVED = "dovetail.reserved_scale"
 
 
@@ -53,12 +54,22 @@ class ReserveScales(Pass):
         names, changed = ctx.analysis(FreshNames, model), False
         for value, layers in readers.items():
             channels = layers[0].layout.extents[2]
-            if len(value.uses()) > len(layers) and absorber_of(value, channels) is not None:
+            if _needs_place(value, layers, channels):
                 _insert(value, layers, channels, model, names)
                 changed = True
         if changed:
             model.touch()
         return changed
+
+
+def _needs_place(value: ir.Value, layers: list[Layer], channels: int) -> bool:
+    """Check whether nothing else takes up factors: others read the value, or the constants of its normalization."""
+    producer = value.producer()
+    if producer is None:
+        return False
+    if len(value.uses()) > len(layers):
+        return True
+    return producer.op_type in _NORMALIZATIONS and absorber_of(value, channels) is None
 
 
 def _insert(value: ir.Value, layers: list[Layer], channels: int, model: Model, names: FreshNames) -> None:

@@ -57,7 +57,8 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
         return False
     if not all(node.get_type_name() == "MatMul" for node in _final_readers(shifted)):
         return False
-    low, high = (opset13.constant(np.full(end.shape, number, np.float32)) for end, number in zip(ends, (-128, 127)))
+    shapes = [end.shape for end in ends if end is not None]
+    low, high = (opset13.constant(np.full(shape, end, np.float32)) for shape, end in zip(shapes, (-128, 127)))
     data, *bounds = (fake.input_value(index) for index in range(3))
     signed = opset13.fake_quantize(data, *bounds, low, high, 256)
     signed.set_friendly_name(fake.get_friendly_name())

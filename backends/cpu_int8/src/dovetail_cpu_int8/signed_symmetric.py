@@ -7,7 +7,6 @@ from dovetail.plugin import Format, Parameters
 from dovetail_quantize.observers.clipping import MeanSquaredError
 
 
-
 class SignedSymmetric(MeanSquaredError):
     """Minimizes the squared error, with a zero point at an end or in the middle of the integers.
 
