@@ -11,6 +11,7 @@ def register(registry):
     registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
     registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
     registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")
+    registry.pass_("dynamic-quantization", "dovetail_cpu_int8.dynamic_quantization:DynamicQuantization")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
     registry.observer("signed-symmetric", "dovetail_cpu_int8.signed_symmetric:SignedSymmetric")
