@@ -8,7 +8,7 @@ import onnx
 from onnx import numpy_helper
 
 SHAPES = {"w": (4, 4, 3, 3), "v": (4, 4, 1, 1), "b": (4,), "m": (6, 6), "o": (6, 6), "n": (6,)}
-"""Weights that nets may name: of convolutions (w, v, with the bias b) and of matrix products (m and o, with the bias n)."""
+"""Weights that nets may name: of convolutions (w, v, the bias b) and of matrix products (m, o, the bias n)."""
 
 
 def net(body, x="1,4,6,6", y=None):
