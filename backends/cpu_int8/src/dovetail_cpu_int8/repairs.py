@@ -31,9 +31,12 @@ def repair_low_precision(model: ov.Model) -> None:
     operations = model.get_ordered_ops()
     if not any(node.get_type_name() == "FakeQuantize" for node in operations):
         return
+    multiplied = _reaching_matmul(operations)
     for node in operations:
         kind = node.get_type_name()
         if any(applies(node) for applies in _BARRED.get(kind, ())):
+            _bar_behind(node)
+        elif kind == "Concat" and _is_quantized_for(node, multiplied):
             _bar_behind(node)
         elif kind == "MatMul" and _has_no_bias(node):
             _add_bias(node)
@@ -101,20 +104,20 @@ def _is_read_elementwise(node: ov.Node) -> bool:
     return any(port.get_node().get_type_name() not in _ORDERLY for port in node.output(0).get_target_inputs())
 
 
-def _is_multiplied(node: ov.Node) -> bool:
-    """Check whether a node's result is quantized, and multiplied by a MatMul, maybe moved in between."""
-    quantized = [port.get_node() for port in node.output(0).get_target_inputs()]
-    waiting = [reader for reader in quantized if reader.get_type_name() == "FakeQuantize"]
-    seen = {reader.get_name() for reader in waiting}
-    while waiting:
-        for port in waiting.pop().output(0).get_target_inputs():
-            reader = port.get_node()
-            if reader.get_type_name() == "MatMul":
-                return True
-            if reader.get_type_name() in _PASSING and reader.get_name() not in seen:
-                seen.add(reader.get_name())
-                waiting.append(reader)
-    return False
+def _reaching_matmul(operations: list[ov.Node]) -> set[str]:
+    """Return the names of operations whose result a MatMul reads, maybe moved or converted in between."""
+    found: set[str] = set()
+    for node in reversed(operations):
+        readers = [port.get_node() for output in node.outputs() for port in output.get_target_inputs()]
+        kinds = [(reader.get_type_name(), reader.get_name()) for reader in readers]
+        if any(kind == "MatMul" or kind in _PASSING and name in found for kind, name in kinds):
+            found.add(node.get_name())
+    return found
+
+
+def _is_quantized_for(node: ov.Node, multiplied: set[str]) -> bool:
+    readers = [port.get_node() for port in node.output(0).get_target_inputs()]
+    return any(reader.get_type_name() == "FakeQuantize" and reader.get_name() in multiplied for reader in readers)
 
 
 def _is_scaled_across_rows(node: ov.Node) -> bool:
@@ -133,7 +136,6 @@ def _is_scaled_across_rows(node: ov.Node) -> bool:
 
 _BARRED: dict[str, tuple[Callable[[ov.Node], bool], ...]] = {
     "AvgPool": (_is_read_elementwise,),
-    "Concat": (_is_multiplied,),
     "MatMul": (_is_scaled_across_rows,),
     "MaxPool": (_is_read_elementwise,),
     "ReduceMax": (_always,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,11 +30,13 @@ def use_signed_integers(model: ov.Model) -> int:
     Returns:
         The number of changed values.
     """
-    changed = 0
-    for convert in model.get_ordered_ops():
+    changed, operations = 0, model.get_ordered_ops()
+    multiplied = _read_by_matmul_only(operations)
+    for convert in operations:
         if convert.get_type_name() == "Convert" and convert.get_output_element_type(0).get_type_name() == "u8":
             fake = convert.input_value(0).get_node()
             alone = fake.get_type_name() == "FakeQuantize" and len(fake.output(0).get_target_inputs()) == 1
+            alone = alone and convert.get_name() in multiplied
             if alone and fake.input_value(0).get_node().get_type_name() != "Concat":
                 changed += _make_signed(fake, convert)
     return changed
@@ -55,8 +56,6 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
         return False
     if not all(node.get_type_name() == "Subtract" and _is_middle(node.input_value(1)) for node in shifted):
         return False
-    if not all(node.get_type_name() == "MatMul" for node in _final_readers(shifted)):
-        return False
     shapes = [end.shape for end in ends if end is not None]
     low, high = (opset13.constant(np.full(shape, end, np.float32)) for shape, end in zip(shapes, (-128, 127)))
     data, *bounds = (fake.input_value(index) for index in range(3))
@@ -71,18 +70,22 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
     return True
 
 
-def _final_readers(shifted: list[ov.Node]) -> Iterator[ov.Node]:
-    """Yield what reads dequantized values, behind their scales, operations that move them, and further conversions."""
-    waiting = [port.get_node() for node in shifted for port in node.output(0).get_target_inputs()]  # Multiply
-    seen: set[str] = set()
-    while waiting:
-        for port in waiting.pop().output(0).get_target_inputs():
-            reader = port.get_node()
-            if reader.get_type_name() not in _PASSING or port.get_index() or not _has_constants(reader):
-                yield reader
-            elif reader.get_name() not in seen:
-                seen.add(reader.get_name())
-                waiting.append(reader)
+def _read_by_matmul_only(operations: list[ov.Node]) -> set[str]:
+    """Return the names of operations whose result only MatMul reads, behind scales, moves and further conversions."""
+    found: set[str] = set()
+    for node in reversed(operations):
+        ports = [port for output in node.outputs() for port in output.get_target_inputs()]
+        if ports and all(_leads_to_matmul(port, found) for port in ports):
+            found.add(node.get_name())
+    return found
+
+
+def _leads_to_matmul(port: ov.Input, found: set[str]) -> bool:
+    reader = port.get_node()
+    if reader.get_type_name() == "MatMul":
+        return True
+    passes = reader.get_type_name() in _PASSING and not port.get_index() and _has_constants(reader)
+    return passes and reader.get_name() in found
 
 
 def _has_constants(node: ov.Node) -> bool:
