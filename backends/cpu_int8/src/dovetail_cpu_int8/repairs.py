@@ -34,7 +34,8 @@ def repair_low_precision(model: ov.Model) -> None:
     multiplied = _reaching_matmul(operations)
     for node in operations:
         kind = node.get_type_name()
-        if any(applies(node) for applies in _BARRED.get(kind, ())) or kind == "Concat" and _is_quantized_for(node, multiplied):
+        fused = kind == "Concat" and _is_quantized_for(node, multiplied)
+        if fused or any(applies(node) for applies in _BARRED.get(kind, ())):
             _bar_behind(node)
         elif kind == "MatMul" and _has_no_bias(node):
             _add_bias(node)
