@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
 from dovetail_cpu_bf16.decompositions import fusion_barrier
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
-_NOTHING = np.float32(1e-30)
+_NOTHING = 1e-30
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
 # Readers of a pool that are not fused with what is before it, or that keep the order of numbers.
 _ORDERLY = frozenset({
@@ -72,11 +71,14 @@ def _add_bias(node: ov.Node) -> None:
     On one thread, OpenVINO computes any numbers where two such products of one shape without a bias follow each other.
     A bias of equal numbers is no bias to it.
     """
+    import numpy as np
     from openvino import opset13
 
     readers = list(node.output(0).get_target_inputs())
     columns = node.output(0).get_partial_shape()[-1].get_length()
-    biased = opset13.add(node.output(0), opset13.constant(_NOTHING * np.arange(1, columns + 1, dtype=np.float32)))
+    biased = opset13.add(
+        node.output(0), opset13.constant(np.float32(_NOTHING) * np.arange(1, columns + 1, dtype=np.float32))
+    )
     biased.set_friendly_name(f"{node.get_friendly_name()}/bias")
     for port in readers:
         port.replace_source_output(biased.output(0))
