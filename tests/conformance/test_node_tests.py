@@ -10,7 +10,7 @@ import dovetail
 import pytest
 from dovetail_testing import cases, lists, measure, verdict
 
-BACKENDS = ("cpu-bf16", "gpu-fp16", "tensorrt", "ppl-int8", "bpu-int8")
+BACKENDS = ("cpu-bf16", "cpu-int8", "gpu-fp16", "tensorrt", "ppl-int8", "bpu-int8")
 SAMPLE = None if os.environ.get("DOVETAIL_SLOW") else 50
 NARROW = {"solver": "fixpoint", "keep_io_types": False}  # as much as can be in the low precision
 NARROW_TOLERANCE = 0.02  # of the largest value

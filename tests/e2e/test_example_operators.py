@@ -59,7 +59,7 @@ def test_its_file_is_checked(with_vendor):
         assert line in said
 
 
-@pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16", "ppl-int8:strategy=conservative", "bpu-int8"])
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8", "gpu-fp16", "ppl-int8:strategy=conservative", "bpu-int8"])
 def test_a_model_is_compiled_verified_and_run(with_vendor, tmp_path, backend):
     said = with_vendor("compile", "net.txt", "--backend", backend, "--data", "data", "-o", "out", "--json")
     document = json.loads(said)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "backends" / "cpu_bf16" / "tools"))
 from random_graphs import random_model  # noqa: E402
 
 SEEDS = range(2000) if os.environ.get("DOVETAIL_SLOW") else range(3, 2000, 285)
-BACKENDS = ["cpu-bf16", "gpu-fp16", "ppl-int8", "bpu-int8", "tensorrt"]
+BACKENDS = ["cpu-bf16", "cpu-int8", "gpu-fp16", "ppl-int8", "bpu-int8", "tensorrt"]
 
 
 @pytest.fixture(scope="module")

@@ -71,8 +71,9 @@ def serve(pipe, options: argparse.Namespace) -> None:
     from random_graphs.checking import check_engine, truth
 
     if not options.repaired:
-        engines.repair, engines.readable = lambda model: None, lambda region: (region, None)
-        del engines._CONFIGURATION["LP_TRANSFORMS_MODE"]
+        engines.apply_workarounds = lambda model, low_precision: None
+        engines.prepare_for_frontend = lambda region: (region, None)
+        engines.OpenVinoCpu.transforms_low_precision = True
     while True:
         seed, names = pipe.recv()
         try:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from dovetail_cpu_bf16.session import OpenVinoSession
 
 
-# OpenVINO's low-precision transformations move 8-bit rounding across reductions, pooling and padding, which changes
-# results. They are disabled.
-_CONFIGURATION = {"PERFORMANCE_HINT": "LATENCY", "LP_TRANSFORMS_MODE": False}
+_CONFIGURATION = {"PERFORMANCE_HINT": "LATENCY"}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
@@ -45,9 +43,14 @@ class OpenVinoCpu(Engine):
     latency.
 
     Options: `threads` (0: all cores), `streams` (0: one, for the lowest latency).
+
+    Attributes:
+        transforms_low_precision: Whether OpenVINO's low-precision transformations are enabled. They move 8-bit rounding
+            across reductions, pooling and padding, which changes results.
     """
 
     name = "openvino-cpu"
+    transforms_low_precision = False
     reads = Reads(opset=26, ir_version=13, types=_TYPES)
     """Opset and types of OpenVINO's ONNX frontend; unsupported newer operators are rejected one by one.
     """
@@ -69,29 +72,29 @@ class OpenVinoCpu(Engine):
         from dovetail_cpu_bf16.session import OpenVinoSession
 
         region, files = prepare_for_frontend(region)
-        config = dict(_CONFIGURATION)
+        config: dict[str, object] = {**_CONFIGURATION, "LP_TRANSFORMS_MODE": self.transforms_low_precision}
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if count := int(cast("int | str", options.get(option, 0))):
                 config[key] = count
         source = source_of(region)
         try:
-            model, compiled = _read(source), None
+            model, compiled = self.read(source), None
             if is_mixed(model) and _has_bfloat16():
                 compiled = infer_in_bfloat16(model, ExactConstants.of(region.model), config)
-                model = _read(source) if compiled is None else model
+                model = self.read(source) if compiled is None else model
             if compiled is None:
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "refuses") from error
-        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files)
+            raise refusal(error, "refuses", self.name) from error
+        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files, self.name)
 
+    def read(self, source: Path | bytes) -> ov.Model:
+        """Read a region's file, and apply the workarounds to its graph."""
+        import openvino as ov
 
-def _read(source: Path | bytes) -> ov.Model:
-    import openvino as ov
-
-    model = ov.Core().read_model(source)
-    apply_workarounds(model)
-    return model
+        model = ov.Core().read_model(source)
+        apply_workarounds(model, low_precision=self.transforms_low_precision)
+        return model
 
 
 def _has_bfloat16() -> bool | None:

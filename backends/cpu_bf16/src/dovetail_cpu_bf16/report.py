@@ -109,12 +109,13 @@ _SHOWN = 300
 """Maximum length of a reason, in characters."""
 
 
-def refusal(error: Exception, verb: str) -> DovetailError:
-    """Return the error of `openvino-cpu` for an exception of OpenVINO.
+def refusal(error: Exception, verb: str, engine: str = "openvino-cpu") -> DovetailError:
+    """Return the error of an engine for an exception of OpenVINO.
 
     Args:
         error: The exception.
         verb: What the engine does to the node: `refuses`, `fails at`.
+        engine: The name of the engine.
     """
     if isinstance(error, DovetailError):
         return error
@@ -122,7 +123,7 @@ def refusal(error: Exception, verb: str) -> DovetailError:
     found = _NODE.search(text)
     node = next((part for part in reversed(found.groups()) if part), "") if found else ""
     what = f"the node of '{node}'" if node else "the region"
-    return EngineError(f"openvino-cpu {verb} {what}: {_reason(text)[:_SHOWN]}", node=node)
+    return EngineError(f"{engine} {verb} {what}: {_reason(text)[:_SHOWN]}", node=node)
 
 
 def _reason(text: str) -> str:

@@ -41,19 +41,19 @@ class OpenVinoSession(Session):
         region: RegionModel,
         load_body: Callable[[Model], OpenVinoSession],
         files: TemporaryDirectory | None = None,
+        engine: str = "openvino-cpu",
     ):
+        self._engine = engine
         self._compiled = compiled
         self._files = files  # OpenVINO maps the weights, so the files must outlive the session
         self._load_body = load_body
         # Appending to and popping from a deque are atomic: no lock is needed.
         self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
         self._model = region.model
-        self._inputs = _input_names(compiled, region.model.graph)
+        self._inputs = _input_names(compiled, region.model.graph, engine)
         self._outputs = list(map(name_of, region.model.graph.outputs))
         if len(self._outputs) != len(compiled.outputs):
-            raise DovetailError(
-                f"openvino-cpu gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}"
-            )
+            raise DovetailError(f"{engine} gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}")
         self._written = {index: port for index, port in enumerate(compiled.outputs) if _is_large(port)}
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -75,7 +75,7 @@ class OpenVinoSession(Session):
             self._idle.append(request)  # a request that failed is not reused
             return results
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "fails at") from error
+            raise refusal(error, "fails at", self._engine) from error
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.
@@ -103,7 +103,7 @@ class OpenVinoSession(Session):
         return {name: Executed(precision, _ALONE.get(how, how)) for name, (precision, how) in inner.items()}
 
 
-def _input_names(compiled: ov.CompiledModel, graph: ir.Graph) -> list[str]:
+def _input_names(compiled: ov.CompiledModel, graph: ir.Graph, engine: str) -> list[str]:
     """Return the graph input of every input of the compiled model.
 
     OpenVINO removes unused inputs. An input that reaches an output through dropped operators only (such as Dropout) has
@@ -117,7 +117,7 @@ def _input_names(compiled: ov.CompiledModel, graph: ir.Graph) -> list[str]:
         name = next((name for name in names if name in wanted), None) or next(iter(names), "")
         while name not in wanted:
             if name not in produced:
-                raise DovetailError(f"openvino-cpu has an input {sorted(names)} that the region does not have")
+                raise DovetailError(f"{engine} has an input {sorted(names)} that the region does not have")
             name = name_of(input_of(produced[name], 0))
         found.append(name)
     return found

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _AFFINE = frozenset({"Add", "BatchNormInference", "Divide", "Multiply", "Subtract"})
 _BATCH_FIRST = [1, 0, 2]
+_CONVERSIONS = frozenset({"Convert", "FakeQuantize", "Multiply", "Subtract"})
 # Operations whose results are discontinuous at zero.
 _JUMP_AT_ZERO = frozenset({
     "Ceiling", "Divide", "Equal", "Floor", "FloorMod", "Greater", "GreaterEqual", "Less", "LessEqual", "Log",
@@ -30,8 +31,13 @@ _JUMP_AT_ZERO = frozenset({
 })  # fmt: skip
 
 
-def apply_workarounds(model: ov.Model) -> None:
+def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
     """Apply all workarounds to `model` and its bodies, in place.
+
+    Args:
+        model: The graph.
+        low_precision: Whether it is compiled with OpenVINO's low-precision transformations, which have to find
+            conversions to and from integers as ONNX writes them: the fusion barriers around these are left out.
 
     Raises:
         EngineError: The model has a pattern without a workaround.
@@ -41,14 +47,15 @@ def apply_workarounds(model: ov.Model) -> None:
     jumps = any(node.get_type_name() in _JUMP_AT_ZERO for part in parts for node in part.get_ordered_ops())
     for part in parts:
         operations = part.get_ordered_ops()
-        if jumps:
+        if jumps and not low_precision:
             _dequantize_zero_exactly(operations)
         reduce_infinite_rows(operations)
         _keep_reduced_axes(operations)
         _separate_transposes(operations)
         _decompose_prelu(operations)
-        _fold_constant_operands(operations)
-        _block_fake_quantize_fusion(operations)
+        _fold_constant_operands(operations, low_precision)
+        if not low_precision:
+            _block_fake_quantize_fusion(operations)
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
         remove_idle_strides(operations)
@@ -248,17 +255,21 @@ def _replace_zero_parameters(operations: list[ov.Node]) -> None:
             port.replace_source_output(made.output(0))
 
 
-def _fold_constant_operands(operations: list[ov.Node]) -> None:
+def _fold_constant_operands(operations: list[ov.Node], low_precision: bool) -> None:
     """Fold pointwise filters and first factors of MatMul that are computed from constants.
 
     After a Transpose, OpenVINO turns a pointwise convolution with dequantized filters into a MatMul, regardless of the
     permutation. If it cannot fold the operator that computes a constant matrix, it swaps its rows and columns.
+
+    Folded filters are floats, so that the convolution is computed in floats; in low precision, only those after a
+    Transpose are folded.
     """
     import openvino as ov
     from openvino import op
 
     constant = _computed_of_constants(operations)
-    filters = [node.input(1) for node in operations if node.get_type_name() == "Convolution"]
+    convolutions = [node for node in operations if node.get_type_name() == "Convolution"]
+    filters = [node.input(1) for node in convolutions if not low_precision or _reads_transposed(node)]
     matrices = [node.input(0) for node in operations if node.get_type_name() == "MatMul"]
     for port in (*filter(_covers_one, filters), *matrices):
         source = port.get_source_output()
@@ -267,6 +278,14 @@ def _fold_constant_operands(operations: list[ov.Node]) -> None:
             request = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
             request.infer()
             port.replace_source_output(op.Constant(request.get_output_tensor(0)).output(0))
+
+
+def _reads_transposed(node: ov.Node) -> bool:
+    """Check whether an operation reads the result of a Transpose, or its quantized form."""
+    source = node.input_value(0).get_node()
+    while source.get_type_name() in _CONVERSIONS and source.get_input_size():
+        source = source.input_value(0).get_node()
+    return source.get_type_name() == "Transpose"
 
 
 def _covers_one(port: ov.Input) -> bool:

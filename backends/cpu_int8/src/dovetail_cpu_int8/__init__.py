@@ -1,0 +1,19 @@
+"""Backend for int8 on CPUs through OpenVINO and ONNX Runtime."""
+
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the backend `cpu-int8`, its engine, passes, strategy and observer."""
+    registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
+    registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
+    registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")
+    registry.pass_("dynamic-quantization", "dovetail_cpu_int8.dynamic_quantization:DynamicQuantization")
+    registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
+    registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
+    registry.observer("signed-symmetric", "dovetail_cpu_int8.signed_symmetric:SignedSymmetric")
+    registry.backend("cpu-int8", "dovetail_cpu_int8:cpu_int8.yaml")
+    registry.conformance("cpu-int8", "dovetail_cpu_int8:conformance.yaml")

@@ -1,0 +1,110 @@
+"""The `integer-biases` pass: biases that are added to quantized MatMuls, in the integers of their sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir import FLOAT32, FreshNames, constant_of, input_of, name_of
+from dovetail.passes import Pass
+from dovetail.planning import Placement, get_placement, set_placement
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.passes import Context
+
+
+_BACKEND = "cpu-int8"
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class IntegerBiases(Pass):
+    """Store the constant that is added to a quantized MatMul of `cpu-int8` in int32, in the scale of its sums.
+
+    Given:  %y = Add(MatMul(%x, %w), %b), where DequantizeLinear gives %x and %w with the scales s and t
+    Result: %y = Add(MatMul(%x, %w), DequantizeLinear(%b_int32, s * t, 0))
+
+    ONNX Runtime makes a Gemm of both, and computes it in integers only if its bias has this form, as that of a
+    quantized Gemm has. A bias changes by at most half a unit of the sums.
+    """
+
+    name = "integer-biases"
+    stage = "quantize"
+    requires = ("quantize",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Store the biases of the main graph, the only one with quantized nodes."""
+        names, made = ctx.analysis(FreshNames, model), 0
+        for node in list(model.graph):
+            placement = get_placement(node)
+            if node.op_type == "MatMul" and placement is not None and placement.backend == _BACKEND:
+                made += _store_bias(node, model, names, ctx)
+        if made:
+            ctx.count("biases", made)
+            model.touch()
+        return made > 0
+
+
+def _store_bias(node: ir.Node, model: Model, names: FreshNames, ctx: Context) -> bool:
+    """Store the bias of one MatMul; return whether it has one in another form."""
+    scales = [_scale_of(value) for value in node.inputs]
+    add = _reader(node)
+    if any(scale is None for scale in scales) or add is None:
+        return False
+    given, weight = (np.asarray(scale, np.float32) for scale in scales)
+    index = next((at for at, value in enumerate(add.inputs) if value is not None and value.is_initializer()), None)
+    if index is None or given.size != 1:
+        return False
+    bias = input_of(add, index)
+    scale = (given.reshape(()) * weight.reshape(-1)).astype(np.float32)
+    numbers = constant_of(bias).numpy().astype(np.float64)
+    if numbers.ndim != 1 or bias.is_graph_output() or bias.is_graph_input() or scale.size not in (1, numbers.size):
+        return False
+    scale = np.broadcast_to(scale, numbers.shape)
+    integers = np.rint(numbers / scale)
+    if not np.isfinite(integers).all() or np.abs(integers).max(initial=0) > _LARGEST:
+        why = f"the bias '{bias.name}' is too large for 32 bits in the scale of its sums, and stays a float"
+        ctx.remark("missed", node, "integer-bias", why)
+        return False
+    arrays = {"int32": integers.astype(np.int32), "scale": scale, "zero_point": np.zeros(numbers.shape, np.int32)}
+    constants = [_constant(array, names.fresh(f"{bias.name}_{part}"), model) for part, array in arrays.items()]
+    made = ir.node("DequantizeLinear", constants, {"axis": 0}, name=names.fresh(f"{bias.name}_dequantize"))
+    made.outputs[0].name = names.fresh(f"{bias.name}_float32")
+    made.outputs[0].type, made.outputs[0].shape = bias.type, bias.shape
+    set_placement(made, Placement(_BACKEND, FLOAT32))
+    model.graph.insert_before(model.graph[0], made)
+    add.replace_input_with(index, made.outputs[0])
+    if not bias.uses():
+        del model.graph.initializers[name_of(bias)]
+    ctx.remark("passed", node, "integer-bias", f"the bias '{bias.name}' is held in int32, in the scale of its sums")
+    return True
+
+
+def _scale_of(value: ir.Value | None) -> np.ndarray | None:
+    """Return the constant scale of a dequantized value; None for other values."""
+    producer = value.producer() if value is not None else None
+    if producer is None or producer.op_type != "DequantizeLinear" or producer.domain:
+        return None
+    scale = input_of(producer, 1)
+    return scale.const_value.numpy() if scale.const_value is not None and not scale.is_graph_input() else None
+
+
+def _reader(node: ir.Node) -> ir.Node | None:
+    """Return the Add on the same backend that alone reads a node's result; None if there is none."""
+    uses = node.outputs[0].uses()
+    if len(uses) != 1 or node.outputs[0].is_graph_output():
+        return None
+    add = next(iter(uses)).node
+    placement = get_placement(add)
+    there = placement is not None and placement.backend == _BACKEND and add.graph is node.graph
+    return add if there and add.op_type == "Add" and not add.domain else None
+
+
+def _constant(array: np.ndarray, name: str, model: Model) -> ir.Value:
+    tensor = ir.Tensor(np.ascontiguousarray(array), name=name)
+    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    model.graph.register_initializer(value)
+    return value

@@ -1,0 +1,122 @@
+"""The strategy `quantized-inputs`: products read integers, and nothing else is rounded for its own sake."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.planning import Claims
+from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_placement.edge_kinds import Facts
+from dovetail_placement.search import SearchGraph, ShapeArithmetic
+from dovetail_placement.strategies.every_node import Autocast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+    from dovetail.planning import Claim
+    from dovetail.plugin import Backend, Format, View
+    from dovetail_placement.search import Edge
+
+
+_ACTIVE, _PASSIVE, _FLOAT = "active", "passive", "pass"
+_ACCUMULATOR = "int32"
+_WHY_FLOAT = "not every reader wants integers"
+
+
+class QuantizedInputs(Autocast):
+    """Claims every node that the backend's file accepts, and decides which of them read and compute integers.
+
+    Active operators read integers wherever the file accepts them so. Passive ones, which move, add or average numbers,
+    do where every reader of their results wants integers. An activation that the file fuses with the node before it
+    (`fuses`) passes that demand on. A result that all of its readers want in integers is quantized where it is
+    computed. Any other stays a float; that of a product is its sum, which is never rounded to 8 bits.
+
+    So QuantizeLinear stands in front of what computes in integers, and a value that nobody multiplies, such as the
+    residual stream of a transformer, keeps its digits.
+    """
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim nodes of `view` for `backend`, with one precision for every port."""
+        claims = super().claim(view, backend)
+        demand = _Demand(view, {claim.node: claim for claim in claims.claims})
+        return Claims([demand.settled(claim) for claim in claims.claims], claims.edits)
+
+
+class _Demand:
+    """Which nodes compute in integers, and whose results are wanted in integers; one walk against the data flow."""
+
+    def __init__(self, view: View, claims: Mapping[ir.Node, Claim]):
+        self._graph = view.analysis(SearchGraph)
+        self._facts = view.analysis(Facts).facts
+        self._signatures = Signatures(view.model.ir.opset_imports)
+        shapes = view.analysis(ShapeArithmetic).nodes
+        self._claims = {
+            node: claim
+            for node, claim in claims.items()
+            if claim.role in (_ACTIVE, _PASSIVE) and node not in shapes and any(map(_integers, claim.ports.values()))
+        }
+        self._computed: set[ir.Node] = set()
+        self._wanted: set[ir.Node] = set()
+        for node in reversed(self._graph.nodes):
+            if self._all_readers_want(node):
+                self._wanted.add(node)
+            claim = self._claims.get(node)
+            if claim is not None and (claim.role == _ACTIVE or node in self._wanted and self._may_follow(node)):
+                self._computed.add(node)
+
+    def settled(self, claim: Claim) -> Claim:
+        """Return a claim with the formats that were decided for its ports."""
+        node = claim.node
+        if node not in self._computed:
+            if claim.role not in (_ACTIVE, _PASSIVE):
+                return claim
+            floats = {port: found for port, formats in claim.ports.items() if (found := _floats(formats))}
+            return replace(claim, ports=floats, rules={}, role=_FLOAT, because=_WHY_FLOAT)
+        signature = self._signatures(node)
+        results = {output_name(index, signature) for index in range(len(node.outputs))}
+        ports = {}
+        for port, formats in claim.ports.items():
+            stays_wide = port in results and node not in self._wanted
+            ports[port] = (_sums(formats) if stays_wide else _integers(formats)) or formats
+        return replace(claim, ports=ports, role=_ACTIVE, settled=frozenset(ports))
+
+    def _all_readers_want(self, node: ir.Node) -> bool:
+        """Check whether every reader of a node's results reads them in integers; a model output is read in floats."""
+        edges = self._graph.readers[node]
+        if not edges or any(value.is_graph_output() for value in node.outputs):
+            return False
+        return all(edge.target in self._computed and self._reads_integers(edge) for edge in edges)
+
+    def _reads_integers(self, edge: Edge) -> bool:
+        port = input_name(edge.input, self._signatures(edge.target))
+        return bool(_integers(self._claims[edge.target].ports.get(port, ())))
+
+    def _may_follow(self, node: ir.Node) -> bool:
+        """Check whether a passive node can read integers: an activation can if it is fused with its producer."""
+        if not self._facts.is_in("activations", node.domain, node.op_type):
+            return True
+        producer = next((edge.source for edge in self._graph.producers[node] if edge.input == 0), None)
+        claim = self._claims.get(producer) if producer is not None else None
+        if claim is None or producer is None or len(self._graph.readers[producer]) != 1:
+            return False
+        alone = not any(value.is_graph_output() for value in producer.outputs)
+        return alone and any(node.op_type in rule.fuses for rule in claim.rules.values())
+
+
+def _integers(formats: Sequence[Format]) -> tuple[Format, ...]:
+    """Return the formats of 8 bits, or the product of scales where a port has nothing else, as a bias."""
+    quantized = tuple(format_ for format_ in formats if format_.quantized)
+    narrow = tuple(format_ for format_ in quantized if format_.element != _ACCUMULATOR)
+    return narrow or quantized
+
+
+def _sums(formats: Sequence[Format]) -> tuple[Format, ...]:
+    """Return the formats of a result that is not rounded to 8 bits: the sum of a product, or floats."""
+    sums = tuple(format_ for format_ in formats if format_.element == _ACCUMULATOR)
+    return sums or _floats(formats)
+
+
+def _floats(formats: Sequence[Format]) -> tuple[Format, ...]:
+    return tuple(format_ for format_ in formats if not format_.quantized)

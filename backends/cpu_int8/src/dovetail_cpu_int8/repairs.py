@@ -1,0 +1,144 @@
+"""Repairs of what OpenVINO computes wrongly in low precision, applied to its graph before it is compiled.
+
+Each inserts a fusion barrier into a pattern that OpenVINO 2026.4 computes wrongly or refuses. The defects were found by
+`tools/chains.py`; `tests/unit/cpu_int8/test_repairs.py` holds the cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dovetail_cpu_bf16.decompositions import fusion_barrier
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+
+_PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
+_NOTHING = 1e-30
+_ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
+# Readers of a pool that are not fused with what is before it, or that keep the order of numbers.
+_ORDERLY = frozenset({
+    "Concat", "Convert", "Convolution", "FakeQuantize", "GroupConvolution", "MatMul", "MaxPool", "Relu", "Reshape",
+    "Result", "Transpose",
+})  # fmt: skip
+
+
+def repair_low_precision(model: ov.Model) -> None:
+    """Apply all repairs to `model`, in place, if it computes anything in low precision."""
+    operations = model.get_ordered_ops()
+    if not any(node.get_type_name() == "FakeQuantize" for node in operations):
+        return
+    multiplied = _reaching_matmul(operations)
+    for node in operations:
+        kind = node.get_type_name()
+        fused = kind == "Concat" and _is_quantized_for(node, multiplied)
+        if fused or any(applies(node) for applies in _BARRED.get(kind, ())):
+            _bar_behind(node)
+        elif kind == "MatMul" and _has_no_bias(node):
+            _add_bias(node)
+        elif kind == "Interpolate":
+            node.input(0).replace_source_output(fusion_barrier(node.input_value(0)).output(0))
+
+
+def _bar_behind(node: ov.Node) -> None:
+    """Insert a fusion barrier between a node's first result and all of its readers.
+
+    - A maximum or minimum over axes with a FakeQuantize behind it, even behind further operators: its kernel computes
+      them all, and gives other numbers, off by dozens of steps.
+    - A MaxPool behind a convolution: OpenVINO fuses an operator behind the MaxPool into the convolution, and so
+      computes the maximum of f(x) in place of f of the maximum. That differs unless f keeps the order of numbers.
+    - An AvgPool with a scale per channel behind it: OpenVINO folds the scale into the ranges of the FakeQuantize behind
+      that, and the kernel takes the range of one channel for all.
+    - A MatMul whose result is scaled along another axis than its last: fusing the scale is refused.
+    - A Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale,
+      and refuses the MatMul over them.
+
+    OpenVINO also refuses an Interpolate behind a MatMul in 8 bits; the barrier stands in front of it.
+    """
+    readers = list(node.output(0).get_target_inputs())
+    if any(port.get_node().get_type_name() == "Result" for port in readers):
+        return
+    barrier = fusion_barrier(node.output(0))
+    for port in readers:
+        port.replace_source_output(barrier.output(0))
+
+
+def _add_bias(node: ov.Node) -> None:
+    """Add a bias that changes no result to a product with a constant.
+
+    On one thread, OpenVINO computes any numbers where two such products of one shape without a bias follow each other.
+    A bias of equal numbers is no bias to it.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    readers = list(node.output(0).get_target_inputs())
+    columns = node.output(0).get_partial_shape()[-1].get_length()
+    biased = opset13.add(
+        node.output(0), opset13.constant(np.float32(_NOTHING) * np.arange(1, columns + 1, dtype=np.float32))
+    )
+    biased.set_friendly_name(f"{node.get_friendly_name()}/bias")
+    for port in readers:
+        port.replace_source_output(biased.output(0))
+
+
+def _has_no_bias(node: ov.Node) -> bool:
+    """Check whether a MatMul multiplies by dequantized constants, and no Add of a constant alone reads its result."""
+    weight, shape = node.input_value(1).get_node(), node.output(0).get_partial_shape()
+    if shape.rank.is_dynamic or not shape.rank.get_length() or shape[shape.rank.get_length() - 1].is_dynamic:
+        return False
+    while weight.get_type_name() in _PASSING and weight.get_input_size():
+        weight = weight.input_value(0).get_node()
+    readers = list(node.output(0).get_target_inputs())
+    if weight.get_type_name() != "Constant" or any(port.get_node().get_type_name() == "Result" for port in readers):
+        return False
+    return len(readers) != 1 or readers[0].get_node().get_type_name() != "Add"
+
+
+def _always(node: ov.Node) -> bool:
+    return True
+
+
+def _is_read_elementwise(node: ov.Node) -> bool:
+    return any(port.get_node().get_type_name() not in _ORDERLY for port in node.output(0).get_target_inputs())
+
+
+def _reaching_matmul(operations: list[ov.Node]) -> set[str]:
+    """Return the names of operations whose result a MatMul reads, maybe moved or converted in between."""
+    found: set[str] = set()
+    for node in reversed(operations):
+        readers = [port.get_node() for output in node.outputs() for port in output.get_target_inputs()]
+        kinds = [(reader.get_type_name(), reader.get_name()) for reader in readers]
+        if any(kind == "MatMul" or kind in _PASSING and name in found for kind, name in kinds):
+            found.add(node.get_name())
+    return found
+
+
+def _is_quantized_for(node: ov.Node, multiplied: set[str]) -> bool:
+    readers = [port.get_node() for port in node.output(0).get_target_inputs()]
+    return any(reader.get_type_name() == "FakeQuantize" and reader.get_name() in multiplied for reader in readers)
+
+
+def _is_scaled_across_rows(node: ov.Node) -> bool:
+    """Check whether a reader combines the result with a constant that varies along another axis than the last."""
+    for port in node.output(0).get_target_inputs():
+        reader = port.get_node()
+        if reader.get_type_name() not in _ELEMENTWISE:
+            continue
+        other = reader.input_value(1 - port.get_index())
+        shape = other.get_partial_shape()
+        varies = shape.is_static and any(extent != 1 for extent in list(shape.to_shape())[:-1])
+        if varies and other.get_node().get_type_name() == "Constant":
+            return True
+    return False
+
+
+_BARRED: dict[str, tuple[Callable[[ov.Node], bool], ...]] = {
+    "AvgPool": (_is_read_elementwise,),
+    "MatMul": (_is_scaled_across_rows,),
+    "MaxPool": (_is_read_elementwise,),
+    "ReduceMax": (_always,),
+    "ReduceMin": (_always,),
+}

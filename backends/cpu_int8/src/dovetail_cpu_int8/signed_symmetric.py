@@ -1,0 +1,36 @@
+"""The observer `signed-symmetric`: all integers for values without negative numbers, a symmetric range for others."""
+
+from __future__ import annotations
+
+import numpy as np
+from dovetail.plugin import Format, Parameters
+from dovetail_quantize.observers.clipping import MeanSquaredError
+
+
+class SignedSymmetric(MeanSquaredError):
+    """Minimizes the squared error, with a zero point at an end or in the middle of the integers.
+
+    A value without negative numbers, such as the result of a Relu, has its zero point at the lowest integer, and so all
+    integers for its range. Any other value has it in the middle: the integers of int8, held as uint8 with 128 added.
+    x86 kernels take both without a correction per element, which any other zero point costs.
+
+    Args:
+        format_: An asymmetric format of 8 bits without a sign, one scale per tensor.
+    """
+
+    def __init__(self, format_: Format):
+        super().__init__(format_)
+        self._symmetric = Format.of(f"{format_.element}[symmetric,expressed={format_.expressed}]")
+
+    def parameters(self) -> Parameters:
+        """Return the parameters for the numbers seen so far.
+
+        Raises:
+            ValueError: No number was seen.
+        """
+        low, _ = self._seen.range()
+        if np.all(low >= 0):
+            return super().parameters()
+        signed = MeanSquaredError(self._symmetric)
+        signed.share(self)
+        return signed.parameters()

@@ -1,0 +1,71 @@
+"""Where cpu-int8 puts QuantizeLinear: in front of products, and of what leads to nothing but products."""
+
+import pytest
+
+from .nets import compiled, net, quantized
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param("y = Conv <pads = [1,1,1,1]> (x, w, b)", {"x"}, id="a result that nobody multiplies is none"),
+        pytest.param("a = Conv (x, v, b) y = Conv (a, v, b)", {"x", "a"}, id="a result that a product reads is one"),
+        pytest.param("a = Conv (x, v, b) r = Relu (a) y = Conv (r, v, b)", {"x", "r"}, id="nothing between both"),
+        pytest.param("a = Conv (x, v) s = Sigmoid (a) y = Conv (s, v)", {"x", "s"}, id="other functions read floats"),
+        pytest.param(
+            "a = Conv (x, v, b) p = MaxPool <kernel_shape = [1,1]> (a) y = Conv (p, v, b)", {"x", "a", "p"},
+            id="a MaxPool between products moves integers",
+        ),
+        pytest.param(
+            "a = Conv (x, v, b) p = MaxPool <kernel_shape = [1,1]> (a) y = Softmax (p)", {"x"},
+            id="a MaxPool in front of floats moves floats",
+        ),
+        pytest.param(
+            "a = Conv (x, v) r = Relu (a) c = Conv (r, v) s = Add (c, r) y = Conv (s, v)", {"x", "r", "c", "s"},
+            id="a residual sum between products is in integers",
+        ),
+        pytest.param(
+            "a = Conv (x, v) r = Relu (a) c = Conv (r, v) s = Add (c, r) y = Softmax (s)", {"x", "r"},
+            id="a residual sum in front of floats keeps its digits",
+        ),
+        pytest.param(
+            "a = Conv (x, v) c = Conv (a, v) s = Sigmoid (a) y = Add (c, s)", {"x", "a"},
+            id="a reader in floats gets the unrounded value",
+        ),
+        pytest.param(
+            "p = AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (x) y = Conv (p, v, b)",
+            {"p"},
+            id="padding that is counted keeps a pool in floats",
+        ),
+    ],
+)  # fmt: skip
+def test_quantize_linear_stands_where_products_read(body, expected):
+    assert quantized(compiled(net(body))) == expected
+
+
+def test_the_sum_of_a_product_stays_wide_for_readers_in_floats():
+    result = compiled(net("a = Conv (x, v, b) y = Softmax (a)"))
+    assert "a" not in quantized(result)
+    formats = {node.op_type: str(node.precision) for node in result.plan.nodes}
+    assert formats["Conv"].startswith("int32") and formats["Softmax"] == "float32"
+
+
+def test_for_onnx_runtime_every_result_of_a_convolution_is_rounded():
+    body = net("a = Conv (x, v, b) y = Softmax (a)")
+    assert "a" in quantized(compiled(body, "cpu-int8:runtime=onnxruntime"))
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"), [("integers", {"x", "k", "t", "s"}), ("floats", {"x"})], ids=["integers", "floats"]
+)
+def test_attention_is_in_integers_unless_an_option_says_floats(option, expected):
+    body = "k = MatMul (x, m) t = Transpose <perm = [0,2,1]> (k) a = MatMul (k, t) s = Softmax (a) y = MatMul (s, k)"
+    model = net(body, x="1,5,6")
+    found = quantized(compiled(model, f"cpu-int8:attention={option}"))
+    assert found == expected
+
+
+def test_a_model_without_products_has_no_integers():
+    result = compiled(net("a = Relu (x) y = MaxPool <kernel_shape = [1,1]> (a)"))
+    assert not quantized(result)
+    assert "not every reader wants integers" in str([remark.why for remark in result.remarks]) or result.plan

@@ -1,0 +1,53 @@
+"""Patterns that OpenVINO computes wrongly, or refuses, in low precision, and the engine repairs."""
+
+import numpy as np
+import openvino as ov
+import pytest
+from dovetail_cpu_int8.engine import OpenVinoCpuInt8
+from dovetail_cpu_int8.repairs import repair_low_precision
+from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+
+from .nets import compiled, net, samples
+from .test_engine import computed, region
+
+CASES = {
+    "a maximum over axes, quantized": "a = Conv (x, v, b) t = ReduceMax <keepdims = 1> (a, axes) y = Conv (t, v, b)",
+    "a minimum over axes, quantized": "a = Conv (x, v, b) t = ReduceMin <keepdims = 1> (a, axes) y = Conv (t, v, b)",
+    "a maximum, bent and quantized":
+        "a = Conv (x, v, b) t = ReduceMax <keepdims = 1> (a, axes) e = Elu (t) y = Conv (e, v, b)",
+    "a MaxPool behind which the order of numbers changes":
+        "a = Conv (x, v, b) p = MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (a) d = Abs (p) y = Conv (d, v, b)",
+    "a MatMul scaled along its rows": "k = MatMul (x, m) t = Mul (k, rows) q = MatMul (k, t) y = Mul (q, rows)",
+    "products of one shape without a bias, on one thread":
+        "k = MatMul (x, m) t = MatMul (k, m) q = MatMul (t, m) y = Softmax (q)",
+    "a Concat that is multiplied": "a = Conv (x, v, b) c = Concat <axis = 1> (a, x) y = MatMul (c, m)",
+    "an average per channel, scaled":
+        "a = Conv (x, v, b) p = AveragePool <kernel_shape = [2,2]> (a) s = Mul (p, rows) y = Conv (s, v, b)",
+    "a MatMul that is resized":
+        'a = MatMul (x, m) r = Resize <coordinate_transformation_mode = "asymmetric"> (a, , scales) y = Conv (r, v, b)',
+}  # fmt: skip
+CONSTANTS = {
+    "axes": "axes = Constant <value_ints = [3]> ()",
+    "rows": "rows = Constant <value = float[1,4,1,1] {0.3, -1.5, 2.0, 0.7}> ()",
+    "scales": "scales = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()",
+}
+
+
+@pytest.mark.parametrize("body", CASES.values(), ids=CASES)
+def test_what_is_repaired_is_computed_as_the_file_says(body):
+    shape = "1,4,6,6"
+    given = " ".join(text for name, text in CONSTANTS.items() if f"{name})" in body)
+    model = net(f"{given} {body}", x=shape, y="1,4,a,b" if "Concat" not in body else "1,8,6,6")
+    result, feeds = compiled(model), samples(model, 17)[16]
+    exact = computed(OnnxRuntimeCpu(), region(result), feeds, optimize="none")
+    found = computed(OpenVinoCpuInt8(), region(result), feeds)
+    assert np.abs(found - exact).max() <= 2 * np.abs(exact).max() / 255
+
+
+def test_a_graph_without_conversions_is_left_alone():
+    data = ov.opset13.parameter([1, 4, 6, 6], np.float32)
+    largest = ov.opset13.reduce_max(data, ov.opset13.constant(np.array([3])), True)
+    model = ov.Model([ov.opset13.add(largest, largest)], [data])
+    before = [node.get_type_name() for node in model.get_ordered_ops()]
+    repair_low_precision(model)
+    assert [node.get_type_name() for node in model.get_ordered_ops()] == before

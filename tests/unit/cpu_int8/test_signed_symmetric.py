@@ -1,0 +1,35 @@
+"""The observer `signed-symmetric`: zero points of 0 for values without negative numbers, of 128 for others."""
+
+import numpy as np
+import pytest
+from dovetail.plugin import Format
+from dovetail_cpu_int8.signed_symmetric import SignedSymmetric
+
+
+@pytest.mark.parametrize(
+    ("numbers", "zero_point", "scale"),
+    [
+        pytest.param(np.linspace(0, 1, 256), 0, 1 / 255, id="no negative number: all integers for the range"),
+        pytest.param(np.linspace(-1, 1, 256), 128, 1 / 127, id="both signs: symmetric"),
+        pytest.param(np.linspace(-0.1, 1, 256), 128, 1 / 127, id="a few negative numbers: symmetric, too"),
+        pytest.param(np.linspace(-1, 0, 256), 128, 1 / 127, id="no positive number: symmetric"),
+    ],
+)
+def test_the_sign_of_the_numbers_decides_the_zero_point(numbers, zero_point, scale):
+    observer = SignedSymmetric(Format.of("uint8[asymmetric]"))
+    observer.update(numbers.astype(np.float32))
+    found = observer.parameters()
+    assert found.zero_point == (zero_point,)
+    assert found.scale[0] == pytest.approx(scale, rel=0.05)
+
+
+def test_outliers_are_cut_as_by_mse():
+    observer = SignedSymmetric(Format.of("uint8[asymmetric]"))
+    numbers = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    observer.update(np.append(numbers, np.float32(40)))
+    assert observer.parameters().scale[0] < 30 / 127
+
+
+def test_without_a_number_there_are_no_parameters():
+    with pytest.raises(ValueError):
+        SignedSymmetric(Format.of("uint8[asymmetric]")).parameters()
