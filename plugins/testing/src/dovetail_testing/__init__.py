@@ -10,6 +10,17 @@ from __future__ import annotations
 
 import importlib
 
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the command `new-backend`."""
+    registry.command("new-backend", "dovetail_testing.kit.new_backend_command:NEW_BACKEND")
+
+
 _PUBLIC = {
     "Case": "dovetail_testing.case",
     "Lists": "dovetail_testing.list_files",
