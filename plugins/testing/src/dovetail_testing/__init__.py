@@ -27,6 +27,7 @@ _PUBLIC = {
     "Measurement": "dovetail_testing.case",
     "Report": "dovetail_testing.report",
     "Verdict": "dovetail_testing.verdicts",
+    "check_installed": "dovetail_testing.kit.installed",
     "cases": "dovetail_testing.suites",
     "double_run": "dovetail_testing.report",
     "lists": "dovetail_testing.list_files",

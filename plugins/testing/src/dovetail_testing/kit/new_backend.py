@@ -93,16 +93,14 @@ def _copied(name: str, source: str, plugins: PluginSet, engine: bool) -> dict[st
     tokens = _tokens(name)
     package = f"src/{tokens['package']}"
     found: Source = registry.backend[source]
-    text = _renamed(found.read_text(encoding="utf-8"), source, name)
+    text = _renamed(found.read_bytes().decode(), source, name)
     if engine:
         text = re.sub(r"(\bengines:\s*\[)", rf"\g<1>{name}-engine, ", text)
     files = {f"{package}/{tokens['module']}.backend.yaml": text}
     for beside in _files_beside(loaded, found):
         files[f"{package}/{beside.name}"] = beside.read_text(encoding="utf-8")
     lists = registry.conformance.get(source)
-    conformance = (
-        lists.read_text(encoding="utf-8") if lists is not None else f'backend: {name}\nonnx: "{_onnx_version()}"\n'
-    )
+    conformance = lists.read_bytes().decode() if lists is not None else f'backend: {name}\nonnx: "{_onnx_version()}"\n'
     files[f"{package}/conformance.yaml"] = _renamed(conformance, source, name)
     operators = sorted(set(re.findall(r"\b[A-Z][A-Za-z0-9]+\b", conformance)) & _operator_names())
     needed = dict.fromkeys((*_NEEDED, "dovetail-quantize", entry.owner))
@@ -122,7 +120,7 @@ def _renamed(text: str, source: str, name: str) -> str:
 def _files_beside(loaded: Backend, main: Source) -> list[Path]:
     """Return the files in the same folder that a backend was loaded from, variants' files included."""
     folder = Path(str(main)).parent
-    text = main.read_text(encoding="utf-8")
+    text = main.read_bytes().decode()
     named = re.findall(r"\bfile:\s*([\w.\-]+)", text)
     paths = [folder / each for each in named] + [Path(str(file)) for file in loaded.files or ()]
     return sorted({path for path in paths if path.parent == folder and path.is_file() and path.name != main.name})
