@@ -18,7 +18,7 @@ from dovetail.text import did_you_mean
 
 _INSTALL_HINTS = {
     "dovetail-builder": ("Builder", "autocast"),
-    "dovetail-commands": ("compile", "explain", "opt", "plan"),
+    "dovetail-commands": ("compile", "explain", "opt", "passes", "plan"),
     "dovetail-precision": ("bench",),
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),

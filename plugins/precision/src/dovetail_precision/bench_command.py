@@ -34,9 +34,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import yaml
     from dovetail.passes import BackendChoice, Context, load_chosen
+    from dovetail.plugin import use_file
 
     ctx = Context(plugins=plugins_of(args))
-    backend = load_chosen(ctx.registry, BackendChoice.parse(args.backend))
+    backend = load_chosen(ctx.registry, BackendChoice.parse(use_file(ctx.registry, args.backend)))
     if not backend.low:
         raise DovetailError(f"backend '{backend.name}' has no low precision", "there is nothing to choose from")
     engine = _engine(backend, ctx)

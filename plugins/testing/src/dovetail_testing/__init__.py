@@ -17,8 +17,10 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the command `new-backend`."""
+    """Register the commands of the vendor's kit."""
     registry.command("new-backend", "dovetail_testing.kit.new_backend_command:NEW_BACKEND")
+    registry.command("coverage", "dovetail_testing.kit.coverage_command:COVERAGE")
+    registry.command("diff", "dovetail_testing.kit.diff_command:DIFF")
 
 
 _PUBLIC = {
@@ -28,6 +30,7 @@ _PUBLIC = {
     "Report": "dovetail_testing.report",
     "Verdict": "dovetail_testing.verdicts",
     "check_installed": "dovetail_testing.kit.installed",
+    "coverage": "dovetail_testing.kit.coverage",
     "cases": "dovetail_testing.suites",
     "double_run": "dovetail_testing.report",
     "lists": "dovetail_testing.list_files",

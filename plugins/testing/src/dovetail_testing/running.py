@@ -14,6 +14,7 @@ from dovetail.compiler import described
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice, load_chosen
 from dovetail.planning import HOST
+from dovetail.plugin import use_file
 from dovetail_runtime.data.batches import fitted
 
 from dovetail_testing.case import Case, Measurement, Reference, Work
@@ -135,7 +136,7 @@ def measure(
     """
     began = time.perf_counter()
     plugins = plugins or dovetail.load_plugins()
-    choice = BackendChoice.parse(backend)
+    choice = BackendChoice.parse(use_file(plugins.registry, backend) if isinstance(backend, str) else backend)
     blank = Measurement(str(choice), case.suite, case.name, case.operator, "error")
     try:
         work = case.make(plugins)

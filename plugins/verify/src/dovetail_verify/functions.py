@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
-from dovetail.api import AnyModel, requested
+from dovetail.api import AnyModel, named_backends, requested
 from dovetail.compiler import CompiledModel, Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
@@ -133,8 +133,8 @@ def bisect(
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     request = requested(
-        backends, data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, strategy=strategy, solver=solver,
-        costs=costs, pins=pins, edits=edits, low=low, high=high,
+        named_backends(backends, plugins), data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
+        strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
     request = chosen.requested(request, original)
     ctx = Context(request, plugins=plugins)

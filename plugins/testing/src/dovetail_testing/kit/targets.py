@@ -28,8 +28,7 @@ from dovetail_schemas.yaml_source import load_tree
 from dovetail_testing.list_files import read_lists
 
 if TYPE_CHECKING:
-    from dovetail.plugin import PluginSet, Registry
-    from dovetail.plugin.registry import Table
+    from dovetail.plugin import PluginSet, Registry, Table
 
 
 _CLASSES: dict[str, type] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
-from dovetail.api import AnyModel
+from dovetail.api import AnyModel, named_backends
 from dovetail.errors import UsageError
 from dovetail.plugin import load_plugins
 from dovetail_onnx.files.reading import file_sha256
@@ -76,6 +76,7 @@ def reduce(
     if attempts < 1 or timeout <= 0:
         raise UsageError("attempts and timeout are numbers above 0")
     plugins = plugins or load_plugins()
+    backends = named_backends(backends, plugins)
     goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # accepts text
     tested = _check(check, backends, goals, raises, timeout, {"backends": backends, **request}, plugins)
     source = dovetail.open(model, plugins)
