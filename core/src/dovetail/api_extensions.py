@@ -24,7 +24,7 @@ _INSTALL_HINTS = {
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
     "dovetail-transforms": ("regions",),
-    "dovetail-verify": ("bisect", "layer_errors", "reduce", "verify"),
+    "dovetail-verify": ("bisect", "bisect_passes", "layer_errors", "reduce", "verify"),
 }
 
 
