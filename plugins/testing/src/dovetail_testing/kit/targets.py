@@ -17,9 +17,9 @@ from dovetail.plugin import (
     Executor,
     Frontend,
     Option,
-    Partitioner,
     Pass,
     ResultStore,
+    Runner,
     Strategy,
 )
 from dovetail_schemas.operator_files.library import library_of
@@ -36,7 +36,6 @@ _CLASSES: dict[str, type] = {
     "frontend": Frontend,
     "edit": Editor,
     "strategy": Strategy,
-    "partitioner": Partitioner,
     "engine": Engine,
     "emitter": Emitter,
     "executor": Executor,
@@ -45,7 +44,7 @@ _CLASSES: dict[str, type] = {
 }
 """Base classes of kinds whose targets are classes."""
 
-_CALLED = ("fact", "solver", "observer", "conversion", "kernel", "device_memory")
+_CALLED = ("fact", "solver", "partitioner", "observer", "conversion", "kernel", "device_memory")
 """Kinds whose targets are called: functions and classes."""
 
 _COMMAND = ("name", "summary", "add_arguments", "run")
@@ -103,6 +102,8 @@ def _check(table: Table, name: str, registry: Registry) -> None:
         library_of(registry)
     elif kind in ("policy", "cost_table"):
         load_tree(found)
+    elif kind == "executor" and isinstance(found, type) and Runner in found.__mro__:
+        return  # the default one, which runs results for everybody
     elif kind in _CLASSES:
         class_of(found, who, _CLASSES[kind])
     elif kind == "option":
