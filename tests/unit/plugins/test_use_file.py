@@ -2,8 +2,9 @@
 
 import dovetail
 import pytest
+from dovetail.compiler import names_file, use_file
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin import load_plugins, names_file, use_file
+from dovetail.plugin import load_plugins
 
 FILE = """
 backend: acme-npu

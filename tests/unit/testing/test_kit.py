@@ -5,6 +5,7 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.cli.main import main
+from dovetail.compiler import use_file
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, load_chosen
 from dovetail_testing.kit.coverage import coverage
@@ -51,7 +52,7 @@ def plugins(tmp_path_factory):
     file = tmp_path_factory.mktemp("kit") / "kit.backend.yaml"
     file.write_text(HEAD + OPS + TAIL)
     found = dovetail.load_plugins()
-    dovetail.plugin.use_file(found.registry, str(file))
+    use_file(found.registry, str(file))
     return found
 
 

@@ -20,7 +20,6 @@ from dovetail.planning.claim import (
     Refusal as Refusal,
     Verdict as Verdict,
 )
-from dovetail.plugin.backend_files import names_file as names_file, use_file as use_file
 from dovetail.plugin.backend import (
     Backend as Backend,
     BackendFormat as BackendFormat,
@@ -68,7 +67,7 @@ from dovetail.plugin.options import (
     Proceed as Proceed,
 )
 from dovetail.plugin.engine import SpanRecorder as SpanRecorder, span_recorder as span_recorder
-from dovetail.plugin.registry import Entry as Entry, Registry as Registry, Table as Table
+from dovetail.plugin.registry import Registry as Registry
 from dovetail.plugin.results import (
     Recognition as Recognition,
     ResultStore as ResultStore,

@@ -10,7 +10,8 @@ from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plug
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.plugin import Entry, Registry
+    from dovetail.compiler import Entry
+    from dovetail.plugin import Registry
 
 
 _BY_HAND = "only where a pipeline names them"

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import yaml
+    from dovetail.compiler import use_file
     from dovetail.passes import BackendChoice, Context, load_chosen
-    from dovetail.plugin import use_file
 
     ctx = Context(plugins=plugins_of(args))
     backend = load_chosen(ctx.registry, BackendChoice.parse(use_file(ctx.registry, args.backend)))

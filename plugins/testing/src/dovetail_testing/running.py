@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 import numpy as np
-from dovetail.compiler import described
+from dovetail.compiler import described, use_file
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice, load_chosen
 from dovetail.planning import HOST
-from dovetail.plugin import use_file
 from dovetail_runtime.data.batches import fitted
 
 from dovetail_testing.case import Case, Measurement, Reference, Work

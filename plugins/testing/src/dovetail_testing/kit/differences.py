@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.compiler import names_file
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, load_backend_file, load_chosen
 from dovetail.planning import Plan, operator_name
-from dovetail.plugin import names_file
 from dovetail_schemas.backend import Backend
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from dovetail_schemas.yaml_source import load_tree
 from dovetail_testing.list_files import read_lists
 
 if TYPE_CHECKING:
-    from dovetail.plugin import PluginSet, Registry, Table
+    from dovetail.compiler import Table
+    from dovetail.plugin import PluginSet, Registry
 
 
 _CLASSES: dict[str, type] = {
