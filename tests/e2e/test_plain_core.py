@@ -173,7 +173,7 @@ except dovetail.DovetailError as error:
 def test_help_lists_what_is_there(core):
     done = core("--help")
     assert done.returncode == 0
-    assert " passes " in done.stdout
+    assert " plugins " in done.stdout
     assert " verify " not in done.stdout
     done = core("nonsense")
     assert done.returncode == 2

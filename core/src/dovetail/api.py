@@ -14,6 +14,7 @@ from dovetail.errors import UsageError
 from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
+from dovetail.plugin.backend_files import use_file
 from dovetail.plugin.loader import load_plugins
 from dovetail.plugin.output import own_output
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loader import PluginSet
 
-__all__ = ["AnyModel", "BackendInfo", "backends", "compile", "load", "open", "plan", "requested"]
+__all__ = ["AnyModel", "BackendInfo", "backends", "compile", "load", "named_backends", "open", "plan", "requested"]
 
 Progress = Callable[[str, int, int], None]
 AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
@@ -75,7 +76,8 @@ def plan(
 
     Args:
         model: A model, its path, or any other object that `dovetail.open` takes.
-        backends: `NAME` or `NAME:key=value,...`, one or several in order of preference; the host takes all other nodes.
+        backends: `NAME` or `NAME:key=value,...`, one or several in order of preference; the path of a backend file may
+            stand for the name. The host takes all other nodes.
         strategy: A strategy to use instead of each backend's own.
         solver: The solver that chooses precisions.
         costs: Cost table for the solver `min-cut`: a path, or the name of a registered table.
@@ -102,6 +104,7 @@ def plan(
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "plan")
     original = open(model, plugins)
+    backends = named_backends(backends, plugins)
     request = _request(backends, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, data=data, **choices)
     ctx = Context(_checked(chosen.requested(request, original)), plugins=plugins)
     ctx.load_backends()
@@ -160,7 +163,7 @@ def compile(
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options)
     original = open(model, plugins)
-    planned, backends = _replayed(plan, backends, plugins)
+    planned, backends = _replayed(plan, named_backends(backends, plugins), plugins)
     request = _request(
         backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
         low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
@@ -187,6 +190,14 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
 
     plugins = plugins or load_plugins()
     return loaded(folder, "load", CompiledModel, plugins.registry, plugins)
+
+
+def named_backends(
+    backends: str | BackendChoice | Sequence[str | BackendChoice], plugins: PluginSet
+) -> list[str | BackendChoice]:
+    """Register the backend files among `backends`, and return all backends by name; see `use_file`."""
+    given = (backends,) if isinstance(backends, (str, BackendChoice)) else backends
+    return [use_file(plugins.registry, one) if isinstance(one, str) else one for one in given]
 
 
 def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:

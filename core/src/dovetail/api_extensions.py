@@ -18,13 +18,13 @@ from dovetail.text import did_you_mean
 
 _INSTALL_HINTS = {
     "dovetail-builder": ("Builder", "autocast"),
-    "dovetail-commands": ("compile", "explain", "opt", "plan"),
+    "dovetail-commands": ("compile", "explain", "opt", "passes", "plan"),
     "dovetail-precision": ("bench",),
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
     "dovetail-transforms": ("regions",),
-    "dovetail-verify": ("bisect", "layer_errors", "verify"),
+    "dovetail-verify": ("bisect", "bisect_passes", "layer_errors", "reduce", "verify"),
 }
 
 

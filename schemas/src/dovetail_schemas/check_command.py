@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api_extensions import api_extension
-from dovetail.cli import PlainCommand, columns, existing, option_keywords, plugins_of, print_json
-from dovetail.errors import DovetailError
+from dovetail.cli import PlainCommand, columns, existing, option_keywords, plugins_of, print_json, say
+from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import Source
 from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE")
+    parser.add_argument(
+        "--installed", metavar="NAME", help="instead of a file: a backend or distribution that is installed, as a whole"
+    )
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL")
     parser.add_argument(
         "--option", action="append", default=[], type=_option, metavar="key=value", help="an option of the backend"
@@ -43,6 +46,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     plugins = plugins_of(args)
     registry = plugins.registry
+    if args.installed is not None:
+        return _check_installed(args)
+    if args.file is None:
+        raise UsageError(
+            "no file is named", "write: dovetail check FILE [MODEL ...], or dovetail check --installed NAME"
+        )
     existing(args.file)
     if _holds_operators(args.file):
         return _check_operators(args)
@@ -92,6 +101,25 @@ def _holds_operators(file: Path) -> bool:
     except DovetailError:
         return False
     return isinstance(tree, Items) or isinstance(tree, Entries) and tree.get("operators") is not None
+
+
+def _check_installed(args: argparse.Namespace) -> int:
+    """Check an installed backend, with the distribution that makes and runs models for it.
+
+    Raises:
+        UsageError: A file is named, too, or nothing of that name is installed.
+        DovetailError: The distribution that checks is not installed.
+    """
+    if args.file is not None:
+        raise UsageError(
+            f"{args.file} and --installed {args.installed} are two things to check", "leave one of them out"
+        )
+    found = api_extension("testing").check_installed(args.installed, plugins_of(args))
+    if args.json:
+        print_json(found.as_dict())
+    else:
+        say(*found.lines())
+    return 1 if found.problems else 0
 
 
 def _check_operators(args: argparse.Namespace) -> int:

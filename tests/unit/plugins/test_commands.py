@@ -36,8 +36,8 @@ def test_a_command_is_listed_and_run(hello, capsys):
     hello()
     assert main(["--help"]) == 0
     listed = capsys.readouterr().out
-    assert "hello     Say hello." in listed
-    assert "compile   Compile a model" in listed
+    assert "hello Say hello." in " ".join(listed.split())
+    assert "compile Compile a model" in " ".join(listed.split())
     assert main(["hello", "you"]) == 0
     assert capsys.readouterr().out == "hello, you\n"
     assert main(["hello", "--help"]) == 0
@@ -80,7 +80,7 @@ def test_one_that_does_not_load_is_a_warning_in_the_list_and_an_error_when_calle
     hello(source=source)
     assert main(["--help"]) == 0
     listed, warned = capsys.readouterr()
-    assert "compile   Compile a model" in listed
+    assert "compile Compile a model" in " ".join(listed.split())
     assert "hello" not in listed
     assert "warning: command 'hello' of acme" in warned and says in warned
     assert main(["hello"]) == 1
@@ -113,5 +113,5 @@ def test_a_misspelled_command_has_near_misses(capsys):
 
 def test_core_is_listed_like_any_plugin():
     registry = load_plugins().registry
-    assert {registry.command.entry(name).owner for name in ("backends", "passes", "plugins")} == {"dovetail"}
+    assert {registry.command.entry(name).owner for name in ("backends", "plugins")} == {"dovetail"}
     assert registry.command.entry("compile").owner == "dovetail-commands"

@@ -1,6 +1,8 @@
 # What `dovetail.cli` exports, each name with its module: type checkers and `lazy_imports` read this.
 
+from dovetail.cli.backends import broken_lines as broken_lines
 from dovetail.cli.common import (
+    no_arguments as no_arguments,
     PlainCommand as PlainCommand,
     columns as columns,
     existing as existing,

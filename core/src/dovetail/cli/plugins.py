@@ -1,4 +1,4 @@
-"""`dovetail plugins`: list the installed plugins and what each one registers."""
+"""`dovetail plugins`: list the installed plugins, what each one registers, and targets that do not load."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.backends import broken_lines
 from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
+from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.plugin.discovery import PluginRecord
@@ -25,18 +26,23 @@ def run(args: argparse.Namespace) -> int:
             print(f"{item['name']}  ({item['distribution']} {item['version']})")
             rows = [(kind, ", ".join(names)) for kind, names in item["brings"].items()]
             rows += [("hooks", ", ".join(hooks))] if (hooks := [h for h in item["hooks"] if h != "register"]) else []
+            rows += [("does not load", f"{what}: {why}") for what, why in item["does_not_load"].items()]
             print("\n".join(columns(rows, indent="    ")))
     print("\n".join(broken_lines(plugins)), end="")
     return 0
 
 
 def _document(record: PluginRecord, registry: Registry) -> dict[str, Any]:
-    brings = {
-        table.kind: names
-        for table in registry.tables
-        if (names := [entry.name for entry in table.entries if entry.owner == record.distribution])
-    }
-    return {**record.as_dict(), "brings": brings}
+    brings: dict[str, list[str]] = {}
+    failed: dict[str, str] = {}
+    for table in registry.tables:
+        for entry in (entry for entry in table.entries if entry.owner == record.distribution):
+            brings.setdefault(table.kind, []).append(entry.name)
+            try:
+                table[entry.name]
+            except DovetailError as error:
+                failed[f"{table.kind} {entry.name}"] = f"{error.message}; {error.hint}"
+    return {**record.as_dict(), "brings": brings, "does_not_load": failed}
 
 
-PLUGINS = PlainCommand("plugins", "List plugins and what each of them brings.", no_arguments, run)
+PLUGINS = PlainCommand("plugins", "List plugins, what each of them brings, and what does not load.", no_arguments, run)

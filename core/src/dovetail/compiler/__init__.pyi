@@ -31,3 +31,5 @@ from dovetail.plugin.isolation import calling as calling, described as described
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.output import own_output as own_output
 from dovetail.plugin.registry import DATA_KINDS as DATA_KINDS, Table as Table
+from dovetail.plugin.backend_files import names_file as names_file, use_file as use_file
+from dovetail.plugin.registry import Entry as Entry

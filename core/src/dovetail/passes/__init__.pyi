@@ -1,6 +1,6 @@
 # What `dovetail.passes` exports, each name with its module: type checkers and `lazy_imports` read this.
 
-from dovetail.passes.base import Pass as Pass, STAGES as STAGES, load_pass as load_pass
+from dovetail.passes.base import Pass as Pass, STAGES as STAGES, load_pass as load_pass, summary_of as summary_of
 from dovetail.passes.composition import compose as compose
 from dovetail.passes.context import Analysis as Analysis, Context as Context
 from dovetail.passes.instrumentation import Instrumentation as Instrumentation

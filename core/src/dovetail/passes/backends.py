@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
-from dovetail.plugin.backend_files import named_format_of
+from dovetail.plugin.backend_files import named_format_of, names_file, use_file
 from dovetail.plugin.contracts import class_of, derived
 from dovetail.plugin.isolation import calling, described, foreign_output
 
@@ -30,18 +31,20 @@ def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) ->
         DovetailError: One is missing; the error names the distribution and version that the plan was made with.
     """
     for entry in entries:
-        name = str(entry["name"])
+        name, made_with = str(entry["name"]), entry.get("distribution")
+        if isinstance(made_with, str) and names_file(made_with) and Path(made_with).is_file():
+            use_file(registry, made_with)
         if name in registry.backend:
             continue
         try:
             registry.backend.entry(name)
         except DovetailError as error:
-            made_with = entry.get("distribution")
             if not isinstance(made_with, str) or not made_with or registry.backend.is_clash(name):
                 raise
             broken = [text for text in registry.absent if f"({made_with.partition(' ')[0]} " in text]
             state = "; ".join(broken) or f"the plan was made with that of {made_with}"
             hint = error.hint if broken else f"pip install '{made_with.replace(' ', '==')}'"
+            hint = "put the file back, or name another with --backend" if names_file(made_with) else hint
             raise DovetailError(f"backend '{name}' is not here: {state}", hint) from None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.backend import BackendFormat
 from dovetail.plugin.contracts import made
 from dovetail.plugin.isolation import described
@@ -67,6 +69,50 @@ def backend_files(module: Any, formats: Sequence[BackendFormat]) -> list[tuple[s
         for format_ in formats
         if file.name.endswith(format_.suffix)
     ]
+
+
+def names_file(text: str) -> bool:
+    """Return whether a text after `--backend` is the path of a file, not a name."""
+    path = _split(text)[0]
+    return "/" in path or os.sep in path or path.endswith((".yaml", ".yml"))
+
+
+def use_file(registry: Registry, text: str) -> str:
+    """Register the backend file that a text names, without an installation.
+
+    Args:
+        registry: Receives the backend, on behalf of the path.
+        text: `./acme.backend.yaml`, or with options `./acme.backend.yaml:key=value,...`; a name is returned unchanged.
+
+    Returns:
+        The text with the name of the backend instead of the path.
+
+    Raises:
+        UsageError: There is no such file.
+        DovetailError: No format reads it, or another backend has its name.
+    """
+    if not names_file(text):
+        return text
+    path, options = _split(text)
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise UsageError(f"there is no backend file {path}", "name a file, or a backend that `dovetail backends` lists")
+    name, table = format_of(registry, file).name(file), registry.backend
+    if name in table and table.entry(name).target != str(file):
+        other = table.entry(name)
+        raise DovetailError(
+            f"{path} describes the backend '{name}', and so does {other.owner} ({other.target})",
+            "give the file another name in its line 'backend:', or leave the other one out with --no-plugin",
+        )
+    with registry.on_behalf_of(str(file)):
+        table(name, str(file))
+    return f"{name}:{options}" if options else name
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Split a path from the options after it; a path may hold colons."""
+    path, _, options = text.rpartition(":")
+    return (path, options) if "=" in options and not Path(text).is_file() else (text, "")
 
 
 def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
 
 
-CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "passes", "plugins")}
+CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "plugins")}
 """Targets of core's commands by name."""
 
 _REQUIRED = ("name", "summary", "add_arguments", "run")

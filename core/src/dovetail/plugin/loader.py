@@ -12,7 +12,7 @@ import pluggy
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import hookspecs
-from dovetail.plugin.backend_files import backend_files, formats_of, misnamed_file
+from dovetail.plugin.backend_files import backend_files, formats_of, misnamed_file, names_file
 from dovetail.plugin.commands import CORE_COMMANDS
 from dovetail.plugin.discovery import PluginRecord, discover
 from dovetail.plugin.isolation import PluginWarning, described, foreign_output
@@ -60,6 +60,8 @@ class PluginSet:
         if backend not in self.registry.backend:
             return ""
         owner = self.registry.backend.entry(backend).owner
+        if names_file(owner):
+            return owner
         return next((f"{owner} {r.version}".strip() for r in self.plugins if r.distribution == owner and r.version), "")
 
     def attach(self, plugin: Any, name: str) -> None:

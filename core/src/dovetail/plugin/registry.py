@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
@@ -24,7 +25,8 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Patterns of valid targets, with their description for messages.
 _CODE = {"module:Attribute": re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")}
 _FILE = {"package:path/to/file.yaml": re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*\.\w+")}
-_FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS}  # only a file name has a dot after the colon
+_PATH = {"/path/of/a.file": re.compile(r"(?:[A-Za-z]:)?[/\\].*\.\w+")}  # a backend file that a user names
+_FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS, **_PATH}  # only a file name has a dot after the colon
 _TEXT = {"pass,pass{option=1}": re.compile(r".*\S.*", re.DOTALL)}
 
 DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
@@ -293,6 +295,8 @@ def _attribute(target: str) -> Any:
 def _resource(target: str) -> Traversable:
     from importlib import resources
 
+    if Path(target).is_absolute():
+        return Path(target)
     package, _, path = target.partition(":")
     found = resources.files(package).joinpath(*path.split("/"))
     if not found.is_file():

@@ -7,8 +7,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the commands `compile`, `plan`, `opt` and `explain`."""
+    """Register the commands `compile`, `plan`, `opt`, `passes` and `explain`."""
     registry.command("compile", "dovetail_commands.compile:COMPILE")
     registry.command("plan", "dovetail_commands.compile:PLAN")
     registry.command("opt", "dovetail_commands.opt:OPT")
+    registry.command("passes", "dovetail_commands.passes_command:PASSES")
     registry.command("explain", "dovetail_commands.explain.command:EXPLAIN")

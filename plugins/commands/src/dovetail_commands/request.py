@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import existing, plugins_of
-from dovetail.compiler import blaming, installed_options
+from dovetail.compiler import blaming, installed_options, names_file, use_file
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, Request
 
@@ -33,6 +34,7 @@ def completed_model(args: argparse.Namespace) -> Path:
         UsageError: No model or no backend is named.
         DovetailError: An option cannot read its own file.
     """
+    _use_files(args)
     for option in args.command_line.options:
         with blaming(option):
             option.option.complete(args)
@@ -52,8 +54,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_backend,
-        metavar="NAME[:key=value,...]",
-        help="a backend to use; repeat in order of preference",
+        metavar="NAME|FILE[:key=value,...]",
+        help="a backend to use, or the file of one; repeat in order of preference",
     )
     add(
         "--data",
@@ -91,6 +93,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def request_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keyword arguments for `dovetail.plan` and `dovetail.compile`."""
+    _use_files(args)
     return {
         "backends": args.backend,
         "strategy": args.strategy,
@@ -107,9 +110,20 @@ def request_of(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _use_files(args: argparse.Namespace) -> None:
+    """Register the backend files of the command line, so that everything else sees names.
+
+    Raises:
+        DovetailError: A file is missing or invalid, or has the name of another backend.
+    """
+    args.backend = [use_file(plugins_of(args).registry, text) for text in args.backend]
+
+
 def _backend(text: str) -> str:
     from dovetail.passes import BackendChoice
 
+    if names_file(text):
+        return text
     try:
         BackendChoice.parse(text)
     except UsageError as error:
@@ -150,7 +164,7 @@ def command_text(
         more: Further words at the end.
     """
     words = ["dovetail", command, str(model or "MODEL")]
-    words += _each("--backend", [str(choice) for choice in request.backends] or ["NAME"])
+    words += _each("--backend", [_named_as_given(choice, registry) for choice in request.backends] or ["NAME"])
     words += _each("--strategy", [request.strategy] if request.strategy else [])
     words += _each("--solver", [request.solver] if request.solver != "forward" else [])
     words += _each("--costs", [request.costs] if request.costs else [])
@@ -170,6 +184,13 @@ def command_text(
             unsaid.append("the plan that was replayed")
     text = shlex.join([*words, *more])
     return f"{text}  # without {', '.join(unsaid)}" if unsaid else text
+
+
+def _named_as_given(choice: BackendChoice, registry: Registry) -> str:
+    """Return a backend as the user names it: one that is not installed by its file."""
+    table = registry.backend
+    owner = table.entry(choice.name).owner if choice.name in table else ""
+    return str(replace(choice, name=owner)) if names_file(owner) else str(choice)
 
 
 def request_of_plan(plan: Plan) -> Request:

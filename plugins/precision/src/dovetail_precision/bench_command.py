@@ -33,10 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import yaml
+    from dovetail.compiler import use_file
     from dovetail.passes import BackendChoice, Context, load_chosen
 
     ctx = Context(plugins=plugins_of(args))
-    backend = load_chosen(ctx.registry, BackendChoice.parse(args.backend))
+    backend = load_chosen(ctx.registry, BackendChoice.parse(use_file(ctx.registry, args.backend)))
     if not backend.low:
         raise DovetailError(f"backend '{backend.name}' has no low precision", "there is nothing to choose from")
     engine = _engine(backend, ctx)

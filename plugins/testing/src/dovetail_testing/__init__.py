@@ -10,12 +10,27 @@ from __future__ import annotations
 
 import importlib
 
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the commands of the vendor's kit."""
+    registry.command("new-backend", "dovetail_testing.kit.new_backend_command:NEW_BACKEND")
+    registry.command("coverage", "dovetail_testing.kit.coverage_command:COVERAGE")
+    registry.command("diff", "dovetail_testing.kit.diff_command:DIFF")
+
+
 _PUBLIC = {
     "Case": "dovetail_testing.case",
     "Lists": "dovetail_testing.list_files",
     "Measurement": "dovetail_testing.case",
     "Report": "dovetail_testing.report",
     "Verdict": "dovetail_testing.verdicts",
+    "check_installed": "dovetail_testing.kit.installed",
+    "coverage": "dovetail_testing.kit.coverage",
     "cases": "dovetail_testing.suites",
     "double_run": "dovetail_testing.report",
     "lists": "dovetail_testing.list_files",

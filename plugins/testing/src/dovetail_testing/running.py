@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 import numpy as np
-from dovetail.compiler import described
+from dovetail.compiler import described, use_file
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice, load_chosen
 from dovetail.planning import HOST
@@ -135,7 +135,7 @@ def measure(
     """
     began = time.perf_counter()
     plugins = plugins or dovetail.load_plugins()
-    choice = BackendChoice.parse(backend)
+    choice = BackendChoice.parse(use_file(plugins.registry, backend) if isinstance(backend, str) else backend)
     blank = Measurement(str(choice), case.suite, case.name, case.operator, "error")
     try:
         work = case.make(plugins)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dovetail
+from dovetail.compiler import use_file
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, load_chosen
 
@@ -71,7 +72,8 @@ class Run:
     selected: int = 0
 
     def __post_init__(self) -> None:
-        self.choices = {str(choice): choice for choice in map(BackendChoice.parse, self.asked.backends)}
+        named = [use_file(self.plugins.registry, text) for text in self.asked.backends]
+        self.choices = {str(choice): choice for choice in map(BackendChoice.parse, named)}
         suites = self.asked.suites or SUITES
         self.options: Mapping[str, Any] = NARROW if self.asked.narrow else {}
         for choice in self.choices.values():

@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the commands `verify` and `bisect`, and the compile options for verification and goals."""
+    """Register the commands `verify`, `bisect` and `reduce`, and the compile options for verification and goals."""
     registry.command("verify", "dovetail_verify.commands:VERIFY")
     registry.command("bisect", "dovetail_verify.commands:BISECT")
+    registry.command("reduce", "dovetail_verify.reducing.command:REDUCE")
     registry.option("verify", "dovetail_verify.option:VERIFY_RESULT")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.cli import PlainCommand, existing, note, option_keywords, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
 from dovetail.errors import UsageError
 from dovetail_commands.request import add_request, command_text, request_of, request_of_plan
 from dovetail_commands.terminal import Progress, say_note, table, warn
@@ -25,6 +25,15 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=int, metavar="N", help="runs that refine the ranking (default: enough for the worst node)"
     )
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="find the pass that breaks the result, instead of nodes that cost accuracy",
+    )
+    parser.add_argument(
+        "--stop-after", type=int, metavar="N", help="with --passes: write the model after N passes to -o"
+    )
+    parser.add_argument("-o", "--output", type=output, metavar="FILE.onnx", help="file for --stop-after")
     add_request(parser)
     add_goals(parser)
 
@@ -36,9 +45,13 @@ def run_bisect(args: argparse.Namespace) -> int:
     if args.data is None:
         raise UsageError("there is no data to rank nodes on", "add --data: inputs like those that the model will see")
     goals = goals_of(args)
+    existing(args.model)
+    if (args.stop_after is None) != (args.output is None) or args.stop_after is not None and not args.passes:
+        raise UsageError("--stop-after writes a model between passes", "write --passes --stop-after N -o FILE.onnx")
+    if args.passes:
+        return _bisect_passes(args, goals)
     from dovetail_verify.functions import bisect
 
-    existing(args.model)
     with Progress() as progress:
         ranking = bisect(
             args.model,
@@ -60,6 +73,30 @@ def run_bisect(args: argparse.Namespace) -> int:
     say(*ranking.lines())
     if ranking.high:
         say(command_line)
+    return 0
+
+
+def _bisect_passes(args: argparse.Namespace, goals: dict[str, Any]) -> int:
+    """Find the pass that breaks the result, or write the model after some passes."""
+    from dovetail_verify.reducing.pass_bisection import BrokenPass, bisect_passes
+
+    with Progress() as progress:
+        found = bisect_passes(
+            args.model,
+            **request_of(args),
+            **option_keywords(args),
+            **goals,
+            stop_after=args.stop_after,
+            progress=progress,
+        )
+    if not isinstance(found, BrokenPass):
+        found.save(args.output)
+        say(f"the model after pass {args.stop_after}: {args.output}")
+    elif args.json:
+        print_json(found.as_dict())
+    else:
+        table(found.rows())
+        say(found.line())
     return 0
 
 
@@ -88,6 +125,10 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="layers to show, and to measure at the outputs (default: 10)",
     )
+    saving = parser.add_mutually_exclusive_group()
+    saving.add_argument("--save-node", default="", metavar="NODE", help="write this node alone, with its inputs, to -o")
+    saving.add_argument("--save-region", type=int, metavar="N", help="write this region alone, with its inputs, to -o")
+    parser.add_argument("-o", "--output", type=output, metavar="OUT", help="folder for --save-node or --save-region")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
 
 
@@ -100,6 +141,8 @@ def run_verify(args: argparse.Namespace) -> int:
         raise UsageError("there is no data to look at layers with", "add --data: inputs like those the model will see")
     if args.top < 0:
         raise UsageError(f"--top {args.top}: a number from 0 is expected")
+    if args.save_node or args.save_region is not None:
+        return _save_part(args)
     import dovetail
     from dovetail.passes import Request
 
@@ -153,6 +196,33 @@ def run_verify(args: argparse.Namespace) -> int:
     if verification.broken:
         note("error: the result is broken: it is no approximation of the original")
         return 1
+    return 0
+
+
+def _save_part(args: argparse.Namespace) -> int:
+    """Write one node or one region.
+
+    Raises:
+        UsageError: The data, the folder or the plan is missing.
+    """
+    if args.data is None or args.output is None:
+        raise UsageError("a node is written with the inputs that it has", "add --data FILE and -o FOLDER")
+    import dovetail
+    from dovetail.passes import Context
+    from dovetail.planning import Plan
+
+    from dovetail_verify.functions import request_of_result
+    from dovetail_verify.reducing.isolating import save_part
+
+    plugins = plugins_of(args)
+    plan = Plan.load(args.result, plugins.registry)
+    ctx = Context(request_of_result(plan, plugins), plugins=plugins)
+    original = dovetail.open(args.original, plugins)
+    said = save_part(original, plan, args.data, ctx, args.output, node=args.save_node, region=args.save_region)
+    if args.json:
+        print_json({"output": str(args.output), "said": said})
+    else:
+        say(said)
     return 0
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
-from dovetail.api import AnyModel, requested
+from dovetail.api import AnyModel, named_backends, requested
 from dovetail.compiler import CompiledModel, Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import BackendChoice, Context, Instrumentation, Request
+from dovetail.passes import BackendChoice, Context, Instrumentation, Request, check_installed
 from dovetail.plugin import load_plugins
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
@@ -133,8 +134,8 @@ def bisect(
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     request = requested(
-        backends, data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, strategy=strategy, solver=solver,
-        costs=costs, pins=pins, edits=edits, low=low, high=high,
+        named_backends(backends, plugins), data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
+        strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
     request = chosen.requested(request, original)
     ctx = Context(request, plugins=plugins)
@@ -189,7 +190,7 @@ def layer_errors(
         )
     given = input_data(data)
     given.check(original)
-    request = _request_of(result.plan, plugins)
+    request = request_of_result(result.plan, plugins)
     ctx = Context(request, plugins=plugins)
     return layers_of_request(original, result, given.given, ctx, passes, by=by, outputs=outputs, progress=progress)
 
@@ -216,7 +217,7 @@ def layers_of_request(
     return find_layer_errors(original, exact, result, data, engines, **options)
 
 
-def _request_of(plan: Plan, plugins: PluginSet) -> Request:
+def request_of_result(plan: Plan, plugins: PluginSet) -> Request:
     """Return the request of a plan; for a replayed plan, only the backends are known."""
     recorded = plan.summary.get("request")
     if recorded:
@@ -228,6 +229,8 @@ def _request_of(plan: Plan, plugins: PluginSet) -> Request:
                 for entry in plan.backends
             )
         )
+    with suppress(DovetailError):
+        check_installed(plugins.registry, plan.backends)  # registers those that were files
     for choice in request.backends:
         if choice.name not in plugins.registry.backend:
             raise DovetailError(

@@ -6,12 +6,12 @@ import argparse
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.backends import broken_lines
-from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
+from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plugins_of, print_json
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.plugin.registry import Entry, Registry
+    from dovetail.compiler import Entry
+    from dovetail.plugin import Registry
 
 
 _BY_HAND = "only where a pipeline names them"
@@ -19,7 +19,7 @@ _BY_HAND = "only where a pipeline names them"
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from dovetail.passes.base import STAGES
+    from dovetail.passes import STAGES
 
     plugins = plugins_of(args)
     found = [_document(plugins.registry, entry) for entry in plugins.registry.pass_.entries]
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
-    from dovetail.passes.base import load_pass, summary_of
+    from dovetail.passes import load_pass, summary_of
 
     item: dict[str, Any] = {"name": entry.name, "distribution": entry.owner}
     item |= {"stage": None, "summary": "", "options": [], "error": ""}

@@ -1,0 +1,1 @@
+"""The vendor's kit: distributions of new backends, and checks of installed ones."""

@@ -1,0 +1,182 @@
+"""Differences between two backends, or between two plans of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dovetail.compiler import names_file
+from dovetail.errors import UsageError
+from dovetail.passes import BackendChoice, load_backend_file, load_chosen
+from dovetail.planning import Plan, operator_name
+from dovetail_schemas.backend import Backend
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+    from dovetail_schemas.rules import Row, Rule
+    from dovetail_schemas.type_specs import PortTypes, TypeSpec
+
+
+class Difference(NamedTuple):
+    """One difference.
+
+    Attributes:
+        what: The key of a backend, an operator, a node or a value.
+        part: The part of it: `types`, `backend`, `scale`.
+        first: What it is on the first side; empty if it is not there.
+        second: What it is on the second side.
+    """
+
+    what: str
+    part: str
+    first: str
+    second: str
+
+
+def differences(first: str, second: str, plugins: PluginSet) -> tuple[str, list[Difference]]:
+    """Compare two backends, plans or results.
+
+    Args:
+        first: A backend, the file of one, a plan, or the folder of a result.
+        second: The same.
+        plugins: The plugins.
+
+    Returns:
+        `backends` or `plans`, and the differences.
+
+    Raises:
+        UsageError: One side is a backend and the other a plan.
+        DovetailError: One of them cannot be read.
+    """
+    kinds = [_is_plan(text) for text in (first, second)]
+    if kinds[0] != kinds[1]:
+        plan, backend = (first, second) if kinds[0] else (second, first)
+        raise UsageError(f"{plan} is a plan, and {backend} a backend", "name two of one kind")
+    if kinds[0]:
+        plans = [Plan.load(Path(text), plugins.registry) for text in (first, second)]
+        return "plans", list(_of_plans(*plans))
+    return "backends", list(_of_backends(*(_loaded(text, plugins) for text in (first, second))))
+
+
+def _is_plan(text: str) -> bool:
+    path = Path(text)
+    if path.is_dir():
+        return True
+    return path.is_file() and (path.suffix == ".json" or "\nbackend:" not in f"\n{_beginning(path)}")
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(1 << 16).decode("utf-8", "replace")
+
+
+def _loaded(text: str, plugins: PluginSet) -> Any:
+    """Load a backend. A file is not registered: both sides may be versions of one backend."""
+    if not names_file(text):
+        return load_chosen(plugins.registry, BackendChoice.parse(text))
+    path = Path(text)
+    if not path.is_file():
+        raise UsageError(f"there is no backend file {text}", "name a file, or a backend that is installed")
+    return load_backend_file(plugins.registry, path, {})
+
+
+_KEYS = ("summary", "device", "low", "high", "accumulate", "opset", "dynamic", "options", "region", "border", "refine",
+         "strategy", "min_region", "regions", "engines", "artifacts", "arithmetic")  # fmt: skip
+
+
+def _of_backends(first: Any, second: Any) -> Iterator[Difference]:
+    """Yield what differs: keys of the file, then operators."""
+    if not (isinstance(first, Backend) and isinstance(second, Backend)):
+        raise UsageError("backends that are Python classes have no tables to compare", "name backends with a file")
+    for key in _KEYS:
+        yield from _changed(key, "", str(getattr(first, key)), str(getattr(second, key)))
+    operators = sorted({*first.listed(), *second.listed()})
+    for domain, op_type in operators:
+        ours, theirs = (_described(backend.rule(domain, op_type)) for backend in (first, second))
+        for part in dict.fromkeys((*ours, *theirs)):
+            label = operator_name(domain, op_type) or "unlisted"
+            yield from _changed(label, part, ours.get(part, ""), theirs.get(part, ""))
+
+
+def _changed(what: str, part: str, first: str, second: str) -> Iterator[Difference]:
+    if first != second:
+        yield Difference(what, part, first, second)
+
+
+def _described(rule: Rule) -> dict[str, str]:
+    """Return the parts of a rule as text."""
+    if rule.status != "ok":
+        return {"support": rule.status}
+    parts = {
+        "support": "yes",
+        "types": _types(rule.types),
+        "policy": rule.policy,
+        "role": rule.role,
+        "keep": ", ".join(sorted(rule.keep)),
+        "set": ", ".join(f"{name}: {value}" for name, value in sorted(rule.set.items())),
+        "same_scale": rule.sharing.same_scale,
+        "fuses": ", ".join(rule.sharing.fuses),
+    }
+    for number, row in enumerate(rule.rows):
+        prefix = f"row {number + 1} " if len(rule.rows) > 1 else ""
+        parts |= {f"{prefix}{part}": text for part, text in _row(row).items()}
+    return parts
+
+
+def _row(row: Row) -> dict[str, str]:
+    limits = [
+        f"{limit}{f' (when {block.when})' if block.when.limits else ''}"
+        for block in row.blocks
+        for limit in block.limits
+    ]
+    return {
+        "when": str(row.when),
+        "shape": ", ".join(map(str, row.patterns)),
+        "limits": ", ".join(limits),
+        "row types": _types(row.types),
+        "row policy": row.policy,
+    }
+
+
+def _types(types: PortTypes | None) -> str:
+    if types is None:
+        return ""
+    ports: Mapping[str, tuple[TypeSpec, ...] | None] = {"": types.common, **types.ports}
+    return ", ".join(
+        f"{port}: {_specs(specs)}" if port else _specs(specs) for port, specs in ports.items() if specs is not None
+    )
+
+
+def _specs(specs: tuple[TypeSpec, ...]) -> str:
+    return " or ".join(
+        "/".join(spec.dtype) + (f" ({', '.join(filter(None, (spec.scheme, spec.granularity, spec.scale)))})"
+                                if spec.quantized else "")
+        for spec in specs
+    )  # fmt: skip
+
+
+def _of_plans(first: Plan, second: Plan) -> Iterator[Difference]:
+    """Yield what differs: backends, nodes, conversions and scales. Nodes are found by output, or by structure."""
+    for part in ("name", "strategy", "distribution"):
+        ours, theirs = (", ".join(str(entry.get(part, "")) for entry in plan.backends) for plan in (first, second))
+        yield from _changed("backends", part, ours, theirs)
+    seen = set()
+    for node in first.nodes:
+        other = second.find(node.output, node.key)
+        if other is None:
+            yield Difference(node.name, "node", f"{node.operator} on {node.backend}", "")
+            continue
+        seen.add(other.output)
+        yield from _changed(node.name, "backend", node.backend, other.backend)
+        yield from _changed(node.name, "precision", str(node.precision or ""), str(other.precision or ""))
+        for port in sorted({*node.ports, *other.ports}):
+            ours, theirs = (str(held.ports.get(port, "")) for held in (node, other))
+            yield from _changed(node.name, port, ours, theirs)
+    for node in second.nodes:
+        if node.output not in seen:
+            yield Difference(node.name, "node", "", f"{node.operator} on {node.backend}")
+    for part in ("regions", "joins"):
+        yield from _changed("plan", part, str(first.summary.get(part, "")), str(second.summary.get(part, "")))
+    for value in dict.fromkeys((*first.values, *second.values)):
+        yield from _changed(value, "scale", str(first.values.get(value, "")), str(second.values.get(value, "")))

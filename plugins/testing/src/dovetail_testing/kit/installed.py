@@ -1,0 +1,202 @@
+"""Check of an installed backend: targets, limits from both sides, and the engine beside a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dovetail
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes import BackendChoice, load_chosen
+from dovetail.text import did_you_mean, pluralize
+from dovetail_schemas.backend import Backend
+
+from dovetail_testing.case import Case, Measurement, Work
+from dovetail_testing.kit.limit_models import LimitFound, LimitModels
+from dovetail_testing.kit.targets import Target, targets_of
+from dovetail_testing.list_files import lists
+from dovetail_testing.running import measure, references_of
+from dovetail_testing.verdicts import verdict
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+
+    from dovetail_testing.kit.samples import Sample
+
+
+_ROUNDING = {"float16": 4e-3, "bfloat16": 3e-2, "int16": 4e-3, "int8": 0.1, "uint8": 0.1}
+_OTHERWISE = 1e-4  # of the largest value, where a backend does not round
+
+
+@dataclass
+class InstalledCheck:
+    """What was found about a distribution and its backends.
+
+    Attributes:
+        name: The name that was asked for.
+        distribution: The distribution, with its version.
+        targets: Its targets.
+        limits: The limits of its backend files.
+        measured: Nodes at the limits, and one of each operator, on the backend and by a reference.
+        problems: What must be repaired.
+        notes: What could not be checked.
+    """
+
+    name: str
+    distribution: str = ""
+    targets: list[Target] = field(default_factory=list)
+    limits: list[LimitFound] = field(default_factory=list)
+    measured: list[Measurement] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "name": self.name,
+            "distribution": self.distribution,
+            "targets": [target._asdict() for target in self.targets],
+            "limits": [
+                {"operator": one.operator, "limit": one.limit, "source": one.source, "kept": one.value,
+                 "accepted": one.kept is not None, "refused": one.broken is not None}
+                for one in self.limits
+            ],
+            "measured": [one.as_dict() for one in self.measured],
+            "problems": self.problems,
+            "notes": self.notes,
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """Return the report, one line for each part, then notes and problems."""
+        kinds = dict.fromkeys(target.kind for target in self.targets)
+        loaded = ", ".join(f"{sum(t.kind == kind for t in self.targets)} {kind}" for kind in kinds)
+        lines = [f"{self.name}  ({self.distribution})", f"    targets: {loaded or 'none'}"]
+        if self.limits:
+            both = sum(one.both for one in self.limits)
+            lines.append(f"    limits: nodes on both sides of {both} of {len(self.limits)}")
+        compared = [one for one in self.measured if one.outcome == "compared"]
+        if compared:
+            worst = max(compared, key=lambda one: one.share)
+            exact = sum(one.exact for one in compared)
+            lines.append(
+                f"    engine and reference: {pluralize(len(compared), 'model')}, {exact} exact, "
+                f"largest difference {worst.share:.2g} of the largest value ({worst.name})"
+            )
+        return [*lines, *(f"    note: {text}" for text in self.notes), *(f"    problem: {p}" for p in self.problems)]
+
+
+def check_installed(
+    name: str, plugins: PluginSet | None = None, progress: Callable[[str, int, int], None] | None = None
+) -> InstalledCheck:
+    """Check a distribution and its backends: `dovetail check --installed NAME`.
+
+    Every target is loaded and checked against the contract of its kind. For each limit in a backend's file, a node on
+    either side is made; those that are accepted run on the backend and by a reference.
+
+    Args:
+        name: A backend, a plugin or a distribution.
+        plugins: The plugins; all installed ones by default.
+        progress: Called with (what, done, total).
+
+    Raises:
+        UsageError: Nothing of that name is installed.
+    """
+    plugins = plugins or dovetail.load_plugins()
+    owner, backends = _owner(name, plugins)
+    version = next((record.version for record in plugins.plugins if record.distribution == owner), "")
+    found = InstalledCheck(name, f"{owner} {version}".strip())
+    for record in plugins.broken:
+        if record.distribution == owner:
+            found.problems.append(str(record))
+    found.targets = list(targets_of(owner, plugins))
+    found.problems += [f"{target.kind} {target.name}: {target.problem}" for target in found.targets if target.problem]
+    bad = {target.name for target in found.targets if target.kind == "backend" and target.problem}
+    for backend in backends:
+        if backend not in bad:
+            _check_backend(backend, found, plugins, progress)
+    return found
+
+
+def _owner(name: str, plugins: PluginSet) -> tuple[str, list[str]]:
+    """Return the distribution that a name belongs to, and the backends to check."""
+    table = plugins.registry.backend
+    if name in table:
+        return table.entry(name).owner, [name]
+    owners = {record.name: record.distribution for record in plugins.plugins}
+    owner = owners.get(name, name if name in owners.values() else "")
+    if not owner:
+        known = [*table, *owners, *owners.values()]
+        raise UsageError(
+            f"no backend, plugin or distribution '{name}' is installed{did_you_mean(name, known)}",
+            "`dovetail plugins` lists them; a backend file is checked with `dovetail check FILE`",
+        )
+    return owner, [entry.name for entry in table.entries if entry.owner == owner]
+
+
+def _check_backend(
+    name: str, found: InstalledCheck, plugins: PluginSet, progress: Callable[[str, int, int], None] | None
+) -> None:
+    backend = load_chosen(plugins.registry, BackendChoice(name))
+    if not isinstance(backend, Backend):
+        found.notes.append(f"{name} is a Python class: it has no limits to make nodes from")
+        return
+    models = LimitModels(backend, plugins)
+    operators = models.operators()
+    samples: list[tuple[str, Sample]] = []
+    without: list[str] = []
+    for done, operator in enumerate(operators):
+        if progress:
+            progress(f"limits of {operator}", done, len(operators))
+        limits = list(models.limits(operator))
+        found.limits += limits
+        plain = models.plain(operator)
+        kept = [(f"{one.operator} {one.limit}", one.kept) for one in limits if one.kept is not None]
+        samples += kept or ([(operator, plain)] if plain is not None else [])
+        if plain is None and not kept:
+            without.append(operator)
+    if without:
+        found.notes.append(f"no node of {', '.join(without)} was made from onnx's node tests")
+    found.notes += [
+        f"{one.source}: {one.operator}: no node {'is accepted at' if one.kept is None else 'is refused by'} {one.limit}"
+        for one in found.limits
+        if not one.both
+    ]
+    _measure(name, samples, found, plugins, progress)
+
+
+def _measure(
+    name: str,
+    samples: list[tuple[str, Sample]],
+    found: InstalledCheck,
+    plugins: PluginSet,
+    progress: Callable[[str, int, int], None] | None,
+) -> None:
+    """Run samples on the backend and by a reference."""
+    (info,) = [info for info in dovetail.backends(plugins) if info.name == name]
+    if not any(ok for _, ok, _ in info.engines):
+        why = "; ".join(f"{engine}: {reason}" for engine, _, reason in info.engines)
+        found.notes.append(f"no engine of {name} runs here, so nothing was compared ({why})")
+        return
+    expected, low = lists(name, plugins.registry), load_chosen(plugins.registry, BackendChoice(name)).low or ""
+    for done, (label, sample) in enumerate(samples):
+        if progress:
+            progress("engine and reference", done, len(samples))
+        measured = measure(Case("models", label, sample.op_type, partial(_work, sample)), name, plugins)
+        found.measured.append(measured)
+        judged = verdict(measured, expected)
+        # Lists say "exact" of onnx's own tests; other numbers may fall on the other side of a rounding.
+        rounded = measured.outcome == "compared" and not measured.problem
+        if judged.status == "failed" and not (rounded and measured.share <= _ROUNDING.get(low, _OTHERWISE)):
+            found.problems.append(f"{label} on {name}: {measured.line()}")
+    hosted = [one.name for one in found.measured if one.outcome == "host"]
+    if hosted:
+        found.notes.append(f"the strategy of {name} leaves these nodes alone to the host: {', '.join(hosted)}")
+
+
+def _work(sample: Sample, _: PluginSet) -> Work:
+    proto = sample.proto()
+    if proto is None:
+        raise DovetailError("the sample is no valid model")
+    return Work(proto, sample.feeds, {}, references_of(proto), proto)

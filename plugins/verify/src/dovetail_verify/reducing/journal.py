@@ -1,0 +1,120 @@
+"""The journal of a reduction: the answer to every test, so that an interrupted reduction goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from dovetail.errors import DovetailError
+from dovetail_onnx.files.writing import created_folders, named
+
+NAME = "journal.jsonl"
+
+_CRASHES = 2  # tests that ended the process this often are not run again
+
+
+class Journal:
+    """Answers by key, each also as a line of a file.
+
+    Args:
+        folder: The folder of the file; None keeps the answers in memory.
+        identity: What is reduced and how, as plain data; a journal of something else is refused.
+
+    Attributes:
+        crashed: Number of candidates left out because they ended the process twice.
+
+    Raises:
+        DovetailError: The folder holds other files, or the journal of another reduction.
+    """
+
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any]):
+        self._answers: dict[str, bool] = {}
+        self._begun: dict[str, int] = {}
+        self._file: IO[str] | None = None
+        self._folder, self._identity = folder, dict(identity)
+        self.crashed = 0
+        if folder is None:
+            return
+        path = folder / NAME
+        if folder.exists() and not folder.is_dir():
+            raise DovetailError(f"{folder} is a file", "name another folder with -o")
+        if path.is_file():
+            self._read(path)
+        elif folder.exists() and any(folder.iterdir()):
+            raise DovetailError(f"{folder} holds files, and no journal of a reduction", "name another folder with -o")
+
+    @property
+    def resumed(self) -> int:
+        """Number of answers that an earlier run left."""
+        return len(self._answers)
+
+    def known(self, key: str) -> bool | None:
+        """Return the answer to a test, or None. A test that ended the process twice counts as passed."""
+        if key in self._answers:
+            return self._answers[key]
+        if self._begun.get(key, 0) >= _CRASHES:
+            self.crashed += 1
+            return False
+        return None
+
+    def begin(self, key: str) -> None:
+        """Note that a test begins."""
+        self._write({"begin": key})
+
+    def abandon(self, key: str) -> None:
+        """Note that a test was interrupted by the user, which says nothing about it."""
+        self._write({"abandon": key})
+
+    def answer(self, key: str, fails: bool) -> None:
+        """Note the answer to a test."""
+        self._answers[key] = fails
+        self._write({"key": key, "fails": fails})
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        if self._folder is None:
+            return
+        path = self._folder / NAME
+        with named(path):
+            if self._file is None:
+                with created_folders(self._folder):
+                    fresh = not path.exists()
+                    self._file = path.open("a", encoding="utf-8")
+                self._file.write(json.dumps(self._identity) + "\n" if fresh else "\n")  # a cut line ends here
+            self._file.write(json.dumps(entry) + "\n")
+            self._file.flush()
+
+    def _read(self, path: Path) -> None:
+        identity = self._identity
+        with named(path):
+            lines = path.read_bytes().decode("utf-8", "replace").splitlines()
+        entries = [entry for line in lines if isinstance(entry := _entry(line), dict)]
+        if not entries or entries[0] != json.loads(json.dumps(identity)):
+            found = entries[0] if entries else {}
+            differs = [key for key in identity if found.get(key) != identity[key]]
+            raise DovetailError(
+                f"{path} is the journal of another reduction: {', '.join(differs) or 'its identity'} differs",
+                "name another folder with -o, or remove this one",
+            )
+        for entry in entries[1:]:
+            if isinstance(entry.get("key"), str):
+                self._answers[entry["key"]] = bool(entry.get("fails"))
+            elif isinstance(entry.get("begin"), str):
+                self._begun[entry["begin"]] = self._begun.get(entry["begin"], 0) + 1
+            elif isinstance(entry.get("abandon"), str):
+                self._begun[entry["abandon"]] = 0
+
+
+def _entry(line: str) -> Any:
+    """Parse a line; None for one that was cut off when the process ended."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -1,0 +1,198 @@
+"""The vendor's kit: nodes at limits, targets and their contracts, coverage, differences."""
+
+import dovetail
+import numpy as np
+import onnx
+import pytest
+from dovetail.cli.main import main
+from dovetail.compiler import use_file
+from dovetail.errors import UsageError
+from dovetail.passes import BackendChoice, load_chosen
+from dovetail_testing.kit.coverage import coverage
+from dovetail_testing.kit.differences import differences
+from dovetail_testing.kit.installed import check_installed
+from dovetail_testing.kit.limit_models import LimitModels
+
+HEAD = """
+backend: acme-kit
+device: npu
+opset: 13..22
+precision: {low: float16, high: float32}
+types: {f: [float16, float32]}
+"""
+TAIL = """
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+"""
+OPS = """
+ops:
+  Conv:
+    types: f
+    policy: lower
+    shape: {X: N C H W, W: M Cg KH KW, strides: SH SW}
+    limits:
+      - KH, KW: 1..7
+        KH*KW*Cg: ..512
+        SH: ..3
+        W.constant: true
+      - {when: {group: 2..}, M: ..64}
+  Gemm: {types: f, policy: lower, limits: {alpha: 1, A.rank: 2, transA: 0}}
+  Softmax: {types: f, policy: lower, limits: {input.rank: 1..3}}
+  MaxPool: {types: f, policy: lower, limits: {kernel_shape: ..4}}
+"""
+
+
+def found_limits(plugins, name="acme-kit"):
+    models = LimitModels(load_chosen(plugins.registry, BackendChoice(name)), plugins)
+    return models, {(one.operator, one.limit): one for op in models.operators() for one in models.limits(op)}
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    file = tmp_path_factory.mktemp("kit") / "kit.backend.yaml"
+    file.write_text(HEAD + OPS + TAIL)
+    found = dovetail.load_plugins()
+    use_file(found.registry, str(file))
+    return found
+
+
+def test_nodes_are_made_on_both_sides_of_limits(plugins):
+    models, found = found_limits(plugins)
+    values = {key: (one.value, one.both) for key, one in found.items()}
+    assert values[("Conv", "KH: 1..7")] == (7, True) or values[("Conv", "KH: 1..7")] == (1, True)
+    assert values[("Conv", "SH: ..3")] == (3, True)
+    assert values[("Conv", "W.constant: true")][1]
+    assert values[("Conv", "KH*KW*Cg: ..512")][1]
+    assert values[("Softmax", "input.rank: 1..3")] == (3, True)
+    assert values[("MaxPool", "kernel_shape: ..4")] == (4, True)
+    assert values[("Gemm", "alpha: 1")][1]
+    for one in found.values():
+        if one.both:
+            assert models.judged(one.kept).ok is not False
+            (reason,) = models.judged(one.broken).reasons
+            assert reason.source == one.source
+
+
+def test_a_limit_that_no_node_reaches_is_a_note_not_a_failure(with_backend):
+    plugins = with_backend(HEAD + "ops: {Relu: {types: f, policy: lower, limits: {X.consumers: ..5}}}" + TAIL)
+    found = check_installed("acme-kit", plugins)
+    assert found.problems == []
+    assert any("Relu: no node is refused by X.consumers: ..5" in note for note in found.notes)
+
+
+def test_an_engine_that_computes_something_else_is_a_problem(with_backend):
+    text = HEAD + "ops: {Relu: {types: f, policy: lower}}" + TAIL.replace("onnxruntime-cpu", "acme-wrong")
+    plugins = with_backend(text)
+    plugins.registry.engine(
+        "acme-wrong", f"{__name__.rpartition('.')[0]}.wrong_engine:Wrong" if "." in __name__ else "wrong_engine:Wrong"
+    )
+    found = check_installed("acme-kit", plugins)
+    assert any("Relu on acme-kit" in text or "acme-wrong" in text for text in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "target", "says"),
+    [
+        ("engine", "acme-e", "nothing_of_this_name:Engine", "ModuleNotFoundError"),
+        ("engine", "acme-e", "pathlib:Path", "is no Engine"),
+        ("engine", "acme-e", "dovetail.plugin:Engine", "has no available, load"),
+        ("strategy", "acme-s", "pathlib:Path", "is no Strategy"),
+        ("emitter", "acme-m", "json:dumps", "is no Emitter"),
+        ("fact", "acme_f", "sys:argv", "cannot be called"),
+        ("command", "acme", "sys:argv", "has no name, summary"),
+    ],
+)
+def test_targets_that_break_their_contract(kind, name, target, says):
+    plugins = dovetail.load_plugins()
+    with plugins.registry.on_behalf_of("dovetail-host"):
+        getattr(plugins.registry, kind)(name, target)
+    from dovetail_testing.kit.targets import targets_of
+
+    (found,) = [one for one in targets_of("dovetail-host", plugins) if one.name == name]
+    assert says in found.problem
+
+
+def test_every_target_of_this_repository_keeps_its_contract():
+    from dovetail_testing.kit.targets import targets_of
+
+    plugins = dovetail.load_plugins()
+    owners = {record.distribution for record in plugins.plugins if record.distribution.startswith("dovetail-")}
+    bad = [one for owner in owners for one in targets_of(owner, plugins) if one.problem]
+    assert bad == []
+
+
+def test_plugins_lists_what_does_not_load(capsys, monkeypatch):
+    plugins = dovetail.load_plugins()
+    with plugins.registry.on_behalf_of("dovetail-host"):
+        plugins.registry.engine("acme-e", "nothing_of_this_name:Engine")
+    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: plugins)
+    assert main(["plugins"]) == 0
+    assert "does not load  engine acme-e: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["no-such-backend", "", "n" * 100_000])
+def test_nothing_of_that_name(capsys, name):
+    assert main(["check", "--installed", name]) == 2
+    assert "is installed" in capsys.readouterr().err
+
+
+def test_check_needs_one_thing_to_check(capsys):
+    assert main(["check"]) == 2
+    assert "no file is named" in capsys.readouterr().err
+    assert main(["check", "x.yaml", "--installed", "host"]) == 2
+
+
+NET = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[1, 3, 8, 8] x) => (float[1, 8, 6, 6] y) {
+  a = Conv (x, w)
+  b = Erf (a)
+  c = Conv (x, w)
+  y = Add (b, c)
+}
+"""
+
+
+def net():
+    model = onnx.parser.parse_model(NET)
+    weight = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    return model
+
+
+def test_coverage_counts_nodes_work_and_borders(with_backend):
+    plugins = with_backend(HEAD + "ops:\n  Conv, Add: {types: f, policy: lower}\n" + TAIL)
+    found = coverage("acme-kit", [net()], plugins=plugins)
+    (erf,) = found.missing
+    assert (erf.operator, erf.nodes, erf.taken, erf.borders) == ("Erf", 1, 0, 2)
+    assert 0 < erf.work < found.work / 3
+    assert (found.nodes, found.taken) == (4, 3)
+    assert "does not list Erf" in next(iter(erf.reasons))
+
+
+def test_differences_of_backend_files(tmp_path):
+    (tmp_path / "one.yaml").write_text(HEAD + OPS + TAIL)
+    other = OPS.replace("KH, KW: 1..7", "KH, KW: 1..5").replace(
+        "Softmax: {types: f, policy: lower", "Softmax: {types: f, policy: fp32"
+    )
+    (tmp_path / "two.yaml").write_text(HEAD + other + "  Erf: {types: f}\n" + TAIL)
+    plugins = dovetail.load_plugins()
+    kind, found = differences(str(tmp_path / "one.yaml"), str(tmp_path / "two.yaml"), plugins)
+    assert kind == "backends"
+    rows = {(one.what, one.part): (one.first, one.second) for one in found}
+    assert "KW: 1..7" in rows[("Conv", "limits")][0]
+    assert "KW: 1..5" in rows[("Conv", "limits")][1]
+    assert rows[("Softmax", "policy")] == ("lower", "fp32")
+    assert rows[("Erf", "support")] == ("refuse", "yes")
+    assert differences(str(tmp_path / "one.yaml"), str(tmp_path / "one.yaml"), plugins)[1] == []
+
+
+def test_differences_of_plans(tmp_path, plugins):
+    model = net()
+    dovetail.plan(model, "acme-kit", plugins=plugins).save(tmp_path / "one.yaml")
+    dovetail.plan(model, "acme-kit", high="type:Conv", plugins=plugins).save(tmp_path / "two.yaml")
+    kind, found = differences(str(tmp_path / "one.yaml"), str(tmp_path / "two.yaml"), plugins)
+    assert kind == "plans"
+    assert {one.part for one in found} >= {"precision"}
+    with pytest.raises(UsageError, match="is a plan, and host a backend"):
+        differences(str(tmp_path / "one.yaml"), "host", plugins)
