@@ -55,6 +55,14 @@ class Compared(NamedTuple):
     scaled: dict[str, float]
     refined: dict[str, float]
 
+    @property
+    def best(self) -> str:
+        """The candidate with the least noise, as the geometric mean of both figures: few samples make each uncertain.
+
+        The noise is 1 minus the cosine similarity.
+        """
+        return min(self.refined, key=lambda name: (1 - self.scaled[name]) * (1 - self.refined[name]))
+
 
 def best_request(job: CompileJob) -> tuple[Request, Compared]:
     """The request with the best observer and scheme, and how the candidates compare.
@@ -81,23 +89,25 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
     first = len(requests)
     last = _REFINED if _is_refined(job.request) else 1
 
-    def compared(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
-        found: dict[str, float] = {}
+    def measured(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
+        cosines: dict[str, float] = {}
         for number, (name, request) in enumerate(candidates.items(), start=done + 1):
             if job.progress:
                 job.progress("choose an observer", number, first + last)
             cosine = _cosine(job, _with(request, _FLOATS), original)
             if cosine is None:
                 return {}
-            found[name] = cosine
-        return found
+            cosines[name] = cosine
+        return cosines
 
-    scaled = compared({name: _only_scaled(request) for name, request in requests.items()}, 0)
+    scaled = measured({name: _only_scaled(request) for name, request in requests.items()}, 0)
     names = sorted(scaled, key=scaled.__getitem__, reverse=True)[:last]
     if not names:
         return job.request, Compared({}, {})
-    refined = {names[0]: scaled[names[0]]} if last == 1 else compared({name: requests[name] for name in names}, first)
-    return requests[max(refined, key=refined.__getitem__)], Compared(scaled, refined)
+    refined = measured({name: requests[name] for name in names}, first) if last > 1 else {}
+    refined = refined or {names[0]: scaled[names[0]]}
+    found = Compared(scaled, refined)
+    return requests[found.best], found
 
 
 def _candidates(request: Request) -> dict[str, Request]:
@@ -129,10 +139,8 @@ def remark_of(compiled: CompiledModel, compared: Compared) -> None:
     """Say in the plan of a result which observer and scheme were chosen, and by what."""
     if not compared.refined:
         return
-    best = max(compared.refined, key=compared.refined.__getitem__)
-    why = (
-        f"calibrated with {best}: cosine similarity of the worst output on the first batches: {_text(compared.scaled)}"
-    )
+    text = _text(compared.scaled)
+    why = f"calibrated with {compared.best}: cosine similarity of the worst output on the first batches: {text}"
     if len(compared.refined) > 1:
         why += f"; of the best three with refined weights and biases: {_text(compared.refined)}"
     chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME,{_SCHEME}=symmetric chooses one"
