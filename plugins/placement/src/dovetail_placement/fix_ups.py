@@ -110,7 +110,7 @@ def _check_unpinned(claim: Claim, claiming: Claiming, who: str) -> None:
     pin = claiming.pins.of(claim.node)
     if pin is not None:
         raise DovetailError(
-            f"{who} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.text}",
+            f"{who} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.request}",
             "a fix-up keeps pinned claims, and narrows only the formats that their pins leave open",
         )
 
@@ -156,15 +156,13 @@ def remark_declined(declined: Sequence[tuple[Pin, str]], ctx: Context) -> None:
     """
     groups: dict[tuple[str, str], list[Pin]] = {}
     for pin, why in declined:
-        origin = pin.origin
-        assert origin is not None, "what a user asked for is not declined"
-        then = f"; {origin.if_declined}" if origin.if_declined else ""
-        ctx.remark(
-            "analysis", pin.node, _RULE, f"{origin.asked} asks for {pin.backend}, which declines it: {why}{then}"
-        )
-        groups.setdefault((pin.backend, origin.if_declined), []).append(pin)
+        request = pin.request
+        then = f"; {request.if_declined}" if request.if_declined else ""
+        why = f"{request.asked_by} asks for {request.backend}, which declines it: {why}{then}"
+        ctx.remark("analysis", pin.node, _RULE, why)
+        groups.setdefault((request.backend, request.if_declined), []).append(pin)
     for (backend, then), pins in groups.items():
-        named = ", ".join(f"'{pin.node.name}' ({pin.origin.asked})" for pin in pins[:_NAMED] if pin.origin is not None)
+        named = ", ".join(f"'{pin.node.name}' ({pin.request.asked_by})" for pin in pins[:_NAMED])
         more = f" and {len(pins) - _NAMED} others" if len(pins) > _NAMED else ""
         why = f"{backend} declines {pluralize(len(pins), 'node')} that the file asks for: {named}{more}"
         ctx.remark(

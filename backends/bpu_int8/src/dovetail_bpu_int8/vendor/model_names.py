@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
@@ -149,7 +150,7 @@ def take_other_names(asked: Asked, names: ModelNames) -> None:
         return
     asked.nodes = [_renamed(one, renamed) for one in asked.nodes]
     asked.placed = [(_renamed(one, renamed), where) for one, where in asked.placed]
-    asked.wishes = [{**wish, "node": renamed.get(wish["node"], wish["node"])} for wish in asked.wishes]
+    asked.requests = [replace(one, selector=renamed.get(one.selector, one.selector)) for one in asked.requests]
 
 
 def _renamed(named: Named, renamed: dict[str, str], prefix: str = "") -> Named:
