@@ -145,20 +145,30 @@ def fp16(tmp_path_factory):
 _NUMBERS = itertools.count()  # a package name that was imported once would be found again
 
 
-@pytest.fixture
-def with_backend(tmp_path, monkeypatch):
-    """`with_backend(text, ...)`: the installed plugins together with the backends that the texts of files describe."""
-
+def _with_backend(folder, patch):
     def make(*texts):
         plugins = load_plugins()
-        monkeypatch.syspath_prepend(tmp_path)
+        patch.syspath_prepend(folder)
         for text in texts:
             package = f"dovetail_inline_backend_{next(_NUMBERS)}"
-            (tmp_path / package).mkdir()
-            (tmp_path / package / "__init__.py").write_text("")
-            (tmp_path / package / "inline.yaml").write_text(text)
+            (folder / package).mkdir()
+            (folder / package / "__init__.py").write_text("")
+            (folder / package / "inline.yaml").write_text(text)
             name = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("backend:"))
             plugins.registry.backend(name, f"{package}:inline.yaml")
         return plugins
 
     return make
+
+
+@pytest.fixture
+def with_backend(tmp_path, monkeypatch):
+    """`with_backend(text, ...)`: the installed plugins together with the backends that the texts of files describe."""
+    return _with_backend(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def with_backend_of_module(tmp_path_factory):
+    """`with_backend` for the fixtures of a module, whose tests only read."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield _with_backend(tmp_path_factory.mktemp("module_backends"), patch)

@@ -63,7 +63,7 @@ def backend_files(module: Any, formats: Sequence[BackendFormat]) -> list[tuple[s
     """
     return [
         (_name(format_, file), f"{module.__name__}:{path}")
-        for path, file in _files(module)
+        for path, file in _files(module, tuple(format_.suffix for format_ in formats))
         for format_ in formats
         if file.name.endswith(format_.suffix)
     ]
@@ -73,7 +73,7 @@ def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
     """Explain why a package without hooks and backend files registers nothing, if the cause is known; else empty."""
     if not formats and hasattr(module, "__path__"):
         return f"{module.__name__} has no hooks, and no format of backend files is installed; {_WAY_OUT}"
-    for path, file in _files(module):
+    for path, file in _files(module, tuple(ending for format_ in formats for ending in format_.endings)):
         for format_ in formats:
             if file.name.endswith(tuple(format_.endings)):
                 try:
@@ -96,8 +96,8 @@ def _name(format_: BackendFormat, file: Source) -> str:
         raise DovetailError(f"{file.name}: {who} cannot read it: {described(error)}") from error
 
 
-def _files(module: Any) -> Iterator[tuple[str, Source]]:
-    """Yield the files of a package with their paths in it; none for a module."""
+def _files(module: Any, endings: tuple[str, ...]) -> Iterator[tuple[str, Source]]:
+    """Yield the files of a package whose names have one of the endings, with their paths in it; none for a module."""
     if not hasattr(module, "__path__"):
         return
     from importlib import resources
@@ -106,5 +106,5 @@ def _files(module: Any) -> Iterator[tuple[str, Source]]:
     folders = [("", root), *((f"{item.name}/", item) for item in root.iterdir() if item.is_dir())]
     for prefix, folder in sorted(folders, key=lambda pair: pair[0]):
         for file in sorted(folder.iterdir(), key=lambda item: item.name):
-            if file.is_file():
+            if file.name.endswith(endings) and file.is_file():
                 yield prefix + file.name, file
