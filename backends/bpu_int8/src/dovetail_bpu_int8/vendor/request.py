@@ -17,7 +17,7 @@ from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.marches import MARCHES, March
 from dovetail_bpu_int8.vendor.model_names import ModelNames, take_other_names
 from dovetail_bpu_int8.vendor.quant_config import read_quant_config_file
-from dovetail_bpu_int8.vendor.refusals import refuse_outputs
+from dovetail_bpu_int8.vendor.refusals import check_outputs
 from dovetail_bpu_int8.vendor.tree import FileError
 from dovetail_bpu_int8.wishes import OPTION, WISHES, format_request, recorded_entry
 
@@ -90,7 +90,7 @@ def changed(
     shapes = asked.inputs.of(model) if asked.inputs is not None else {}
     if asked.preprocessing is not None:
         asked.preprocessing.check(shapes)
-        refuse_outputs(model, asked.model or cast("Inputs", asked.inputs).place)
+        check_outputs(model, asked.model or cast("Inputs", asked.inputs).place)
     data = request.data
     if data is None and asked.data is not None:
         data = input_data(asked.data.of(model, shapes)).given
