@@ -1,7 +1,7 @@
 """Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's.
 
 What thousands of compilations would read again is read once per process, and anew where it changed: the metadata of
-installed distributions, and backend files.
+installed distributions.
 """
 
 import functools
@@ -14,7 +14,6 @@ import zlib
 
 import pytest
 from dovetail.plugin import load_plugins
-from dovetail_schemas.backend_yaml import BackendYaml
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
@@ -61,30 +60,6 @@ def _metadata_once(distribution):
 
 
 _metadata = importlib.metadata.PathDistribution.metadata.fget
-_backends = {}
-
-
-def _load_once(format_, source, find, options, facts):
-    """`BackendYaml.load`, once for every file with the same options that finds the same files with the same content."""
-
-    def noting(kind, name):
-        found = find(kind, name)
-        asked.append((kind, name, str(found)))
-        return found
-
-    request = (str(source), tuple(sorted(options.items())), frozenset(facts))
-    for asked, contents, backend in _backends.get(request, ()):
-        same_names = all(str(find(kind, name)) == found for kind, name, found in asked)
-        if same_names and all(file.is_file() and file.read_bytes() == content for file, content in contents):
-            return backend
-    asked = []
-    backend = _load(format_, source, noting, options, facts)
-    contents = [(file, file.read_bytes()) for file in backend.files]
-    _backends.setdefault(request, []).append((tuple(asked), contents, backend))
-    return backend
-
-
-_load = BackendYaml.load
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,7 +67,6 @@ def read_once():
     """See the head of this file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.metadata.PathDistribution, "metadata", property(_metadata_once))
-        patch.setattr(BackendYaml, "load", _load_once)
         yield
 
 

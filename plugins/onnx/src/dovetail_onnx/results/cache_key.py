@@ -109,7 +109,7 @@ def _versions(ctx: Context) -> dict[str, str]:
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
     own = {"dovetail": _version("dovetail"), **{record.distribution: record.version for record in records}}
     required = {name for distribution, version in own.items() for name in _requirements(distribution, version)}
-    versions = {name: _version(name) for name in {*own, *required}}
+    versions = own | {name: _version(name) for name in required - own.keys()}
     return versions | {f"plugin {record.name}": record.version for record in records}
 
 
