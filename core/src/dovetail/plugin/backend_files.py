@@ -44,11 +44,11 @@ def named_format_of(registry: Registry, source: Source) -> tuple[str, BackendFor
         DovetailError: No registered format reads it.
     """
     formats = formats_of(registry)
-    who = dict(zip(map(id, formats), map(registry.backend_format.title, registry.backend_format), strict=True))
+    titles = dict(zip(map(id, formats), map(registry.backend_format.title, registry.backend_format), strict=True))
     for endings in ([(f, (f.suffix,)) for f in formats], [(f, tuple(f.endings)) for f in formats]):
         for format_, those in endings:
             if source.name.endswith(those):
-                return who[id(format_)], format_
+                return titles[id(format_)], format_
     if not formats:
         raise DovetailError(f"{source.name}: no format of backend files is installed", _WAY_OUT)
     known = ", ".join(ending for format_ in formats for ending in (format_.suffix, *format_.endings))
@@ -92,8 +92,8 @@ def _name(format_: BackendFormat, file: Source) -> str:
     except DovetailError:
         raise
     except Exception as error:
-        who = f"{type(format_).__module__}.{type(format_).__qualname__}"
-        raise DovetailError(f"{file.name}: {who} cannot read it: {described(error)}") from error
+        title = f"{type(format_).__module__}.{type(format_).__qualname__}"
+        raise DovetailError(f"{file.name}: {title} cannot read it: {described(error)}") from error
 
 
 def _files(module: Any, endings: tuple[str, ...]) -> Iterator[tuple[str, Source]]:

@@ -69,10 +69,10 @@ class Claiming:
         host = backend is self.ctx.host
         if not host and (self.ctx.refusals.given_up(backend.name) is not None or not self._reads_opset(backend)):
             return
-        strategy, who = self.strategy_of(backend)
+        strategy, title = self.strategy_of(backend)
         view = self.view_of(backend)
-        answer = ask_for_claims(strategy, view, backend, who)
-        check_claims(answer.claims, self.flat, view, who, whole=not host)
+        answer = ask_for_claims(strategy, view, backend, title)
+        check_claims(answer.claims, self.flat, view, title, whole=not host)
         for claim in answer.claims:
             self.enter(backend.name, claim)
         self.edits += answer.edits
@@ -124,8 +124,8 @@ class Claiming:
                 f"write `place: {{strategy: NAME}}` into its file, or --backend {backend.name}:strategy=NAME; "
                 f"installed: {', '.join(table)}",
             )
-        who = f"{table.title(name)}, for {backend.name},"
-        return made_strategy(table[name], backend, name, who), who
+        title = f"{table.title(name)}, for {backend.name},"
+        return made_strategy(table[name], backend, name, title), title
 
     def view_of(self, backend: Backend) -> View:
         """Return the view for the strategy of a backend; it always shows the current claims."""
