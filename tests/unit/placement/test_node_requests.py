@@ -4,7 +4,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, PinOrigin, Request
 from dovetail.planning import NodeRequest, select, set_origin
-from dovetail.plugin import Registry
+from dovetail.plugin import Option, Registry
 from dovetail_onnx.opening import open_text
 from dovetail_placement.node_requests import NodeRequests
 
@@ -31,8 +31,25 @@ def model():
     return model
 
 
+class Asking(Option):
+    """An option whose record is what it asks of nodes."""
+
+    commands = ("plan",)
+
+    def add_arguments(self, parser):
+        pass
+
+    def node_requests(self, recorded):
+        return [NodeRequest(**one) for one in recorded["asked"]]
+
+
+ASKING = Asking()
+
+
 def requests_of(model, asked=(), **request):
-    ctx = Context(Request(**request), registry=Registry())
+    registry = Registry()
+    registry.option("asking", f"{__name__}:ASKING")
+    ctx = Context(Request(**request), registry=registry)
     ctx.asked = dict(asked)
     return ctx.analysis(NodeRequests, model)
 
@@ -91,3 +108,25 @@ def test_everybody_asks_in_one_form(model):
     ]
     (element,) = requests.of_backend("npu")
     assert (element.precision, names(requests.nodes_of(element))) == ("int16", ["add"])
+
+
+def test_options_ask_too(model):
+    """Each request reaches those who obey it: placement, typing, the strategy of its backend."""
+    common = {"selector": "add", "asked_by": "--gently"}
+    asked = [
+        {**common, "kind": "pin", "backend": "npu"},
+        {**common, "kind": "precision", "precision": "high"},
+        {**common, "kind": "precision", "precision": "int16", "backend": "npu"},
+        {**common, "kind": "avoid", "backend": "other"},
+    ]
+    requests = requests_of(model, options={"asking": {"asked": asked}, "gone": {}}, pins=("a=host",))
+    assert [str(request) for request in requests.pins()] == ["--gently", "pin 'a=host'"]
+    assert [request.precision for request in requests.levels()] == ["high"]
+    assert [request.precision for request in requests.of_backend("npu")] == ["int16"]
+    assert [request.kind for request in requests.of_backend("other")] == ["avoid"]
+
+
+def test_an_option_that_fails_is_named(model):
+    requests = requests_of(model, options={"asking": {}})
+    with pytest.raises(DovetailError, match="option 'asking' of this program failed: KeyError: 'asked'"):
+        list(requests.pins())

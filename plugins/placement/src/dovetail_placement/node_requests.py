@@ -43,15 +43,30 @@ class NodeRequests:
         return cls(model, ctx.request, ctx.asked, ctx.registry)
 
     def pins(self) -> Iterator[NodeRequest]:
-        """Yield the pins; later ones override earlier ones.
+        """Yield the pins, those of the request last; later ones override earlier ones.
 
         Raises:
-            DovetailError: A pin is malformed.
+            DovetailError: A pin is malformed, or an option fails.
         """
-        return requests_of_pins(self._request)
+        yield from (request for request in self._of_options if request.kind == "pin")
+        for text in self._request.pins:
+            selector, backend, formats = parse_pin(text)
+            origin = self._request.pin_origins.get(text)
+            if origin is None:
+                yield NodeRequest("pin", selector, f"pin '{text}'", backend, formats)
+            else:
+                yield NodeRequest(
+                    "pin", selector, origin.asked, backend, formats, names_of="source",
+                    may_be_declined=origin.may_be_declined, if_declined=origin.if_declined, written=text,
+                )  # fmt: skip
 
     def levels(self) -> Iterator[NodeRequest]:
-        """Yield the requests for a low or high precision, of `--low`, `--high` and accuracy goals."""
+        """Yield the requests for a low or high precision, of `--low`, `--high`, options and accuracy goals.
+
+        Raises:
+            DovetailError: An option fails.
+        """
+        yield from (request for request in self._of_options if request.precision in LEVELS)
         for level, selectors in zip(LEVELS, (self._request.low, self._request.high)):
             for selector in selectors:
                 yield NodeRequest("precision", selector, f"--{level} {selector}", precision=level)
@@ -60,12 +75,14 @@ class NodeRequests:
                 yield NodeRequest("precision", name, asked_by, precision=level, names_of="node")
 
     def of_backend(self, name: str) -> Iterator[NodeRequest]:
-        """Yield what options ask of nodes for the strategy of a backend; later requests override earlier ones.
+        """Yield what options ask of the strategy of a backend; later requests override earlier ones.
 
         Raises:
             DovetailError: An option fails.
         """
-        yield from (request for request in self._of_options if request.backend in ("", name))
+        for request in self._of_options:
+            if request.kind != "pin" and request.precision not in LEVELS and request.backend in ("", name):
+                yield request
         for node, (element, asked_by) in self._asked.items():
             if element not in LEVELS:
                 yield NodeRequest("precision", f"name:{node}", asked_by, precision=element, names_of="source")
@@ -103,24 +120,6 @@ class NodeRequests:
                 with calling(table.title(name)):
                     found += option.node_requests(recorded)
         return found
-
-
-def requests_of_pins(request: Request) -> Iterator[NodeRequest]:
-    """Yield the pins of a request, of the user and of files.
-
-    Raises:
-        DovetailError: A pin is malformed.
-    """
-    for text in request.pins:
-        selector, backend, formats = parse_pin(text)
-        origin = request.pin_origins.get(text)
-        if origin is None:
-            yield NodeRequest("pin", selector, f"pin '{text}'", backend, formats)
-        else:
-            yield NodeRequest(
-                "pin", selector, origin.asked, backend, formats, names_of="source",
-                may_be_declined=origin.may_be_declined, if_declined=origin.if_declined, written=text,
-            )  # fmt: skip
 
 
 class _Names:
