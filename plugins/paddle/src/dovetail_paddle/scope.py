@@ -16,7 +16,7 @@ Key = TypeVar("Key")
 """What names a value: the number of an SSA value, or the name of a variable."""
 
 
-class Scope(Generic[Key]):
+class BlockScope(Generic[Key]):
     """The values and nodes of one block.
 
     Args:
@@ -24,7 +24,7 @@ class Scope(Generic[Key]):
         outer: The scope of the enclosing block; None for the main block.
     """
 
-    def __init__(self, graphs: PdGraphs, outer: Scope[Key] | None):
+    def __init__(self, graphs: PdGraphs, outer: BlockScope[Key] | None):
         self.graphs = graphs
         self._outer = outer
         self._values: dict[Key, ir.Value] = {}
@@ -36,7 +36,7 @@ class Scope(Generic[Key]):
 
     def find(self, key: Key) -> ir.Value | None:
         """Return the current value of a number or name, or None."""
-        scope: Scope[Key] | None = self
+        scope: BlockScope[Key] | None = self
         while scope is not None:
             if key in scope._values:
                 return scope._values[key]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail_paddle.element_types import element_type, onnx_type
 from dovetail_paddle.pd_graph import BUILTIN, PD_OP, UNKNOWN, PdGraphs, TensorInfo, attribute
 from dovetail_paddle.pir.attributes import MISSING, PirProblem, attribute_value, type_of
-from dovetail_paddle.scope import Scope
+from dovetail_paddle.scope import BlockScope
 from dovetail_paddle.signatures import operators, plain_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class PirProgram:
         self.blocks = 0
 
 
-class PirBlock(Scope[int]):
+class PirBlock(BlockScope[int]):
     """Translation of one block.
 
     Args:

@@ -13,7 +13,7 @@ from dovetail_paddle.element_types import element_type
 from dovetail_paddle.legacy.program import LegacyBlock, LegacyOp, LegacyProgram
 from dovetail_paddle.parameters import Declared, map_parameters
 from dovetail_paddle.pd_graph import UNKNOWN, PdGraphs, TensorInfo, attribute
-from dovetail_paddle.scope import Scope
+from dovetail_paddle.scope import BlockScope
 from dovetail_paddle.translate.control_flow import Writes, conditional_block, while_loop
 from dovetail_paddle.translate.special import SPECIAL
 from dovetail_paddle.translate.transcriber import OpTranscriber, compat
@@ -69,7 +69,7 @@ class Translation:
         return DovetailError(printable(text), "export the program again")
 
 
-class BlockTranslation(Scope[str]):
+class BlockTranslation(BlockScope[str]):
     """Translation of one block, the `Scope` of its operators.
 
     Args:
