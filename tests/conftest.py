@@ -1,7 +1,7 @@
 """Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's.
 
-What thousands of compilations would read again is read once per process, and anew where it changed: the metadata of
-installed distributions, and backend files.
+What thousands of compilations would read again is read once per process, and anew where it changed: the metadata and
+the entry points of installed distributions.
 """
 
 import functools
@@ -14,7 +14,6 @@ import zlib
 
 import pytest
 from dovetail.plugin import load_plugins
-from dovetail_schemas.backend_yaml import BackendYaml
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
@@ -61,30 +60,22 @@ def _metadata_once(distribution):
 
 
 _metadata = importlib.metadata.PathDistribution.metadata.fget
-_backends = {}
 
 
-def _load_once(format_, source, find, options, facts):
-    """`BackendYaml.load`, once for every file with the same options that finds the same files with the same content."""
-
-    def noting(kind, name):
-        found = find(kind, name)
-        asked.append((kind, name, str(found)))
-        return found
-
-    request = (str(source), tuple(sorted(options.items())), frozenset(facts))
-    for asked, contents, backend in _backends.get(request, ()):
-        same_names = all(str(find(kind, name)) == found for kind, name, found in asked)
-        if same_names and all(file.is_file() and file.read_bytes() == content for file, content in contents):
-            return backend
-    asked = []
-    backend = _load(format_, source, noting, options, facts)
-    contents = [(file, file.read_bytes()) for file in backend.files]
-    _backends.setdefault(request, []).append((tuple(asked), contents, backend))
-    return backend
+@functools.cache
+def _entry_points_at(changed, group):
+    return _entry_points(group=group)
 
 
-_load = BackendYaml.load
+def _entry_points_once(*, group):
+    """`entry_points`, read again where a test adds to the path, or somebody installs something."""
+    if not _PATH.issuperset(sys.path):
+        return _entry_points(group=group)
+    return _entry_points_at(tuple(os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)), group)
+
+
+_entry_points = importlib.metadata.entry_points
+_PATH = frozenset(sys.path)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,7 +83,7 @@ def read_once():
     """See the head of this file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.metadata.PathDistribution, "metadata", property(_metadata_once))
-        patch.setattr(BackendYaml, "load", _load_once)
+        patch.setattr(importlib.metadata, "entry_points", _entry_points_once)
         yield
 
 
@@ -145,20 +136,30 @@ def fp16(tmp_path_factory):
 _NUMBERS = itertools.count()  # a package name that was imported once would be found again
 
 
-@pytest.fixture
-def with_backend(tmp_path, monkeypatch):
-    """`with_backend(text, ...)`: the installed plugins together with the backends that the texts of files describe."""
-
+def _with_backend(folder, patch):
     def make(*texts):
         plugins = load_plugins()
-        monkeypatch.syspath_prepend(tmp_path)
+        patch.syspath_prepend(folder)
         for text in texts:
             package = f"dovetail_inline_backend_{next(_NUMBERS)}"
-            (tmp_path / package).mkdir()
-            (tmp_path / package / "__init__.py").write_text("")
-            (tmp_path / package / "inline.yaml").write_text(text)
+            (folder / package).mkdir()
+            (folder / package / "__init__.py").write_text("")
+            (folder / package / "inline.yaml").write_text(text)
             name = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("backend:"))
             plugins.registry.backend(name, f"{package}:inline.yaml")
         return plugins
 
     return make
+
+
+@pytest.fixture
+def with_backend(tmp_path, monkeypatch):
+    """`with_backend(text, ...)`: the installed plugins together with the backends that the texts of files describe."""
+    return _with_backend(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def with_backend_of_module(tmp_path_factory):
+    """`with_backend` for the fixtures of a module, whose tests only read."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield _with_backend(tmp_path_factory.mktemp("module_backends"), patch)

@@ -137,7 +137,18 @@ def _import_all():
     for package in sorted({name.partition(".")[0] for name in sys.modules if name.startswith("dovetail")}):
         for module in pkgutil.walk_packages(getattr(sys.modules[package], "__path__", ()), f"{package}."):
             importlib.import_module(module.name)
+    _load_backends()
     gc.freeze()
+
+
+def _load_backends():
+    """Load the bundled backends, which every forked process then has already."""
+    from dovetail.passes import BackendChoice, Context, Request
+    from dovetail.plugin import load_plugins
+
+    plugins = load_plugins()
+    for name in plugins.registry.backend:
+        Context(Request((BackendChoice(name),)), plugins=plugins).load_backends()
 
 
 if __name__ == "__main__":

@@ -85,3 +85,26 @@ def _parts(done: int, legal: int, before: list[int], count: int) -> set[int]:
         if legal >> node & 1 and not done >> node & 1:
             found |= {part | 1 << node for part in found if not before[node] & ~(done | part)}
     return found - {0}
+
+
+def run_after_another(problem, region):
+    """Check that regions and outside nodes can run one after the other: their dependence graph is acyclic."""
+    count = max(region, default=OUTSIDE) + 1
+    unit = [home if home != OUTSIDE else count + node for node, home in enumerate(region)]
+    readers = {number: set() for number in unit}
+    for node, producers in enumerate(problem.before):
+        for producer in producers:
+            if unit[producer] != unit[node]:
+                readers[unit[producer]].add(unit[node])
+    waiting = dict.fromkeys(readers, 0)
+    for users in readers.values():
+        for user in users:
+            waiting[user] += 1
+    ready, done = [number for number, left in waiting.items() if not left], 0
+    while ready:
+        done += 1
+        for user in readers[ready.pop()]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(user)
+    return done == len(readers)

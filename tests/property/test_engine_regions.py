@@ -12,10 +12,9 @@ from dovetail_placement.engine_regions.problem import (
     earliest,
     gaps_from_below,
     price,
-    run_after_another,
 )
 
-from .region_problems import cheapest, random_problem
+from .region_problems import cheapest, random_problem, run_after_another
 
 SEEDS = range(300 if os.environ.get("DOVETAIL_SLOW") else 60)
 LAUNCHES = (0, 30, 1000)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.plugin import BackendFormat, BackendSummary, Source
 
@@ -40,10 +42,26 @@ class BackendYaml(BackendFormat):
         return peek_backend(source)
 
     def load(self, source: Source, find: FindFile, options: Mapping[str, str], facts: Collection[str]) -> Backend:
-        """Load the backend; see `load_backend`. A key that nothing reads is an error."""
+        """Load the backend; see `load_backend`. A key that nothing reads is an error.
+
+        A backend that was loaded before is returned again while its files are found and read the same.
+        """
         from dovetail_schemas.backend_file import load_backend
 
-        return load_backend(source, find, options=options, facts=frozenset(facts), unread=False)
+        known = _loaded_before(str(source), tuple(sorted(options.items())), frozenset(facts))
+        for earlier in known:
+            if earlier.is_current(find):
+                return earlier.backend
+        found: dict[tuple[str, str], str] = {}
+
+        def noting(kind: str, name: str) -> Source | None:
+            file = find(kind, name)
+            found[kind, name] = str(file)
+            return file
+
+        backend = load_backend(source, noting, options=options, facts=frozenset(facts), unread=False)
+        known.append(_Loaded(backend, found, [(file, file.read_bytes()) for file in backend.files or ()]))
+        return backend
 
     def check(
         self, source: Source, known: Mapping[str, Collection[str]], load: Callable[[Mapping[str, str]], object]
@@ -52,6 +70,32 @@ class BackendYaml(BackendFormat):
         from dovetail_schemas.check_command import lint_backend
 
         lint_backend(source, known, load)
+
+
+class _Loaded(NamedTuple):
+    """A backend that was loaded, with what it was made from.
+
+    Attributes:
+        backend: The backend, which nobody changes.
+        found: The files that its files named, by kind and name.
+        contents: All files that were read.
+    """
+
+    backend: Backend
+    found: Mapping[tuple[str, str], str]
+    contents: Sequence[tuple[Source, bytes]]
+
+    def is_current(self, find: FindFile) -> bool:
+        """Check that the same files are found, with the same content."""
+        if any(str(find(kind, name)) != file for (kind, name), file in self.found.items()):
+            return False
+        return all(file.is_file() and file.read_bytes() == content for file, content in self.contents)
+
+
+@lru_cache(maxsize=64)
+def _loaded_before(source: str, options: tuple[tuple[str, str], ...], facts: frozenset[str]) -> deque[_Loaded]:
+    """Return the latest backends that were loaded from a file with these options, to be added to."""
+    return deque(maxlen=4)
 
 
 def peek_backend(source: Source) -> BackendSummary:

@@ -7,7 +7,7 @@ import pytest
 from dovetail.compiler import Driver
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, wish_entry
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, format_request, recorded_entry
 from dovetail_onnx.opening import open_text
 
 WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b>"
@@ -34,7 +34,7 @@ def planner():
             f"bpu-int8:march={march}",
             pins=pins,
             data=data,
-            options={"bpu": {"wishes": [wish_entry(*one) for one in wishes]}},
+            options={"bpu": {"wishes": [recorded_entry(format_request(*one)) for one in wishes]}},
         )
         ctx = Context(request, plugins=load_plugins())
         ctx.load_backends()

@@ -6,7 +6,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_paddle.lowering.rules import rules
 from dovetail_paddle.signatures import operators
-from dovetail_paddle.translate.transcriber import Compat, compat, compat_problems
+from dovetail_paddle.translate.transcriber import Compat, compat
 
 from .paddle_files import ARRAY, Block, Legacy
 
@@ -14,6 +14,27 @@ from .paddle_files import ARRAY, Block, Legacy
 def run(program: Legacy, folder, **inputs) -> list[np.ndarray]:
     compiled = dovetail.compile(program.save(folder), backends=["host"], try_engines=False)
     return list(compiled.run(inputs).values())
+
+
+def compat_problems(entries, operators):
+    """Return problems of entries that refer to unknown operators or arguments, one line each."""
+    problems = []
+    for entry in entries.values():
+        operator = operators.get(entry.op)
+        if operator is None:
+            problems.append(f"'{entry.op}' is no operator of pd_ops.yaml")
+            continue
+        outputs = {output.name for output in operator.outputs}
+        tensors = {argument.name for argument in operator.arguments if argument.is_tensor}
+        attributes = {argument.name for argument in operator.arguments if not argument.is_tensor}
+        for names, known, what in (
+            (entry.inputs, tensors, "input"),
+            (entry.outputs, outputs, "output"),
+            (entry.attrs, attributes, "attribute"),
+            (entry.tensor_forms, attributes, "attribute"),
+        ):
+            problems += [f"'{entry.op}' has no {what} '{name}'" for name in names if name not in known]
+    return problems
 
 
 def test_every_entry_of_op_compat_fits_an_operator():

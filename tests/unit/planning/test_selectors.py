@@ -2,7 +2,7 @@
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning import NodeNames, Placement, parse_pin, select, set_origin, set_placement
+from dovetail.planning import Placement, parse_pin, select, set_placement
 from dovetail_onnx.opening import open_text
 
 TEXT = """<ir_version: 10, opset_import: ["": 22, "com.acme": 1]>
@@ -51,7 +51,6 @@ def model():
 )
 def test_select(model, selector, found):
     assert [node.name or "" for node in select(model, selector)] == found
-    assert NodeNames(model).select(selector) == select(model, selector)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +113,3 @@ def test_a_pin_whose_formats_do_not_parse(text, says):
 def test_what_is_no_pin(text):
     with pytest.raises(DovetailError, match="is not a pin"):
         parse_pin(text)
-
-
-def test_names_of_the_source_model_lead_to_what_their_nodes_were_folded_into(model):
-    (add,) = select(model, "layer1.add")
-    set_origin(add, ("layer1.add", "layer1.norm"))
-    names = NodeNames(model)
-    assert names.made_of("name:layer1.norm") == names.made_of("layer1.add") == [add]
-    assert names.made_of("name:gone") == []

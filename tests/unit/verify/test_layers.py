@@ -1,5 +1,8 @@
 """The error of every node of a result: alone on exact inputs, accumulated, and at the outputs of the model."""
 
+import contextlib
+import functools
+import io
 import json
 import math
 
@@ -53,24 +56,28 @@ def net(text=NET):
     return proto
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def samples():
     return {"x": np.random.default_rng(1).standard_normal((16, 4, 8, 8)).astype(np.float32)}
 
 
-@pytest.fixture
-def plugins(with_backend):
-    return with_backend(FILE)
+@pytest.fixture(scope="module")
+def plugins(with_backend_of_module):
+    return with_backend_of_module(FILE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def analyzed(plugins, samples):
-    """Compile a net, and look at its layers."""
+    """Compile a net, once for all tests, and look at its layers."""
 
-    def make(model, backend="npu", data=None, **options):
-        data = samples if data is None else data
-        model = dovetail.open(model, plugins)
-        compiled = dovetail.compile(model, backend, data=data, plugins=plugins)
+    @functools.cache
+    def compiled_from(source, backend):
+        model = dovetail.open(source, plugins)
+        data = SAMPLES if source == DIGITS else samples
+        return model, data, dovetail.compile(model, backend, data=data, plugins=plugins)
+
+    def make(source, backend="npu", **options):
+        model, data, compiled = compiled_from(source if source == DIGITS else source.SerializeToString(), backend)
         return compiled, dovetail.layer_errors(model, compiled, data, plugins=plugins, **options)
 
     return make
@@ -145,7 +152,7 @@ def test_nodes_that_only_move_numbers_follow_the_one_before(analyzed):
 @pytest.mark.parametrize(("backend", "tolerance"), [("npu", 1), ("cpu-bf16", 6)])
 def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plugins, analyzed, backend, tolerance):
     """Measured against compilations with everything else high; an engine rounds elsewhere than the host does."""
-    compiled, errors = analyzed(DIGITS, backend, SAMPLES)
+    compiled, errors = analyzed(DIGITS, backend)
     low = [layer for layer in errors.layers if layer.alone]
     assert len(low) >= 3
     names = {node.name for node in compiled.plan.nodes}
@@ -156,7 +163,7 @@ def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plu
 
 
 def test_results_in_bfloat16_have_layers_too(analyzed):
-    compiled, errors = analyzed(DIGITS, "cpu-bf16", SAMPLES)
+    compiled, errors = analyzed(DIGITS, "cpu-bf16")
     found = by_name(errors)
     assert found["conv_2"].precision == "bfloat16" and found["conv_2"].moving == ("relu_2", "pool_1")
     assert 40 < found["conv_2"].alone.snr_db < 60
@@ -283,13 +290,23 @@ def test_a_model_that_cannot_run(plugins, samples):
     assert len(kept) == 1
 
 
+@pytest.fixture(scope="module")
+def compiled_with_layers(tmp_path_factory):
+    """A folder with a result whose plan has the figures of its layers, and what the command printed."""
+    out = tmp_path_factory.mktemp("layers") / "out"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(["compile", DIGITS, "--backend", "cpu-bf16", "--data", SAMPLES, "--layers", "-o", str(out)]) == 0
+    return out, printed.getvalue()
+
+
 @pytest.fixture
-def saved(tmp_path, capsys):
-    """A result whose plan has the figures of its layers."""
-    arguments = ["compile", DIGITS, "--backend", "cpu-bf16", "--data", SAMPLES, "--layers", "-o", str(tmp_path / "out")]
-    assert main(arguments) == 0
-    assert "worst layer by accumulated: 'conv_3' (Conv): SNR " in capsys.readouterr().out
-    return tmp_path / "out"
+def saved(compiled_with_layers):
+    """The folder; tests only read it."""
+    return compiled_with_layers[0]
+
+
+def test_compile_prints_the_worst_layer(compiled_with_layers):
+    assert "worst layer by accumulated: 'conv_3' (Conv): SNR " in compiled_with_layers[1]
 
 
 def test_compile_writes_the_ranking_into_the_plan(saved, capsys):

@@ -71,7 +71,7 @@ class BpuRoles(Roles):
         """Check whether the user wants a node on the CPU."""
         asked = view.analysis(Wishes).away.get(node)
         if asked is not None:
-            view.remark("missed", node, "users-choice", f"{asked} says so", backend=view.backend.name)
+            view.remark("missed", node, "users-choice", f"{asked.asked_by} says so", backend=view.backend.name)
         return asked is not None
 
     def asked_for(self, view: View, node: ir.Node) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dovetail.planning import NodeRequest
 from dovetail.text import pluralize
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
-from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wish, Wishes
+from dovetail_bpu_int8.wishes import BACKEND, MODEL_OUTPUTS, Wishes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 NARROW, WIDE, HALF = "int8", "int16", "float16"
 _WIDTHS = frozenset({NARROW, WIDE, HALF})
 _NAMED = 6  # nodes in a note
-_OUTPUT = Wish(MODEL_OUTPUTS, WIDE, "the vendor's rule for outputs of the model")
+_OUTPUT = NodeRequest(
+    "precision", "", "the vendor's rule for outputs of the model", BACKEND, precision=WIDE, ports=MODEL_OUTPUTS
+)
 
 
 def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Node] = ()) -> list[Claim]:
@@ -40,8 +43,8 @@ def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Nod
         outputs: Nodes whose model outputs are in int16 by default.
     """
     wishes = view.analysis(Wishes)
-    for selector, asked in wishes.lost:
-        why = f"{asked}: '{selector}' is gone, because preparing the model folded or removed it"
+    for lost in wishes.lost:
+        why = f"{lost.asked_by}: '{lost.selector}' is gone, because preparing the model folded or removed it"
         view.remark("analysis", "", "wish-lost", why)
     pinned = _pinned(view)
     wanted = wishes.formats or any(claim.node in outputs for claim in claims)
@@ -118,7 +121,7 @@ class _Slot:
     value: ir.Value
     is_input: bool
     parent: _Slot | None = None
-    wish: Wish | None = None
+    wish: NodeRequest | None = None
 
     @property
     def root(self) -> _Slot:
@@ -134,7 +137,7 @@ class _Slot:
         if first is not second:
             second.parent = first
 
-    def answers(self, wish: Wish, index: int) -> bool:
+    def answers(self, wish: NodeRequest, index: int) -> bool:
         """Check whether a wish for the node applies to this port, its `index`-th input or output."""
         if self.is_input:
             return wish.ports in ("all", f"in{index}") or wish.ports == "in"
@@ -178,7 +181,7 @@ class _Widths:
 
     def _is_half(self, claim: Claim) -> bool:
         wishes = self._wishes.formats.get(claim.node, ())
-        if not wishes or wishes[-1].format != HALF:
+        if not wishes or wishes[-1].precision != HALF:
             return False
         lacking = [port for port, formats in claim.ports.items() if formats and not _has(formats, HALF)]
         if not lacking:
@@ -227,9 +230,9 @@ class _Widths:
         asking: dict[_Slot, _Slot] = {}
         for slot in (slot for slots in self._slots.values() for slot in slots):
             formats = slot.claim.ports[slot.port]
-            if slot.wish is not None and slot.wish.format == WIDE or _only(formats, WIDE):
+            if slot.wish is not None and slot.wish.precision == WIDE or _only(formats, WIDE):
                 asking.setdefault(slot.root, slot)
-            if not _has(formats, WIDE) or slot.wish is not None and slot.wish.format == NARROW:
+            if not _has(formats, WIDE) or slot.wish is not None and slot.wish.precision == NARROW:
                 self._blocked.setdefault(slot.root, slot)
         self._wide = {root: slot for root, slot in asking.items() if root not in self._blocked}
 
@@ -237,7 +240,7 @@ class _Widths:
         node = claim.node
         if id(node) in self._halves:
             wish = self._wishes.formats[node][-1]
-            self._view.remark("passed", node, HALF, f"in {HALF}, as {wish.asked} says")
+            self._view.remark("passed", node, HALF, f"in {HALF}, as {wish.asked_by} says")
             return self._narrowing.of(claim, {}, HALF)
         slots = self._slots[id(node)]
         widths = {slot.port: WIDE if slot.root in self._wide else NARROW for slot in slots}
@@ -255,7 +258,7 @@ class _Widths:
             first = self._wide[wide[0].root]
             because: tuple[ir.Node, ...] = ()
             if asked is not None:
-                why = f"{ports} in {WIDE}, as {asked.asked} says"
+                why = f"{ports} in {WIDE}, as {asked.asked_by} says"
             elif first.claim.node is claim.node:
                 why = f"{ports} in {WIDE}, {claim.because}"
             else:
@@ -264,24 +267,24 @@ class _Widths:
             self._view.remark("passed", claim.node, WIDE, why, because=because)
         for slot in slots:
             wish = slot.wish
-            if wish is None or wish.format != WIDE or slot.root in self._wide:
+            if wish is None or wish.precision != WIDE or slot.root in self._wide:
                 continue
             blocking = self._blocked[slot.root]
             self._fall_back(claim, wish, f"{slot.port} stays in {NARROW}: {_obstacle(slot, blocking)}", blocking)
             return
 
-    def _fall_back(self, claim: Claim, wish: Wish, why: str, blocking: _Slot | None = None) -> None:
+    def _fall_back(self, claim: Claim, wish: NodeRequest, why: str, blocking: _Slot | None = None) -> None:
         self._back[claim.node.name] = None
         other = blocking.claim if blocking is not None else claim
         because = () if other.node is claim.node else (other.node,)
-        text = f"not in {wish.format}, although {wish.asked} asks for it: {why}"
+        text = f"not in {wish.precision}, although {wish.asked_by} asks for it: {why}"
         self._view.remark("missed", claim.node, "width-fallback", text, because=because, source=other.source)
 
 
 def _obstacle(slot: _Slot, blocking: _Slot) -> str:
     node = blocking.claim.node
-    if blocking.wish is not None and blocking.wish.format == NARROW:
-        return f"'{node.name}' is in {NARROW}, as {blocking.wish.asked} says"
+    if blocking.wish is not None and blocking.wish.precision == NARROW:
+        return f"'{node.name}' is in {NARROW}, as {blocking.wish.asked_by} says"
     if node is slot.claim.node:
         return f"{node.op_type} has no {WIDE} at {blocking.port}"
     return f"'{node.name}' ({node.op_type}), which holds the same values, has no {WIDE} at {blocking.port}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir import name_of
-from dovetail.planning import origin_of, select
+from dovetail.planning import NodeRequest
+from dovetail_placement.node_requests import NodeRequests
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 OPTION = "bpu"
-"""Name of the option that records wishes in a request."""
+"""Name of the option that records requests about nodes."""
 
 ALL = "*"
 """The selector of every node."""
@@ -28,119 +28,95 @@ ALL = "*"
 MODEL_OUTPUTS = "model_outputs"
 """Ports that are model outputs; only these give up 32-bit sums if a format is requested."""
 
-_CPU, _BPU = "cpu", "bpu"
-_SIDES = ("high", "low")  # levels of accuracy goals, which typing obeys
+WISHES = "wishes"
+"""Key of the recorded requests."""
+
+BACKEND = "bpu-int8"
 
 
-class Wish(NamedTuple):
-    """A request for a node's ports.
+def format_request(node: str, asked_by: str, format_: str = "", ports: str = "all") -> NodeRequest:
+    """Return a request for a format at ports of nodes.
 
-    Attributes:
+    Args:
+        node: A selector (`dovetail.planning.selectors.select`), or `ALL`.
+        asked_by: Its origin, for messages: `config.yaml:31, set_Conv_output_int16`.
+        format_: The element type, `int8`, `int16` or `float16`; empty to keep the node on the CPU. `float32` has the
+            same effect.
         ports: `in`, `out`, `in0`, `out1` and so on, `all`, or `MODEL_OUTPUTS`.
-        format: Name of an element type: `int8`, `int16`, `float16`.
-        asked: Its origin, for messages: `config.yaml:31, set_Conv_output_int16`.
     """
+    if format_ in ("", "float32"):
+        return NodeRequest("avoid", node, asked_by, BACKEND, names_of="source")
+    return NodeRequest("precision", node, asked_by, BACKEND, precision=format_, ports=ports, names_of="source")
 
-    ports: str
-    format: str
-    asked: str
 
-
-def on_bpu_entry(node: str, asked: str) -> dict[str, str]:
-    """Return a wish as plain data: manual operators on the BPU wherever its list accepts them.
+def on_bpu_request(node: str, asked_by: str) -> NodeRequest:
+    """Return a request for manual operators on the BPU wherever its list accepts them.
 
     In contrast, a pin overrides the list, and is an error if the node is not supported.
 
     Args:
         node: A selector.
-        asked: Its origin.
+        asked_by: Its origin.
     """
-    return {"node": node, "on": _BPU, "asked": asked}
+    return NodeRequest("prefer", node, asked_by, BACKEND, names_of="source")
 
 
-def wish_entry(node: str, asked: str, format_: str = "", ports: str = "all") -> dict[str, str]:
-    """Return a wish as plain data for a request.
+_ON = {"avoid": "cpu", "prefer": "bpu"}
 
-    Args:
-        node: A selector (`dovetail.planning.selectors.select`), or `ALL`.
-        asked: Its origin.
-        format_: The element type; empty to keep the node on the CPU. `float32` has the same effect.
-        ports: As in `Wish`.
-    """
-    if format_ in ("", "float32"):
-        return {"node": node, "on": _CPU, "asked": asked}
-    return {"node": node, "ports": ports, "format": format_, "asked": asked}
+
+def recorded_entry(request: NodeRequest) -> dict[str, str]:
+    """Return a request as plain data for the record of the option."""
+    if request.kind in _ON:
+        asked = {"on": _ON[request.kind]}
+    else:
+        asked = {"ports": request.ports, "format": request.precision}
+    return {"node": request.selector, **asked, "asked": request.asked_by}
+
+
+def requests_of(recorded: Mapping[str, Any]) -> Iterator[NodeRequest]:
+    """Yield the requests in the record of the option; later ones win."""
+    for entry in recorded.get(WISHES, ()):
+        if entry.get("on") == _ON["prefer"]:
+            yield on_bpu_request(entry["node"], entry["asked"])
+        else:
+            yield format_request(entry["node"], entry["asked"], entry.get("format", ""), entry.get("ports", "all"))
 
 
 @dataclass
 class Wishes:
-    """Analysis: the wishes of a request by node of the main graph.
+    """Analysis: the requests for the BPU by node of the main graph.
 
     Attributes:
-        formats: The wishes for each node, in order: later ones win.
-        away: Origin of each request to keep a node on the CPU.
-        on_bpu: Origin of each request for a manual operator on the BPU.
-        lost: Selectors that match no node of the prepared model, with their origin.
+        formats: The formats requested for each node, in order: later ones win.
+        away: The request to keep a node on the CPU.
+        on_bpu: The request for a manual operator on the BPU.
+        lost: Requests that match no node of the prepared model.
     """
 
-    formats: dict[ir.Node, list[Wish]] = field(default_factory=dict)
-    away: dict[ir.Node, str] = field(default_factory=dict)
-    on_bpu: dict[ir.Node, str] = field(default_factory=dict)
-    lost: list[tuple[str, str]] = field(default_factory=list)
+    formats: dict[ir.Node, list[NodeRequest]] = field(default_factory=dict)
+    away: dict[ir.Node, NodeRequest] = field(default_factory=dict)
+    on_bpu: dict[ir.Node, NodeRequest] = field(default_factory=dict)
+    lost: list[NodeRequest] = field(default_factory=list)
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> Wishes:
-        """Resolve the wishes that the request records, and those that an option adds."""
+        """Look up the nodes of the requests that options record, and of those that an option adds."""
         found = cls()
-        entries = list(_entries(ctx))
-        names = _names(model) if entries else {}
-        for entry in entries:
-            nodes = _selected(model, entry["node"], names)
+        requests = ctx.analysis(NodeRequests, model)
+        for request in requests.of_backend(BACKEND):
+            nodes = requests.nodes_of(request)
             if not nodes:
-                found.lost.append((entry["node"], entry["asked"]))
+                found.lost.append(request)
             for node in nodes:
-                if entry.get("on") == _CPU:
-                    found.away[node] = entry["asked"]
+                found.away.pop(node, None)
+                if request.kind == "avoid" or request.precision == "float32":
+                    found.away[node] = request
                     found.on_bpu.pop(node, None)
-                elif entry.get("on") == _BPU:
-                    found.on_bpu[node] = entry["asked"]
-                    found.away.pop(node, None)
+                elif request.kind == "prefer":
+                    found.on_bpu[node] = request
                 else:
-                    found.away.pop(node, None)
-                    wish = Wish(entry["ports"], entry["format"], entry["asked"])
-                    found.formats.setdefault(node, []).append(wish)
+                    found.formats.setdefault(node, []).append(request)
         return found
-
-
-def _entries(ctx: Context) -> Iterator[Mapping[str, str]]:
-    yield from ctx.request.options.get(OPTION, {}).get("wishes", ())
-    for name, (side, asked) in ctx.asked.items():
-        if side not in _SIDES:
-            yield wish_entry(f"name:{name}", asked, side)
-
-
-def _names(model: Model) -> dict[str, list[ir.Node]]:
-    """Return the nodes of the main graph by their names, and by the names of their source nodes."""
-    names: dict[str, list[ir.Node]] = {}
-    for node in model.graph:
-        for name in dict.fromkeys((name_of(node), *origin_of(node))):
-            names.setdefault(name, []).append(node)
-    return names
-
-
-def _selected(model: Model, selector: str, names: Mapping[str, list[ir.Node]]) -> list[ir.Node]:
-    if selector == ALL:
-        return list(model.graph)
-    exact = names.get(selector.removeprefix("name:"))
-    if exact:
-        return exact
-    try:
-        return [node for node in select(model, selector) if node.graph is model.graph]
-    except DovetailError:
-        return []  # it matched a node of the source model that preparation removed
-
-
-BACKEND = "bpu-int8"
 
 
 def remark_if_unused(view: View, claims: Iterable[Claim], products: tuple[str, ...]) -> None:

@@ -116,11 +116,6 @@ def parse(model: Model, library: Library) -> ParsedModel:
         return _parsed(source, library, list(model.graph))
 
 
-def parsed_bytes(source: bytes | Path, library: Library) -> ParsedModel:
-    """Parse a serialized model, or a file that may have external data next to it."""
-    return _parsed(source, library, [])
-
-
 def _parsed(source: bytes | Path, library: Library, nodes: Iterable[ir.Node]) -> ParsedModel:
     trt = library.trt
     with LOCK:

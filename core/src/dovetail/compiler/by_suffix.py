@@ -19,11 +19,11 @@ class Installed(NamedTuple):
     """An instance of a registered class.
 
     Attributes:
-        who: Kind, name and distribution, for messages.
+        title: Kind, name and distribution, for messages.
         made: The instance.
     """
 
-    who: str
+    title: str
     made: Any
 
 
@@ -49,9 +49,9 @@ def installed(table: Table, contract: type) -> Iterator[Installed]:
         contract: The base class of the entries.
     """
     for name in table:
-        who = table.title(name)
+        title = table.title(name)
         try:
-            yield Installed(who, _checked(table, name, who, contract))
+            yield Installed(title, _checked(table, name, title, contract))
         except DovetailError as error:
             warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=4)
 
@@ -69,7 +69,7 @@ def chosen_for(path: Path, table: Table, contract: type, verb: str) -> Chosen:
             other = by_suffix.setdefault(suffix, found)
             if other is not found:
                 kind = f"files of the suffix {suffix}" if suffix else "files of any other suffix"
-                message = f"{path}: {other.who} and {found.who} both {verb.replace('_', ' ')} {kind}"
+                message = f"{path}: {other.title} and {found.title} both {verb.replace('_', ' ')} {kind}"
                 clashes[suffix] = DovetailError(message, "leave one of them out with --no-plugin")
     suffix = max((suffix for suffix in by_suffix if path.name.endswith(suffix)), key=len, default="")
     if suffix in clashes:
@@ -77,11 +77,11 @@ def chosen_for(path: Path, table: Table, contract: type, verb: str) -> Chosen:
     return Chosen(by_suffix.get(suffix), suffix, sorted(filter(None, by_suffix)))
 
 
-def _checked(table: Table, name: str, who: str, contract: type) -> Any:
-    found: Any = made(table[name], who, contract)
+def _checked(table: Table, name: str, title: str, contract: type) -> Any:
+    found: Any = made(table[name], title, contract)
     suffixes = found.suffixes
     if not (isinstance(suffixes, tuple) and suffixes and all(isinstance(suffix, str) for suffix in suffixes)):
-        raise DovetailError(f"{who}: 'suffixes' is not a tuple of texts", "see docs/plugins.md")
+        raise DovetailError(f"{title}: 'suffixes' is not a tuple of texts", "see docs/plugins.md")
     if undotted := [suffix for suffix in suffixes if suffix and not suffix.startswith(".")]:
-        raise DovetailError(f"{who}: the suffix '{undotted[0]}' does not start with a dot", "see docs/plugins.md")
+        raise DovetailError(f"{title}: the suffix '{undotted[0]}' does not start with a dot", "see docs/plugins.md")
     return found

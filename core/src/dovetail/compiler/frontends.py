@@ -105,7 +105,7 @@ def _converted(source: object, registry: Registry, path: Path | None) -> Model |
     if not able:
         raise DovetailError(f"no front end takes {type(source).__name__}", _WAY_OUT)
     for found in able:
-        with calling(found.who):
+        with calling(found.title):
             model: Model | None = found.made.convert(source, path)
         if model is not None:
             return model
@@ -120,7 +120,7 @@ def open_declared(path: Path, registry: Registry) -> Model:
     """
     for found in _installed(registry):
         if overrides(found.made, Frontend, "open_declared"):
-            with calling(found.who):
+            with calling(found.title):
                 model: Model = found.made.open_declared(path)
             return model
     raise DovetailError(f"{path}: no front end reads such files", _WAY_OUT)
@@ -170,11 +170,11 @@ def _read(path: Path, found: Installed, registry: Registry) -> Model:
     """Read a file and check the resulting model."""
     words_errors = found.made.dialect is not None
     try:
-        with foreign_output(found.who):
+        with foreign_output(found.title):
             given = found.made.read(path)
         model = given if isinstance(given, Model) else _converted(given, registry, path)
         if model is None:
-            problem = f"{found.who} returns {type(given).__name__} for {path}"
+            problem = f"{found.title} returns {type(given).__name__} for {path}"
             raise DovetailError(problem, f"`read` returns a dovetail Model, {_OBJECTS}")
         model.path = model.path or path
         if not words_errors:
@@ -184,7 +184,7 @@ def _read(path: Path, found: Installed, registry: Registry) -> Model:
         if words_errors:
             raise
         message = error.message if path.name in error.message else f"{path}: {error.message}"
-        hint = f"{error.hint}; {found.who} read it" if error.hint else f"{found.who} read it"
+        hint = f"{error.hint}; {found.title} read it" if error.hint else f"{found.title} read it"
         raise DovetailError(message, hint) from error
     except KeyboardInterrupt:
         raise
@@ -192,5 +192,5 @@ def _read(path: Path, found: Installed, registry: Registry) -> Model:
         line = getattr(error, "lineno", None)
         where = f"{path}:{line}" if isinstance(line, int) else str(path)
         hint = "if the file is correct, report it to the distribution; --debug shows where it failed"
-        raise DovetailError(f"{where}: {found.who} cannot read it: {described(error)}", hint) from error
+        raise DovetailError(f"{where}: {found.title} cannot read it: {described(error)}", hint) from error
     return model

@@ -62,11 +62,11 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
     if not registry.backend.is_file(name):
         return load_chosen(registry, BackendChoice(name))
     source = registry.backend[name]
-    who, format_ = named_format_of(registry, source)
-    with calling(who):
+    title, format_ = named_format_of(registry, source)
+    with calling(title):
         seen = format_.peek(source)
     if not isinstance(seen, BackendSummary):
-        raise DovetailError(f"{who} sees {type(seen).__name__} in {source.name}", "`peek` gives a BackendSummary")
+        raise DovetailError(f"{title} sees {type(seen).__name__} in {source.name}", "`peek` gives a BackendSummary")
     return seen
 
 

@@ -38,7 +38,7 @@ def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> 
         UsageError: The path is empty, and would mean the current folder.
     """
     found = _chosen(path, verb, registry)
-    with calling(found.who):
+    with calling(found.title):
         yield found.made
 
 
@@ -68,10 +68,10 @@ def loaded(path: str | Path, verb: str, wanted: type[T], registry: Registry | No
         DovetailError: It cannot be read, or the store returns another type; the error names the store.
     """
     found = _chosen(path, verb, registry)
-    with calling(found.who):
+    with calling(found.title):
         made = getattr(found.made, verb)(Path(path), *more)
     if not isinstance(made, wanted):
-        what = f"{found.who} loads {type(made).__name__} from {path}"
+        what = f"{found.title} loads {type(made).__name__} from {path}"
         raise DovetailError(what, f"`{verb}` returns a {wanted.__name__}")
     return made
 
@@ -90,17 +90,17 @@ def recognized(job: CompileJob) -> Recognition:
     """Ask all stores about a request before it is compiled, and return the first result that one recognizes."""
 
     answers = []
-    for who, store in installed(job.ctx.registry.result_store, ResultStore):
-        with calling(who):
+    for title, store in installed(job.ctx.registry.result_store, ResultStore):
+        with calling(title):
             answer = store.recognize(job)
             if not isinstance(answer, Recognition):
                 returned = type(answer).__name__
-                raise DovetailError(f"{who} recognizes with {returned}", "`recognize` returns a Recognition")
-        answers.append((who, answer))
+                raise DovetailError(f"{title} recognizes with {returned}", "`recognize` returns a Recognition")
+        answers.append((title, answer))
 
     def mark(compiled: CompiledModel) -> None:
-        for who, answer in answers:
-            with calling(who):
+        for title, answer in answers:
+            with calling(title):
                 answer.mark(compiled)
 
     return Recognition(next((answer.found for _, answer in answers if answer.found is not None), None), mark)

@@ -43,5 +43,5 @@ def write_file(
     if found is None:
         why = f"{path}: no front end writes such files"
         raise DovetailError(why, "pip install dovetail-onnx, which writes ONNX models")
-    with named_errors(found.who):
+    with named_errors(found.title):
         found.made.write(model, path, external=external, progress=progress)

@@ -85,9 +85,9 @@ def load_backend_file(registry: Registry, source: Source, options: Mapping[str, 
         table = getattr(registry, kind)
         return table[name] if name in table and table.is_file(name) else None
 
-    who, format_ = named_format_of(registry, source)
-    what = f"{source.name}, read by {who},"
-    return _made(what, who, lambda: format_.load(source, find, options, frozenset(registry.fact)))
+    title, format_ = named_format_of(registry, source)
+    what = f"{source.name}, read by {title},"
+    return _made(what, title, lambda: format_.load(source, find, options, frozenset(registry.fact)))
 
 
 def _made(what: str, owner: str, make: Callable[[], Backend]) -> Backend:

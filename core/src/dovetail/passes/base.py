@@ -92,16 +92,16 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
     """
     name = registry.pass_.current(name)
     found = registry.pass_[name]
-    who = registry.pass_.title(name)
+    title = registry.pass_.title(name)
     if not (isinstance(found, type) and issubclass(found, Pass)):
-        raise DovetailError(f"{who} is not a subclass of dovetail.passes.Pass: {found!r}")
+        raise DovetailError(f"{title} is not a subclass of dovetail.passes.Pass: {found!r}")
     if getattr(found, "name", None) != name:
-        raise DovetailError(f"{who} calls itself {getattr(found, 'name', None)!r}")
+        raise DovetailError(f"{title} calls itself {getattr(found, 'name', None)!r}")
     if found.stage is not None and found.stage not in STAGES:
-        raise DovetailError(f"{who} names an unknown stage {found.stage!r}; {', '.join(STAGES)}")
+        raise DovetailError(f"{title} names an unknown stage {found.stage!r}; {', '.join(STAGES)}")
     for constraint in ("requires", "after", "before"):
         if not isinstance(getattr(found, constraint), tuple):
-            raise DovetailError(f"{who}: {constraint} must be a tuple of pass names")
+            raise DovetailError(f"{title}: {constraint} must be a tuple of pass names")
     return found
 
 

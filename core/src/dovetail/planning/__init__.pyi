@@ -26,6 +26,7 @@ from dovetail.planning.node_keys import (
     structural_keys as structural_keys,
     walk as walk,
 )
+from dovetail.planning.node_request import NodeRequest as NodeRequest
 from dovetail.planning.placement import (
     HOST as HOST,
     PART as PART,
@@ -61,4 +62,4 @@ from dovetail.planning.remark import (
     remedy as remedy,
     template as template,
 )
-from dovetail.planning.selectors import NodeNames as NodeNames, parse_pin as parse_pin, select as select
+from dovetail.planning.selectors import parse_pin as parse_pin, select as select

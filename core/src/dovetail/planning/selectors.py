@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir.formats import Format
 from dovetail.planning.node_keys import identity, operator_name, walk
-from dovetail.planning.placement import get_placement, origin_of
+from dovetail.planning.placement import get_placement
 from dovetail.text import near_misses
 
 if TYPE_CHECKING:
@@ -57,47 +57,6 @@ def select(model: Model, selector: str) -> list[ir.Node]:
         hint = f"did you mean {', '.join(repr(name) for name in near)}?" if near else "`dovetail plan` lists all nodes"
         raise DovetailError(f"no node matches '{selector}'", hint)
     return found
-
-
-class NodeNames:
-    """An index of the node names of one model, so that exact names need no walk over the graph per selector.
-
-    Args:
-        model: The model; its nodes and names must not change while the index is in use.
-    """
-
-    def __init__(self, model: Model):
-        self._model = model
-        self._exact: dict[str, list[ir.Node]] = {}
-        self._sources: dict[str, list[ir.Node]] = {}
-        for path, node in walk(model):
-            plain = node.name or ""
-            for name in {plain, f"{path}/{plain}" if path else plain, identity(path, node)}:
-                self._exact.setdefault(name, []).append(node)
-            for name in origin_of(node):
-                self._sources.setdefault(name, []).append(node)
-
-    def select(self, selector: str) -> list[ir.Node]:
-        """Return the same nodes as the function `select`.
-
-        Raises:
-            DovetailError: Nothing matches; the error suggests similar names.
-        """
-        form, _, rest = selector.partition(":")
-        if form in _FORMS and form != "name" and rest:
-            return select(self._model, selector)
-        # An exact name takes precedence over a pattern, even if it contains wildcard characters.
-        found = self._exact.get(_name_in(selector))
-        return list(found) if found else select(self._model, selector)
-
-    def made_of(self, selector: str) -> list[ir.Node]:
-        """Return the nodes with this name or made from the source node of this name; empty if it is gone."""
-        name = _name_in(selector)
-        return list(self._exact.get(name) or self._sources.get(name) or ())
-
-
-def _name_in(selector: str) -> str:
-    return selector.removeprefix("name:") or selector
 
 
 def _by_type(model: Model, wanted: str) -> tuple[list[ir.Node], list[str]]:

@@ -13,6 +13,7 @@ from dovetail.planning.quantized_value import (
 )
 from dovetail.planning.quantized_value import ObserverChoice as ObserverChoice
 from dovetail.planning.remark import Remark as Remark
+from dovetail.planning.node_request import NodeRequest as NodeRequest
 from dovetail.planning.remark import Remedy as Remedy, remedy as remedy
 from dovetail.planning.claim import (
     ParameterRule as ParameterRule,

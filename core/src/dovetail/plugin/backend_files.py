@@ -46,11 +46,11 @@ def named_format_of(registry: Registry, source: Source) -> tuple[str, BackendFor
         DovetailError: No registered format reads it.
     """
     formats = formats_of(registry)
-    who = dict(zip(map(id, formats), map(registry.backend_format.title, registry.backend_format), strict=True))
+    titles = dict(zip(map(id, formats), map(registry.backend_format.title, registry.backend_format), strict=True))
     for endings in ([(f, (f.suffix,)) for f in formats], [(f, tuple(f.endings)) for f in formats]):
         for format_, those in endings:
             if source.name.endswith(those):
-                return who[id(format_)], format_
+                return titles[id(format_)], format_
     if not formats:
         raise DovetailError(f"{source.name}: no format of backend files is installed", _WAY_OUT)
     known = ", ".join(ending for format_ in formats for ending in (format_.suffix, *format_.endings))
@@ -65,7 +65,7 @@ def backend_files(module: Any, formats: Sequence[BackendFormat]) -> list[tuple[s
     """
     return [
         (_name(format_, file), f"{module.__name__}:{path}")
-        for path, file in _files(module)
+        for path, file in _files(module, tuple(format_.suffix for format_ in formats))
         for format_ in formats
         if file.name.endswith(format_.suffix)
     ]
@@ -119,7 +119,7 @@ def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
     """Explain why a package without hooks and backend files registers nothing, if the cause is known; else empty."""
     if not formats and hasattr(module, "__path__"):
         return f"{module.__name__} has no hooks, and no format of backend files is installed; {_WAY_OUT}"
-    for path, file in _files(module):
+    for path, file in _files(module, tuple(ending for format_ in formats for ending in format_.endings)):
         for format_ in formats:
             if file.name.endswith(tuple(format_.endings)):
                 try:
@@ -138,12 +138,12 @@ def _name(format_: BackendFormat, file: Source) -> str:
     except DovetailError:
         raise
     except Exception as error:
-        who = f"{type(format_).__module__}.{type(format_).__qualname__}"
-        raise DovetailError(f"{file.name}: {who} cannot read it: {described(error)}") from error
+        title = f"{type(format_).__module__}.{type(format_).__qualname__}"
+        raise DovetailError(f"{file.name}: {title} cannot read it: {described(error)}") from error
 
 
-def _files(module: Any) -> Iterator[tuple[str, Source]]:
-    """Yield the files of a package with their paths in it; none for a module."""
+def _files(module: Any, endings: tuple[str, ...]) -> Iterator[tuple[str, Source]]:
+    """Yield the files of a package whose names have one of the endings, with their paths in it; none for a module."""
     if not hasattr(module, "__path__"):
         return
     from importlib import resources
@@ -152,5 +152,5 @@ def _files(module: Any) -> Iterator[tuple[str, Source]]:
     folders = [("", root), *((f"{item.name}/", item) for item in root.iterdir() if item.is_dir())]
     for prefix, folder in sorted(folders, key=lambda pair: pair[0]):
         for file in sorted(folder.iterdir(), key=lambda item: item.name):
-            if file.is_file():
+            if file.name.endswith(endings) and file.is_file():
                 yield prefix + file.name, file

@@ -50,11 +50,11 @@ def load_command(registry: Registry, name: str) -> Command:
         DovetailError: There is none, its module does not import, or its target is not a command.
     """
     found: Command = registry.command[name]
-    who = registry.command.title(name)
+    title = registry.command.title(name)
     if lacking := [name for name in _REQUIRED if not hasattr(found, name)]:
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/plugins.md")
+        raise DovetailError(f"{title} has no {', '.join(lacking)}", "see docs/plugins.md")
     if isinstance(found, type):
-        raise DovetailError(f"{who} is a class", "register an object of it; see docs/plugins.md")
+        raise DovetailError(f"{title} is a class", "register an object of it; see docs/plugins.md")
     if found.name != name:
-        raise DovetailError(f"{who} calls itself '{found.name}'", "register it under the name that it has")
+        raise DovetailError(f"{title} calls itself '{found.name}'", "register it under the name that it has")
     return found

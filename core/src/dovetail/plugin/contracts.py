@@ -11,49 +11,49 @@ from dovetail.plugin.isolation import calling
 T = TypeVar("T")
 
 
-def class_of(found: Any, who: str, contract: type[T]) -> type[T]:
+def class_of(found: Any, title: str, contract: type[T]) -> type[T]:
     """Check a class that a plugin registered, and return it.
 
     Args:
         found: The class.
-        who: Kind, name and distribution, for messages.
+        title: Kind, name and distribution, for messages.
         contract: The base class of its kind, from `dovetail.plugin`.
 
     Raises:
         DovetailError: It does not derive from `contract`, or leaves a method abstract.
     """
     if not (isinstance(found, type) and issubclass(found, contract)):
-        raise _breach(who, f"is no {contract.__name__}", contract)
+        raise _breach(title, f"is no {contract.__name__}", contract)
     if inspect.isabstract(found):
         lacking: frozenset[str] = vars(found)["__abstractmethods__"]
-        raise _breach(who, f"has no {', '.join(sorted(lacking))}", contract)
+        raise _breach(title, f"has no {', '.join(sorted(lacking))}", contract)
     return found
 
 
-def made(found: Any, who: str, contract: type[T], *arguments: object) -> T:
+def made(found: Any, title: str, contract: type[T], *arguments: object) -> T:
     """Instantiate a class that a plugin registered, and check the instance; see `class_of`.
 
     Raises:
         DovetailError: The class violates the contract, or its constructor fails.
     """
-    cls = class_of(found, who, contract)
-    with calling(who):
+    cls = class_of(found, title, contract)
+    with calling(title):
         thing = cls(*arguments)
-    return derived(thing, who, contract)
+    return derived(thing, title, contract)
 
 
-def derived(thing: Any, who: str, contract: type[T]) -> T:
+def derived(thing: Any, title: str, contract: type[T]) -> T:
     """Check that an object derives from `contract`, and sets the attributes that have no default there.
 
     Raises:
         DovetailError: It does not; the hint names the base class.
     """
     if not isinstance(thing, contract):
-        raise _breach(who, f"is {type(thing).__name__}, which is no {contract.__name__}", contract)
+        raise _breach(title, f"is {type(thing).__name__}, which is no {contract.__name__}", contract)
     declared = [name for cls in reversed(contract.__mro__) for name in cls.__dict__.get("__annotations__", ())]
     # Look a property up on the class: evaluating it could be expensive or fail.
     if lacking := [name for name in declared if not (hasattr(type(thing), name) or hasattr(thing, name))]:
-        raise _breach(who, f"has no {', '.join(lacking)}", contract)
+        raise _breach(title, f"has no {', '.join(lacking)}", contract)
     return thing
 
 
@@ -62,6 +62,6 @@ def overrides(thing: object, contract: type, name: str) -> bool:
     return getattr(type(thing), name, None) is not getattr(contract, name)
 
 
-def _breach(who: str, what: str, contract: type) -> DovetailError:
+def _breach(title: str, what: str, contract: type) -> DovetailError:
     way = f"derive it from dovetail.plugin.{contract.__name__}; docs/plugins.md says what each kind does"
-    return DovetailError(f"{who} {what}", way)
+    return DovetailError(f"{title} {what}", way)

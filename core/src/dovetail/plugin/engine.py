@@ -182,9 +182,9 @@ def make_engine(registry: Registry, name: str) -> Engine:
     Raises:
         DovetailError: The name is not registered, its module does not import, or its target is not an engine.
     """
-    who = registry.engine.title(name)
-    found = class_of(registry.engine[name], who, Engine)
-    return derived(found.of(registry) if issubclass(found, SelectiveEngine) else found(), who, Engine)
+    title = registry.engine.title(name)
+    found = class_of(registry.engine[name], title, Engine)
+    return derived(found.of(registry) if issubclass(found, SelectiveEngine) else found(), title, Engine)
 
 
 def evaluator_of(registry: Registry, name: str) -> Evaluator | None:

@@ -37,21 +37,21 @@ def foreign_output(owner: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def calling(who: str) -> Iterator[None]:
+def calling(title: str) -> Iterator[None]:
     """Guard a call of plugin code: its output goes to standard error, and any exception becomes an error that names it.
 
     Args:
-        who: Kind, name and distribution: `edit 'unit-conv' of dovetail-acme`.
+        title: Kind, name and distribution: `edit 'unit-conv' of dovetail-acme`.
 
     Raises:
         DovetailError: The block raised any exception, SystemExit included.
     """
-    with named_errors(who), foreign_output(who):
+    with named_errors(title), foreign_output(title):
         yield
 
 
 @contextlib.contextmanager
-def named_errors(who: str) -> Iterator[None]:
+def named_errors(title: str) -> Iterator[None]:
     """Guard a call of plugin code that may run in several threads at once, without redirecting output; see `calling`.
 
     Raises:
@@ -63,7 +63,7 @@ def named_errors(who: str) -> Iterator[None]:
         raise
     except BaseException as error:  # SystemExit too: plugin code must not end the program silently
         hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
-        raise DovetailError(f"{who} failed: {described(error)}", hint) from error
+        raise DovetailError(f"{title} failed: {described(error)}", hint) from error
 
 
 def described(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Context, Pass, Request
+    from dovetail.planning.node_request import NodeRequest
     from dovetail.planning.plan import Plan
     from dovetail.plugin.registry import Registry
 
@@ -134,6 +135,14 @@ class Option(ABC):
             DovetailError: The keywords ask for something that this model does not have.
         """
         return request
+
+    def node_requests(self, recorded: Mapping[str, Any]) -> Iterable[NodeRequest]:
+        """Return what its record asks of single nodes; strategies and typing read it with the user's own requests.
+
+        Args:
+            recorded: The entry of the option in the request.
+        """
+        return ()
 
     def planned(  # noqa: B027, it need not do anything
         self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]

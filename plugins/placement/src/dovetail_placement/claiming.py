@@ -69,10 +69,10 @@ class Claiming:
         host = backend is self.ctx.host
         if not host and (self.ctx.refusals.given_up(backend.name) is not None or not self._reads_opset(backend)):
             return
-        strategy, who = self.strategy_of(backend)
+        strategy, title = self.strategy_of(backend)
         view = self.view_of(backend)
-        answer = ask_for_claims(strategy, view, backend, who)
-        check_claims(answer.claims, self.flat, view, who, whole=not host)
+        answer = ask_for_claims(strategy, view, backend, title)
+        check_claims(answer.claims, self.flat, view, title, whole=not host)
         for claim in answer.claims:
             self.enter(backend.name, claim)
         self.edits += answer.edits
@@ -103,7 +103,7 @@ class Claiming:
         Raises:
             DovetailError: The pin must not be declined.
         """
-        if not pin.may_be_declined:
+        if not pin.request.may_be_declined:
             raise pin_refused(pin, why)
         outermost = self.flat.outermost(pin.node)
         for member in (outermost, *self.flat.body_nodes(outermost)):
@@ -124,8 +124,8 @@ class Claiming:
                 f"write `place: {{strategy: NAME}}` into its file, or --backend {backend.name}:strategy=NAME; "
                 f"installed: {', '.join(table)}",
             )
-        who = f"{table.title(name)}, for {backend.name},"
-        return made_strategy(table[name], backend, name, who), who
+        title = f"{table.title(name)}, for {backend.name},"
+        return made_strategy(table[name], backend, name, title), title
 
     def view_of(self, backend: Backend) -> View:
         """Return the view for the strategy of a backend; it always shows the current claims."""
@@ -149,7 +149,8 @@ class Claiming:
         for pin in self.pins:
             if self.pins.of(pin.node) is not pin:
                 continue  # declined with another node of the same control flow
-            backend = backends[pin.backend]
+            request = pin.request
+            backend = backends[request.backend]
             verdict = self.view_of(backend).verdict(pin.node)
             if backend.asks_region:
                 # Whether it is the last of its region is known once all backends have claimed; see
@@ -159,19 +160,20 @@ class Claiming:
                     # Until then, keep the rules that hold in the middle of a region.
                     verdict = replace(as_last, rules={**as_last.rules, **verdict.rules})
             why = "; ".join(reason.text for reason in verdict.reasons) if verdict.ok is False else ""
-            why = why or self._refused.get(pin.backend, {}).get(id(pin.node), "")
+            why = why or self._refused.get(request.backend, {}).get(id(pin.node), "")
             if why:
                 self.decline(pin, why)
                 continue
-            self.claimed[id(pin.node)] = (pin.backend, pinned_claim(claim_of(pin.node, verdict), pin))
-            self.ctx.remark("passed", pin.node, "pinned", f"on {pin.backend}, as {pin.text} says")
+            self.claimed[id(pin.node)] = (request.backend, pinned_claim(claim_of(pin.node, verdict), pin))
+            self.ctx.remark("passed", pin.node, "pinned", f"on {request.backend}, as {request} says")
 
 
 def pin_refused(pin: Pin, why: str) -> PinError:
     """Return the error for a pin that its backend rejects."""
+    backend = pin.request.backend
     return PinError(
-        f"{pin.text}: {pin.backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
+        f"{pin.request}: {backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
         "choose another backend for it",
-        pin.backend,
+        backend,
         why,
     )

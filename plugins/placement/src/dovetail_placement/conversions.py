@@ -116,14 +116,14 @@ class ConversionSteps:
         import onnx_ir as ir
 
         table = self._ctx.registry.conversion
-        who = f"{table.title(step.kind)} at '{value.name}'"
+        title = f"{table.title(step.kind)} at '{value.name}'"
         about = about or value.name or ""
         op = Replacement(ir.Node("", "Identity", [], name=about), self._names, self._model.opset)
-        with calling(who):
+        with calling(title):
             result = table[step.kind]().build(op, value, step)
         if not isinstance(result, ir.Value) or result.type is None:
             hint = "`build` returns the converted value, with its type"
-            raise DovetailError(f"{who} gives no value with a type", hint)
+            raise DovetailError(f"{title} gives no value with a type", hint)
         converted = f"{about}_{step.kind if step.target is None else step.target.element}"
         precision, ports = _computed_in(step)
         for node in op.nodes:

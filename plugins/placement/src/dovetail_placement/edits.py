@@ -119,32 +119,32 @@ class _Anchors:
 
 def _editor(kind: str, registry: Registry) -> tuple[str, Editor]:
     """Return the registered editor, with its title for messages."""
-    who = registry.edit.title(kind)
-    return who, made(registry.edit[kind], who, Editor)
+    title = registry.edit.title(kind)
+    return title, made(registry.edit[kind], title, Editor)
 
 
-def _check_side(edit: Edit, who: str, editor: Editor) -> None:
+def _check_side(edit: Edit, title: str, editor: Editor) -> None:
     if edit.side not in editor.sides:
         raise DovetailError(
-            f"edit '{edit}': {who} cannot be made {edit.side} a node", f"it can {' or '.join(editor.sides)} one"
+            f"edit '{edit}': {title} cannot be made {edit.side} a node", f"it can {' or '.join(editor.sides)} one"
         )
 
 
-def _apply(model: Model, edit: Edit, node: ir.Node, who: str, editor: Editor, ctx: Context) -> list[Remark]:
+def _apply(model: Model, edit: Edit, node: ir.Node, title: str, editor: Editor, ctx: Context) -> list[Remark]:
     """Apply one edit, and check the added nodes."""
     if node.graph is None:
         raise DovetailError(f"edit '{edit}': an edit before it removed '{node.name}'", "leave one of them out")
     interface = model.interface()
-    with calling(f"{who} at '{node.name}'"):
+    with calling(f"{title} at '{node.name}'"):
         added = list(editor.apply(model, node, edit.side, ctx))
     model.touch()
     if model.interface() != interface:
-        raise DovetailError(f"{who} at '{node.name}' changes the inputs or outputs of the model", _CONTRACT)
+        raise DovetailError(f"{title} at '{node.name}' changes the inputs or outputs of the model", _CONTRACT)
     for new in added:
         if getattr(new, "graph", None) is None:
-            raise DovetailError(f"{who} at '{node.name}' returns what is no node of the model", _CONTRACT)
+            raise DovetailError(f"{title} at '{node.name}' returns what is no node of the model", _CONTRACT)
         if untyped := [value.name for value in new.outputs if value.type is None]:
-            raise DovetailError(f"{who} at '{node.name}' gives '{untyped[0]}' no type", _CONTRACT)
+            raise DovetailError(f"{title} at '{node.name}' gives '{untyped[0]}' no type", _CONTRACT)
         if not new.name:
             new.name = ctx.analysis(FreshNames, model).fresh(f"{node.name}_{edit.kind}")
     names = ", ".join(f"'{new.name}'" for new in added) or "no node"

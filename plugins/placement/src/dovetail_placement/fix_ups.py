@@ -30,12 +30,12 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
     Raises:
         DovetailError: The strategy fails, or does more than narrow claims and withdraw unpinned ones.
     """
-    strategy, who = claiming.strategy_of(backend)
+    strategy, title = claiming.strategy_of(backend)
     changed = withdrawn = False
     while True:
         before = {id(claim.node): claim for name, claim in claiming.claimed.values() if name == backend.name}
-        after = _asked(strategy, claiming, backend, list(before.values()), who)
-        gone, narrowed = _compared(before, after, claiming, who)
+        after = _asked(strategy, claiming, backend, list(before.values()), title)
+        gone, narrowed = _compared(before, after, claiming, title)
         for claim in gone:
             claiming.withdraw(claim.node, backend.name)
         for claim in narrowed:
@@ -50,26 +50,27 @@ def fix_up_claims(claiming: Claiming, backend: Backend) -> None:
             claiming.claim(later)
 
 
-def _asked(strategy: Strategy, claiming: Claiming, backend: Backend, claims: list[Claim], who: str) -> list[Claim]:
+def _asked(strategy: Strategy, claiming: Claiming, backend: Backend, claims: list[Claim], title: str) -> list[Claim]:
     try:
-        with foreign_output(who):
+        with foreign_output(title):
             answer = strategy.fix_up(claiming.view_of(backend), Claims(claims))
     except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise DovetailError(
-            f"{who} failed in fix_up: {described(error)}",
+            f"{title} failed in fix_up: {described(error)}",
             "repair it, name another one with --strategy, or leave its distribution out with --no-plugin",
         ) from error
     if not isinstance(answer, Claims) or not all(isinstance(claim, Claim) for claim in answer.claims):
         raise DovetailError(
-            f"{who} returns {type(answer).__name__} from fix_up", "`fix_up` returns `Claims` with the claims that stay"
+            f"{title} returns {type(answer).__name__} from fix_up",
+            "`fix_up` returns `Claims` with the claims that stay",
         )
     return answer.claims
 
 
 def _compared(
-    before: dict[int, Claim], after: list[Claim], claiming: Claiming, who: str
+    before: dict[int, Claim], after: list[Claim], claiming: Claiming, title: str
 ) -> tuple[list[Claim], list[Claim]]:
     """Return the withdrawn claims and the narrowed ones."""
     kept: dict[int, Claim] = {}
@@ -78,39 +79,39 @@ def _compared(
         if known is None:
             owner = claiming.claimed.get(id(node), ("nobody",))[0]
             raise DovetailError(
-                f"{who} claims '{node.name}' ({node.op_type}) in fix_up, which is not its own: {owner} has it",
+                f"{title} claims '{node.name}' ({node.op_type}) in fix_up, which is not its own: {owner} has it",
                 "a fix-up withdraws or narrows claims; `claim` is where nodes are claimed",
             )
         if id(node) in kept:
-            raise DovetailError(f"{who} returns '{node.name}' ({node.op_type}) twice from fix_up")
+            raise DovetailError(f"{title} returns '{node.name}' ({node.op_type}) twice from fix_up")
         if claim is not known:
-            _check_narrowed(known, claim, claiming, who)
+            _check_narrowed(known, claim, claiming, title)
         kept[id(node)] = claim
     gone = [claim for key, claim in before.items() if key not in kept]
     for claim in gone:
-        _check_unpinned(claim, claiming, who)
+        _check_unpinned(claim, claiming, title)
     # A control-flow node is withdrawn with all of its bodies.
     return gone, [claim for key, claim in kept.items() if claim != before[key]]
 
 
-def _check_narrowed(before: Claim, after: Claim, claiming: Claiming, who: str) -> None:
+def _check_narrowed(before: Claim, after: Claim, claiming: Claiming, title: str) -> None:
     for port, formats in after.ports.items():
         if port not in before.ports and before.ports or not set(formats) <= set(before.ports.get(port, formats)):
             raise DovetailError(
-                f"{who} widens its claim on '{after.node.name}' in fix_up: {port} may be "
+                f"{title} widens its claim on '{after.node.name}' in fix_up: {port} may be "
                 f"{', '.join(map(str, formats))}, and was claimed as {', '.join(map(str, before.ports.get(port, ())))}",
                 "a fix-up only withdraws or narrows claims",
             )
     # A pin leaves unnamed ports open; the formats that it names cannot be narrowed.
     if replace(after, ports=before.ports) != before or not all(after.ports.values()) and all(before.ports.values()):
-        _check_unpinned(after, claiming, who)
+        _check_unpinned(after, claiming, title)
 
 
-def _check_unpinned(claim: Claim, claiming: Claiming, who: str) -> None:
+def _check_unpinned(claim: Claim, claiming: Claiming, title: str) -> None:
     pin = claiming.pins.of(claim.node)
     if pin is not None:
         raise DovetailError(
-            f"{who} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.text}",
+            f"{title} changes the claim on '{claim.node.name}' in fix_up, which is pinned: {pin.request}",
             "a fix-up keeps pinned claims, and narrows only the formats that their pins leave open",
         )
 
@@ -136,9 +137,9 @@ def remedies_of(claiming: Claiming, names: Collection[str]) -> dict[str, list[tu
 def _remedies(claiming: Claiming, node: ir.Node) -> list[tuple[str, Remedy]]:
     found: list[tuple[str, Remedy]] = []
     for backend in claiming.ctx.backends:
-        strategy, who = claiming.strategy_of(backend)
+        strategy, title = claiming.strategy_of(backend)
         if claiming.claimed[id(node)][0] != backend.name:
-            with calling(f"{who} asked for remedies,"):
+            with calling(f"{title} asked for remedies,"):
                 found += [(backend.name, remedy) for remedy in strategy.remedies(claiming.view_of(backend), node)]
     return found
 
@@ -156,15 +157,13 @@ def remark_declined(declined: Sequence[tuple[Pin, str]], ctx: Context) -> None:
     """
     groups: dict[tuple[str, str], list[Pin]] = {}
     for pin, why in declined:
-        origin = pin.origin
-        assert origin is not None, "what a user asked for is not declined"
-        then = f"; {origin.if_declined}" if origin.if_declined else ""
-        ctx.remark(
-            "analysis", pin.node, _RULE, f"{origin.asked} asks for {pin.backend}, which declines it: {why}{then}"
-        )
-        groups.setdefault((pin.backend, origin.if_declined), []).append(pin)
+        request = pin.request
+        then = f"; {request.if_declined}" if request.if_declined else ""
+        why = f"{request.asked_by} asks for {request.backend}, which declines it: {why}{then}"
+        ctx.remark("analysis", pin.node, _RULE, why)
+        groups.setdefault((request.backend, request.if_declined), []).append(pin)
     for (backend, then), pins in groups.items():
-        named = ", ".join(f"'{pin.node.name}' ({pin.origin.asked})" for pin in pins[:_NAMED] if pin.origin is not None)
+        named = ", ".join(f"'{pin.node.name}' ({pin.request.asked_by})" for pin in pins[:_NAMED])
         more = f" and {len(pins) - _NAMED} others" if len(pins) > _NAMED else ""
         why = f"{backend} declines {pluralize(len(pins), 'node')} that the file asks for: {named}{more}"
         ctx.remark(

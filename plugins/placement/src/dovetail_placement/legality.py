@@ -86,7 +86,7 @@ class Judges:
             self._known[backend.name] = self._guarded(backend, facts)
         return self._known[backend.name]
 
-    def behind(self, name: str) -> list[Judge]:
+    def following(self, name: str) -> list[Judge]:
         """Return the judges of the backends that a withdrawn node may go to: the following ones, and the host."""
         names = [backend.name for backend in self._ctx.backends]
         return [self.of(backend) for backend in (*self._ctx.backends[names.index(name) + 1 :], self._ctx.host)]

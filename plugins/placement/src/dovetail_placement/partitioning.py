@@ -69,46 +69,46 @@ def formed_regions(
         own = [node for node in nodes if backend_of(node) in backends and node not in apart]
         if not own:
             continue
-        who = registry.partitioner.title(name)
+        title = registry.partitioner.title(name)
         partitioner = registry.partitioner[name]
-        with calling(who):
+        with calling(title):
             view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of, chosen, request)
-            groups = _partition([list(group) for group in partitioner().form(view)], own, view, position, who)
-        formed = _arranged([*formed, *groups], nodes, reads, position, who)
+            groups = _partition([list(group) for group in partitioner().form(view)], own, view, position, title)
+        formed = _arranged([*formed, *groups], nodes, reads, position, title)
     return regions_from(graph, formed, backend_of, reads)
 
 
 def _partition(
-    groups: list[list[ir.Node]], own: Sequence[ir.Node], view: PlacedNodes, position: Mapping[ir.Node, int], who: str
+    groups: list[list[ir.Node]], own: Sequence[ir.Node], view: PlacedNodes, position: Mapping[ir.Node, int], title: str
 ) -> list[list[ir.Node]]:
     """Return the groups with their nodes in graph order, after checking that they partition the given nodes."""
     left = set(own)
     for group in groups:
         if not group:
-            raise DovetailError(f"{who} returns an empty region", "every region has nodes")
+            raise DovetailError(f"{title} returns an empty region", "every region has nodes")
         for node in group:
             if node not in left:
-                raise _misplaced(node, view, position, who)
+                raise _misplaced(node, view, position, title)
             left.discard(node)
         names = {view.backend_of(node) for node in group}
         if len(names) > 1:
-            raise DovetailError(f"{who} puts nodes of {' and '.join(sorted(names))} into one region", _CONTRACT)
+            raise DovetailError(f"{title} puts nodes of {' and '.join(sorted(names))} into one region", _CONTRACT)
     if left:
         lost = min(left, key=position.__getitem__)
-        raise DovetailError(f"{who} puts '{_name(lost)}' into no region", _CONTRACT)
+        raise DovetailError(f"{title} puts '{_name(lost)}' into no region", _CONTRACT)
     return [sorted(group, key=position.__getitem__) for group in groups]
 
 
-def _misplaced(node: ir.Node, view: PlacedNodes, position: Mapping[ir.Node, int], who: str) -> DovetailError:
+def _misplaced(node: ir.Node, view: PlacedNodes, position: Mapping[ir.Node, int], title: str) -> DovetailError:
     if node not in position:
-        return DovetailError(f"{who} puts something into a region that is no node of the graph", _CONTRACT)
+        return DovetailError(f"{title} puts something into a region that is no node of the graph", _CONTRACT)
     if view.backend_of(node) not in view.backends:
-        return DovetailError(f"{who} takes '{_name(node)}' of {view.backend_of(node)}", _CONTRACT)
-    return DovetailError(f"{who} puts '{_name(node)}' into two regions", _CONTRACT)
+        return DovetailError(f"{title} takes '{_name(node)}' of {view.backend_of(node)}", _CONTRACT)
+    return DovetailError(f"{title} puts '{_name(node)}' into two regions", _CONTRACT)
 
 
 def _arranged(
-    groups: list[list[ir.Node]], nodes: Sequence[ir.Node], reads: Reads, position: Mapping[ir.Node, int], who: str
+    groups: list[list[ir.Node]], nodes: Sequence[ir.Node], reads: Reads, position: Mapping[ir.Node, int], title: str
 ) -> list[list[ir.Node]]:
     """Return the groups in an executable order; the given order if it is one.
 
@@ -139,11 +139,11 @@ def _arranged(
             if not waiting[user]:
                 heapq.heappush(ready, (position[units[user][0]], user))
     if len(order) < len(units):
-        raise _circular(units, before, set(range(len(units))).difference(order), who)
+        raise _circular(units, before, set(range(len(units))).difference(order), title)
     return [units[i] for i in order if i < len(groups)]
 
 
-def _circular(units: list[list[ir.Node]], before: list[set[int]], stuck: set[int], who: str) -> DovetailError:
+def _circular(units: list[list[ir.Node]], before: list[set[int]], stuck: set[int], title: str) -> DovetailError:
     trail = [min(stuck)]
     while trail[-1] not in trail[:-1]:
         trail.append(min(before[trail[-1]] & stuck))
@@ -151,7 +151,7 @@ def _circular(units: list[list[ir.Node]], before: list[set[int]], stuck: set[int
     texts = [_unit(units[i]) for i in cycle[:_SHOWN]]
     more = f", and {len(cycle) - _SHOWN} more" if len(cycle) > _SHOWN else ""
     return DovetailError(
-        f"{who} forms regions that cannot run one after the other: {', which waits for '.join(texts)}{more}",
+        f"{title} forms regions that cannot run one after the other: {', which waits for '.join(texts)}{more}",
         "a region must be convex: no path may leave it and come back, not by way of other regions either",
     )
 

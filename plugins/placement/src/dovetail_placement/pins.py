@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FLOATS, Format, body_nodes, format_of
 from dovetail.passes import asking
-from dovetail.planning import HOST, NodeNames, identity, operator_name, parse_pin, structural_keys, walk
+from dovetail.planning import HOST, NodeRequest, identity, operator_name, structural_keys, walk
 from dovetail.text import did_you_mean
 
+from dovetail_placement.node_requests import NodeRequests
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
     from dovetail.ir import Model
-    from dovetail.passes import Context, PinOrigin
+    from dovetail.passes import Context
     from dovetail.planning import Claim, Plan, PlannedNode
     from dovetail.plugin import Backend, Registry
 
@@ -30,28 +32,16 @@ _NO_CHOICE = "unknown precision '{}'"
 _CHOICES = f"one of {', '.join(FLOATS)}, or a quantized format such as int8[symmetric]"
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(NamedTuple):
     """A manual placement of one node.
 
     Attributes:
         node: The node.
-        backend: The required backend.
-        ports: Required formats by port name; `""` stands for all other ports. Empty if no format is pinned.
-        text: Origin of the pin, for messages.
-        origin: The origin of the pin, if the user did not write it.
+        request: The pin, or the entry of a replayed plan.
     """
 
     node: ir.Node
-    backend: str
-    ports: Mapping[str, Format | None]
-    text: str
-    origin: PinOrigin | None = None
-
-    @property
-    def may_be_declined(self) -> bool:
-        """Whether the backend may reject the node without an error."""
-        return self.origin is not None and self.origin.may_be_declined
+    request: NodeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +76,14 @@ class Pins:
         backends = {backend.name: backend for backend in ctx.backends}
         plan = ctx.request.plan
         found, self._unfit = ({}, []) if plan is None else planned_pins(model, plan, backends, ctx.registry)
-        self._gone: list[str] = []
-        found |= resolve_pins(model, ctx.request.pins, list(backends), ctx.request.pin_origins, self._gone)
+        self._gone: list[NodeRequest] = []
+        requests = ctx.analysis(NodeRequests, model)
+        for request in requests.pins():
+            _check(request, (*backends, HOST))
+            nodes = requests.nodes_of(request)
+            if not nodes:
+                self._gone.append(request)
+            found |= {id(node): Pin(node, request) for node in nodes}
         self._found = found | pins_of_bodies(model, found)
 
     def __iter__(self) -> Iterator[Pin]:
@@ -103,8 +99,8 @@ class Pins:
 
     def remark_unfit(self, ctx: Context) -> None:
         """Remark entries of a replayed plan, and pins of files, that match no node of the model."""
-        for where in self._gone:
-            ctx.remark("analysis", "", "pin-lost", f"{where}: preparing the model folded or removed the node")
+        for request in self._gone:
+            ctx.remark("analysis", "", "pin-lost", f"{request}: preparing the model folded or removed the node")
         for unfit in self._unfit[:_UNFIT_SHOWN]:
             ctx.remark("missed", "", "plan-entry", str(unfit))
         if len(self._unfit) > _UNFIT_SHOWN:
@@ -112,44 +108,14 @@ class Pins:
             ctx.remark("missed", "", "plan-entry", why)
 
 
-def resolve_pins(
-    model: Model,
-    texts: Iterable[str],
-    backends: Iterable[str],
-    origins: Mapping[str, PinOrigin] | None = None,
-    gone: list[str] | None = None,
-) -> dict[int, Pin]:
-    """Return the pin of every pinned node by `id(node)`; later pins override earlier ones.
-
-    Args:
-        model: The model.
-        texts: The pins.
-        backends: Names of the chosen backends.
-        origins: Origins of pins that the user did not write, for messages. Such pins name nodes of the source model.
-        gone: Receives the pins of these whose node is gone.
-
-    Raises:
-        DovetailError: A selector matches nothing, a backend was not chosen, or a precision is unknown.
-    """
-    known = (*backends, HOST)
-    pins, names = {}, None
-    for text in texts:
-        selector, backend, formats = parse_pin(text)
-        origin = (origins or {}).get(text)
-        where = f"{origin.asked} (pin '{text}')" if origin else f"pin '{text}'"
-        if backend not in known:
-            chosen = f"chosen: {', '.join(known)}"
-            raise DovetailError(f"{where} names backend '{backend}', which was not chosen", chosen)
-        wrong = next((format_ for format_ in formats.values() if not _is_choice(format_)), None)
-        if wrong is not None:
-            raise DovetailError(f"{where}: {_NO_CHOICE.format(wrong)}", _CHOICES)
-        names = names or NodeNames(model)
-        nodes = names.made_of(selector) if origin else names.select(selector)
-        if not nodes and gone is not None:
-            gone.append(where)
-        for node in nodes:
-            pins[id(node)] = Pin(node, backend, formats, where, origin)
-    return pins
+def _check(request: NodeRequest, backends: Sequence[str]) -> None:
+    if request.backend not in backends:
+        chosen = f"chosen: {', '.join(backends)}"
+        raise DovetailError(f"{request} names backend '{request.backend}', which was not chosen", chosen)
+    given = [format_ for format_ in request.formats.values() if format_ is not None]
+    wrong = next((format_ for format_ in given if not _is_choice(format_)), None)
+    if wrong is not None:
+        raise DovetailError(f"{request}: {_NO_CHOICE.format(wrong)}", _CHOICES)
 
 
 def planned_pins(
@@ -176,7 +142,8 @@ def planned_pins(
             )
         if _is_adopted(node, backends.get(entry.backend), registry):
             continue
-        pins[id(node)] = Pin(node, entry.backend, _planned_formats(node, entry, where), where)
+        formats = _planned_formats(node, entry, where)
+        pins[id(node)] = Pin(node, NodeRequest("pin", entry.output, where, entry.backend, formats))
     if not pins and plan.nodes:
         raise DovetailError("the plan was made for another model: it knows no node of this one")
     return pins, unfit
@@ -266,18 +233,15 @@ def pins_of_bodies(model: Model, pins: Mapping[int, Pin]) -> dict[int, Pin]:
         if len(members) == 1 or not pinned:
             continue
         first = pinned[0]
-        other = next((pin for pin in pinned if pin.backend != first.backend), None)
+        other = next((pin for pin in pinned if pin.request.backend != first.request.backend), None)
         if other is not None:
             raise DovetailError(
-                f"{other.text}: '{other.node.name}' and '{first.node.name}' belong to '{node.name}', which one backend "
-                f"runs whole, but they are pinned to {other.backend} and {first.backend}",
+                f"{other.request}: '{other.node.name}' and '{first.node.name}' belong to '{node.name}', which one "
+                f"backend runs whole, but they are pinned to {other.request.backend} and {first.request.backend}",
                 f"pin '{node.name}' alone",
             )
-        added |= {
-            id(member): Pin(member, first.backend, {}, first.text, first.origin)
-            for member in members
-            if id(member) not in pins
-        }
+        whole = replace(first.request, formats={})
+        added |= {id(member): Pin(member, whole) for member in members if id(member) not in pins}
     return added
 
 
@@ -287,34 +251,35 @@ def pinned_claim(claim: Claim, pin: Pin) -> Claim:
     Raises:
         DovetailError: No port can have the pinned format, or the node has no port of that name.
     """
-    unknown = next(
-        (port for port in pin.ports if port and port not in claim.ports and not _NUMBERED.fullmatch(port)), ""
-    )
+    request = pin.request
+    pinned = request.formats
+    unknown = next((port for port in pinned if port and port not in claim.ports and not _NUMBERED.fullmatch(port)), "")
     if unknown:
         ports = f"its ports are {', '.join(claim.ports)}" if claim.ports else "none of its ports has a type to choose"
-        raise DovetailError(f"{pin.text}: '{claim.node.name}' has no port '{unknown}'", ports)
-    because = f"as {pin.text} says"
-    if not pin.ports:
+        raise DovetailError(f"{request}: '{claim.node.name}' has no port '{unknown}'", ports)
+    because = f"as {request} says"
+    if not pinned:
         return replace(claim, because=because, pinned=True)
     chosen: dict[str, tuple[Format, ...]] = {}
     fitted = False
-    everywhere = pin.ports.get("")
+    everywhere = pinned.get("")
     for port, formats in claim.ports.items():
-        wanted = pin.ports.get(port, everywhere)
+        wanted = pinned.get(port, everywhere)
         fits = wanted in formats
         fitted |= fits
-        if port in pin.ports and not fits:
-            raise _cannot(pin, claim, wanted, formats)
+        if port in pinned and not fits:
+            raise _cannot(request, claim, wanted, formats)
         chosen[port] = (wanted,) if wanted is not None and fits else formats
     if claim.ports and not fitted and everywhere is not None and _is_choice(everywhere):
-        raise _cannot(pin, claim, everywhere, [format_ for formats in claim.ports.values() for format_ in formats])
-    settled = frozenset(claim.ports if everywhere is not None else pin.ports)
+        raise _cannot(request, claim, everywhere, [format_ for formats in claim.ports.values() for format_ in formats])
+    settled = frozenset(claim.ports if everywhere is not None else pinned)
     return replace(claim, ports=chosen, role="pinned", because=because, keep=frozenset(), settled=settled, pinned=True)
 
 
-def _cannot(pin: Pin, claim: Claim, wanted: Format | None, offered: Iterable[Format]) -> DovetailError:
+def _cannot(request: NodeRequest, claim: Claim, wanted: Format | None, offered: Iterable[Format]) -> DovetailError:
     texts = sorted({str(format_) for format_ in offered})
+    near = did_you_mean(str(wanted), texts)
     return DovetailError(
-        f"{pin.text}: {pin.backend} cannot compute '{claim.node.name}' in {wanted}{did_you_mean(str(wanted), texts)}",
+        f"{request}: {request.backend} cannot compute '{claim.node.name}' in {wanted}{near}",
         f"it offers {', '.join(texts)} there",
     )

@@ -71,9 +71,9 @@ def _best_strategy(claiming: Claiming, backend: Backend, ctx: Context) -> tuple[
     for name in table:
         if name in (present, HOST):
             continue
-        who = f"{table.title(name)}, for {backend.name},"
+        title = f"{table.title(name)}, for {backend.name},"
         try:
-            found = ask_for_claims(made_strategy(table[name], backend, name, who), view, backend, who)
+            found = ask_for_claims(made_strategy(table[name], backend, name, title), view, backend, title)
         except DovetailError:
             continue  # not applicable to this backend
         if len(found.claims) > best[1]:

@@ -122,7 +122,7 @@ def refuse_regions(model: Model, ctx: Context) -> None:
 
 def _only_here(region: Region, ctx: Context, model: Model) -> ir.Node | None:
     """Return a node of a region that neither a following backend nor the host supports; None if there is none."""
-    others = ctx.analysis(Judges, model).behind(region.backend)
+    others = ctx.analysis(Judges, model).following(region.backend)
     return next((node for node in region.nodes if all(judge(node).ok is False for judge in others)), None)
 
 

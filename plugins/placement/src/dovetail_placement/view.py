@@ -71,7 +71,7 @@ class View:
 
     def only_here(self, node: ir.Node) -> bool:
         """Check that neither a following backend nor the host supports `node` with its bodies."""
-        judges = self._ctx.analysis(Judges, self.model).behind(self.backend.name)
+        judges = self._ctx.analysis(Judges, self.model).following(self.backend.name)
         return all(any(judge(part).ok is False for part in self.whole(node)) for judge in judges)
 
     def kind(self, node: ir.Node) -> str:
@@ -106,7 +106,7 @@ class View:
 _EVERYBODY = ("strategy", "min_region", "regions")
 
 
-def made_strategy(found: object, backend: Backend, name: str, who: str) -> Strategy:
+def made_strategy(found: object, backend: Backend, name: str, title: str) -> Strategy:
     """Instantiate a strategy for a backend.
 
     The options of a dataclass strategy are its fields; other strategies read `backend.place`, and list their keys in
@@ -116,26 +116,26 @@ def made_strategy(found: object, backend: Backend, name: str, who: str) -> Strat
         found: The registered class.
         backend: The backend, with the `place:` section of its file.
         name: Name of the strategy.
-        who: Name and distribution of the strategy, for messages.
+        title: Name and distribution of the strategy, for messages.
 
     Raises:
         DovetailError: The file has a key that the strategy does not read, or a value of another type, with file and
             line; or the class fails, or is not a strategy.
     """
     if not (isinstance(found, type) and issubclass(found, Strategy)):
-        raise DovetailError(f"{who} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
+        raise DovetailError(f"{title} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
     if lacking := sorted(found.__abstractmethods__):
-        raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/guides/strategy.md")
+        raise DovetailError(f"{title} has no {', '.join(lacking)}", "see docs/guides/strategy.md")
     place = backend.place if name == backend.strategy else {}
     if not dataclasses.is_dataclass(found):
         _check_keys(place, found.place_keys, backend, name)
-        with calling(who):
+        with calling(title):
             return found()
     fields = {field.name: field for field in dataclasses.fields(found) if field.init}
     _check_keys(place, fields, backend, name)
     for key, value in place.items():
         _check_value(fields[key], value, backend, name)
-    with calling(who):
+    with calling(title):
         return found(**place)
 
 

@@ -57,23 +57,23 @@ def solve(problem: TypingProblem, name: str, registry: Registry) -> None:
     """
     check_solver(name, registry)
     solver = registry.solver[name]
-    who = registry.solver.title(name)
-    with calling(who):
+    title = registry.solver.title(name)
+    with calling(title):
         solver(problem)
     for variable in problem.variables:
         # The input of a Cast accepts any format, whatever the backend's rule says.
         if not (isinstance(variable.chosen, Choice) and (variable.takes_any or variable.chosen in variable.choices)):
-            raise _illegal(variable, who)
+            raise _illegal(variable, title)
 
 
-def _illegal(variable: Variable, who: str) -> DovetailError:
+def _illegal(variable: Variable, title: str) -> DovetailError:
     chosen, node = variable.chosen, variable.node
     text = "nothing" if chosen is None else str(chosen.nominal if isinstance(chosen, Choice) else repr(chosen))
     if isinstance(chosen, Choice) and chosen.ports:
         text += "".join(f", {port} {format_}" for port, format_ in chosen.ports.items())
     offered = ", ".join(dict.fromkeys(str(choice.nominal) for choice in variable.choices))
     return DovetailError(
-        f"{who} chose {text} for '{node.name}' ({node.op_type}), which may have {offered}",
+        f"{title} chose {text} for '{node.name}' ({node.op_type}), which may have {offered}",
         "a solver sets `chosen` of every variable to one of its `choices`; name another one with --solver",
     )
 

@@ -3,70 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FLOAT32, body_nodes
-from dovetail.planning import HOST, from_source, select
+from dovetail.planning import HOST, from_source
+from dovetail_placement.node_requests import NodeRequests
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail.planning import Claim
+    from dovetail.planning import Claim, NodeRequest
 
     from dovetail_precision.problem import TypingProblem, Variable
 
 
-_SIDES = ("low", "high")
-
-
-@dataclass(frozen=True, slots=True)
-class Override:
-    """An override of one node.
-
-    Attributes:
-        side: `low` or `high`.
-        text: The option as the user wrote it, for messages; the goal for a node that an accuracy goal raised.
-    """
-
-    side: str
-    text: str
-
-
-def find_overrides(model: Model, ctx: Context) -> Mapping[int, Override]:
+def find_overrides(model: Model, ctx: Context) -> Mapping[int, NodeRequest]:
     """Return the overrides by `id(node)`, from options and accuracy goals. Control flow includes its bodies.
 
     Raises:
         DovetailError: A selector matches no node, or a node is selected as low and as high.
     """
-    found: dict[int, Override] = {}
-
-    def enter(selected: ir.Node, override: Override) -> None:
-        for node in (selected, *body_nodes(selected)):
-            other = found.setdefault(id(node), override)
-            if other.side != override.side:
-                raise _contradiction(node, other.text, override.text)
-
-    for side in _SIDES:
-        for selector in getattr(ctx.request, side):
-            for selected in select(model, selector):
-                enter(selected, Override(side, f"--{side} {selector}"))
-    for node in model.graph if ctx.asked else ():
-        side, text = ctx.asked.get(node.name or "", ("", ""))
-        if side in _SIDES:
-            enter(node, Override(side, text))
+    found: dict[int, NodeRequest] = {}
+    requests = ctx.analysis(NodeRequests, model)
+    for request in requests.levels():
+        for selected in requests.nodes_of(request):
+            for node in (selected, *body_nodes(selected)):
+                other = found.setdefault(id(node), request)
+                if other.precision != request.precision:
+                    raise _contradiction(node, other, request)
     return found
 
 
-def apply_override(variable: Variable, override: Override, schema: frozenset[Format], claim: Claim | None) -> str:
+def apply_override(variable: Variable, override: NodeRequest, schema: frozenset[Format], claim: Claim | None) -> str:
     """Replace the policy of `variable` by its override.
 
-    variable: A new variable; its policy is replaced.
-    override: The override of its node.
-    schema: The formats that the operator's schema allows.
-    claim: The claim on the node; pins are claims, too.
+    Args:
+        variable: A new variable; its policy is replaced.
+        override: The override of its node.
+        schema: The formats that the operator's schema allows.
         claim: The claim on the node; pins are claims too.
 
     Returns:
@@ -75,22 +51,23 @@ def apply_override(variable: Variable, override: Override, schema: frozenset[For
     Raises:
         DovetailError: The node is pinned to another type.
     """
-    wanted = variable.low if override.side == "low" else variable.present
+    high = override.precision == "high"
+    wanted = variable.present if high else variable.low
     if variable.policy == "pinned":
         if wanted in schema and len(variable.choices) == 1 and wanted not in variable.choices.floats:
             assert claim is not None
             pin = claim.because.removeprefix("as ").removesuffix(" says")
-            raise _contradiction(variable.node, override.text, pin)
+            raise _contradiction(variable.node, override, pin)
         return ""
     # `keep` ports keep their type, and a type other than float32 in the source model is deliberate.
-    if variable.policy == "keep" or variable.present is not FLOAT32 or not variable.policy and override.side == "high":
+    if variable.policy == "keep" or variable.present is not FLOAT32 or not variable.policy and high:
         return ""
-    if override.side == "high":
-        variable.policy, variable.override = "high", override.text
+    if high:
+        variable.policy, variable.override = "high", override.asked_by
         if wanted in schema and wanted not in variable.choices.floats:
-            return f"{variable.backend} does not compute it in {wanted}, as {override.text} says"
+            return f"{variable.backend} does not compute it in {wanted}, as {override.asked_by} says"
     elif variable.inputs and (variable.low is not variable.high or variable.choices.quantized):
-        variable.policy, variable.override = "lower", override.text
+        variable.policy, variable.override = "lower", override.asked_by
     return ""
 
 
@@ -107,8 +84,8 @@ def remark_overrides(problem: TypingProblem, ctx: Context) -> None:
     """Remark the nodes on `--low` without any variable that could go low."""
     reached = {id(variable.node) for variable in problem.variables if variable.override or variable.policy == "pinned"}
     for node, override in problem.overridden:
-        if override.side == "low" and id(node) not in reached:
-            why = f"not low despite {override.text}: {_obstacle(problem, node)}"
+        if override.precision == "low" and id(node) not in reached:
+            why = f"not low despite {override.asked_by}: {_obstacle(problem, node)}"
             ctx.remark("missed", node, "override", why)
 
 
@@ -123,7 +100,7 @@ def _obstacle(problem: TypingProblem, node: ir.Node) -> str:
     return "its ports keep their types"
 
 
-def _contradiction(node: ir.Node, first: str, second: str) -> DovetailError:
+def _contradiction(node: ir.Node, first: NodeRequest, second: NodeRequest | str) -> DovetailError:
     return DovetailError(
         f"'{node.name}' ({node.op_type}){from_source(node)} cannot be both: {first} and {second}",
         "remove or narrow one of them",

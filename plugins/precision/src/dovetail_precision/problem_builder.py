@@ -236,7 +236,7 @@ class _Builder:
         given = [graph.outputs[index] for graph, index in equality.body_outputs]
         # A weight that a body returns unchanged has no reader for which a version could be stored.
         free = present is FLOAT32 and backend.name != HOST and not any(value.is_initializer() for value in given)
-        free = free and not (id(node) in self._overrides and self._overrides[id(node)].side == "high")
+        free = free and not (id(node) in self._overrides and self._overrides[id(node)].precision == "high")
         inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
         outputs = [(output_name(index, sig), node.outputs[index]) for index in equality.outputs]
         name = (inputs or outputs)[0][0]

@@ -24,14 +24,14 @@ class GuardedExecutor:
     """A guarded executor of a plugin; any exception becomes an error that names it and its distribution.
 
     Args:
-        who: The executor with its distribution, for messages.
+        title: The executor with its distribution, for messages.
         executor: The executor.
         outputs: Names of the model's outputs.
         options: Options of the engines.
     """
 
-    def __init__(self, who: str, executor: Executor, outputs: list[str], options: Mapping[str, object]):
-        self._who, self._executor, self._outputs = who, executor, outputs
+    def __init__(self, title: str, executor: Executor, outputs: list[str], options: Mapping[str, object]):
+        self._who, self._executor, self._outputs = title, executor, outputs
         self.options = dict(options)
         self.timeline: Timeline | None = None
 
@@ -74,6 +74,6 @@ def load_executor(name: str, compiled: CompiledModel, registry: Registry) -> Gua
     Raises:
         DovetailError: There is none, it fails to load, or it cannot be created for this model.
     """
-    who = registry.executor.title(name)
-    executor = made(registry.executor[name], who, Executor, compiled)
-    return GuardedExecutor(who, executor, list(map(name_of, compiled.model.graph.outputs)), compiled.options)
+    title = registry.executor.title(name)
+    executor = made(registry.executor[name], title, Executor, compiled)
+    return GuardedExecutor(title, executor, list(map(name_of, compiled.model.graph.outputs)), compiled.options)

@@ -75,15 +75,15 @@ def find_layer_errors(
         raise DovetailError(
             "no node of the result is in the original", "give the model that the result was compiled from"
         )
-    beside = SideBySide(exact, model, engines)
-    found = beside.run(original, data, progress=progress)
+    side_by_side = SideBySide(exact, model, engines)
+    found = side_by_side.run(original, data, progress=progress)
     if not found.batches:
         raise DovetailError("the data holds no batch, so no layer was looked at", "give at least one sample")
     layers = _layers(exact, model, found.errors)
     suspects = sorted((one for one in layers if one.badness("alone") > 0), key=lambda one: -one.badness("alone"))
     names = [layer.rounding for layer in suspects[:outputs]]
     if names:
-        effects = effects_at_outputs(original, exact, names, beside, engines, data, progress)
+        effects = effects_at_outputs(original, exact, names, side_by_side, engines, data, progress)
         worst = {name: min((sums.snr_db for sums in each.values()), default=None) for name, each in effects.items()}
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))
@@ -105,18 +105,18 @@ def _others(steps: Mapping[str, int]) -> str:
 
 def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
     """Return the computing nodes in graph order, each with the subsequent nodes that only move its numbers."""
-    beside = {name_of(node): node for node in model.graph}
+    by_name = {name_of(node): node for node in model.graph}
     heads: dict[str, str] = {}
     members: dict[str, list[ir.Node]] = {}
     for node in exact.graph:
         name = name_of(node)
-        if name not in errors or name not in beside:
+        if name not in errors or name not in by_name:
             continue
         before = _before(node, errors)
         head = heads[before] if before is not None and _moves(errors[name], errors[before]) else name
         heads[name] = head
         members.setdefault(head, []).append(node)
-    return [_layer(nodes, beside, errors) for nodes in members.values()]
+    return [_layer(nodes, by_name, errors) for nodes in members.values()]
 
 
 def _before(node: ir.Node, errors: Mapping[str, NodeErrors]) -> str | None:
@@ -135,9 +135,9 @@ def _moves(own: NodeErrors, before: NodeErrors) -> bool:
     return one.elements == two.elements > 0 and all(abs(a - b) <= _SAME * abs(b) for a, b in pairs)
 
 
-def _layer(nodes: Sequence[ir.Node], beside: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
+def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
     head, *moving = nodes
-    placement = get_placement(beside[name_of(head)])
+    placement = get_placement(by_name[name_of(head)])
     found = {name: errors[name] for name in map(name_of, nodes)}
     alone = {name: one.own for name, one in found.items() if one.own.elements}
     rounding = max(alone, key=lambda name: alone[name].share, default="")

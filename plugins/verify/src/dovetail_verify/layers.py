@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from dovetail.planning import Remark
 from dovetail.text import did_you_mean, pluralize
 
 from dovetail_verify.accuracy.per_node_errors import ErrorSums
+from dovetail_verify.metrics import decibels_text, plain_decibels
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
@@ -67,11 +67,11 @@ class Layer:
             "node": self.node,
             "operator": self.operator,
             "precision": self.precision,
-            "alone": _text(self.alone.snr_db) if self.alone is not None else "",
-            "accumulated": _text(whole.snr_db) if whole is not None else "",
+            "alone": decibels_text(self.alone.snr_db) if self.alone is not None else "",
+            "accumulated": decibels_text(whole.snr_db) if whole is not None else "",
             "cosine": f"{whole.cosine:.6f}" if whole is not None else "",
             "MSE": f"{whole.mse:.3g}" if whole is not None else "",
-            "at outputs": _text(self.at_outputs) if self.at_outputs is not None else "",
+            "at outputs": decibels_text(self.at_outputs) if self.at_outputs is not None else "",
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Layer:
             "moving": list(self.moving),
             "alone": _figures(self.alone),
             "accumulated": _figures(self.accumulated),
-            "at_outputs_snr_db": None if self.at_outputs is None else _plain(self.at_outputs),
+            "at_outputs_snr_db": None if self.at_outputs is None else plain_decibels(self.at_outputs),
         }
 
     def figures(self) -> dict[str, Any]:
@@ -98,13 +98,13 @@ class Layer:
         """Return the figures as one sentence."""
         parts = []
         if self.alone is not None:
-            parts.append(f"SNR {_text(self.alone.snr_db)} alone on exact inputs")
+            parts.append(f"SNR {decibels_text(self.alone.snr_db)} alone on exact inputs")
         if self.accumulated is not None:
             whole = self.accumulated
             figures = f"cosine {whole.cosine:.6f}, MSE {whole.mse:.3g}"
-            parts.append(f"SNR {_text(whole.snr_db)} with what has accumulated ({figures})")
+            parts.append(f"SNR {decibels_text(whole.snr_db)} with what has accumulated ({figures})")
         if self.at_outputs is not None:
-            parts.append(f"SNR {_text(self.at_outputs)} at the outputs if it alone is low")
+            parts.append(f"SNR {decibels_text(self.at_outputs)} at the outputs if it alone is low")
         return ", ".join(parts)
 
 
@@ -163,15 +163,7 @@ class LayerErrors:
 def _figures(sums: ErrorSums | None) -> dict[str, Any] | None:
     if sums is None:
         return None
-    return {"snr_db": _plain(sums.snr_db), "cosine": round(sums.cosine, 9), "mse": float(f"{sums.mse:.6g}")}
-
-
-def _text(snr_db: float) -> str:
-    return "exact" if snr_db == math.inf else "broken" if snr_db == -math.inf else f"{snr_db:.1f} dB"
-
-
-def _plain(snr_db: float) -> float | str:
-    return round(snr_db, 3) if math.isfinite(snr_db) else "inf" if snr_db > 0 else "-inf"
+    return {"snr_db": plain_decibels(sums.snr_db), "cosine": round(sums.cosine, 9), "mse": float(f"{sums.mse:.6g}")}
 
 
 ORDERS = ("accumulated", "alone", "outputs", "cosine", "mse")

@@ -268,3 +268,13 @@ class Spread:
 
 def _decibels(signal: float, noise: float) -> float:
     return min(10 * math.log10(signal / noise), _MOST) if noise > 0 else _MOST
+
+
+def decibels_text(snr_db: float) -> str:
+    """Format an SNR: `42.1 dB`, `exact` or `broken`."""
+    return "exact" if snr_db == math.inf else "broken" if snr_db == -math.inf else f"{snr_db:.1f} dB"
+
+
+def plain_decibels(snr_db: float) -> float | str:
+    """Return an SNR as JSON has it, which knows no infinity."""
+    return round(snr_db, 3) if math.isfinite(snr_db) else "inf" if snr_db > 0 else "-inf"

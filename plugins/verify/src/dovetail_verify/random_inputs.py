@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
+from dovetail_runtime.data.independent_rows import extent_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,9 +40,9 @@ def random_shapes(
     known: dict[str, int] = {}
     for input_name, shape in ranked.items():
         for extent, chosen in zip(shape, given.get(input_name, ())):
-            if name := _name(extent):
+            if name := extent_name(extent):
                 known.setdefault(name, chosen)
-    names = [(_name(extent), axis) for shape in ranked.values() for axis, extent in enumerate(shape)]
+    names = [(extent_name(extent), axis) for shape in ranked.values() for axis, extent in enumerate(shape)]
     plain = {name for name, _ in names if name and len(list(_tokens(name))) <= 1}
     for name, axis in names:
         if name in plain and axis == 0:
@@ -59,15 +60,11 @@ def random_shapes(
 def _extent(extent: object, axis: int, known: Mapping[str, int], candidate: int) -> int:
     if isinstance(extent, int) and extent >= 0:
         return extent
-    name = _name(extent)
+    name = extent_name(extent)
     if name in known:
         return known[name]
     computed = _Formula(name, known, candidate).value() if name else None
     return computed if computed is not None else 1 if axis == 0 else candidate
-
-
-def _name(extent: object) -> str:
-    return "" if isinstance(extent, int) else str(getattr(extent, "value", "") or "")
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

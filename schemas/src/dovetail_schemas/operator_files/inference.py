@@ -202,7 +202,7 @@ def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | No
     names = call.arguments or (entry.kernel.parameters if entry.kernel else ()) or [arg.name for arg in entry.args]
     args = {arg.name: arg for arg in entry.args}
     wanted = [args[name] for name in names]
-    who = f"{file.domain}::{entry.name} ({entry.where}): infer_meta {call.function}"
+    title = f"{file.domain}::{entry.name} ({entry.where}): infer_meta {call.function}"
 
     def infer(context: Any) -> None:
         given = [_argument(arg, entry, context) for arg in wanted]
@@ -212,15 +212,15 @@ def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | No
             made = function(*given)
         except Exception as error:
             why = str(error) if isinstance(error, ValueError) else described(error)
-            raise DovetailError(f"{_node(context)}: {who}: {why}") from error
+            raise DovetailError(f"{_node(context)}: {title}: {why}") from error
         results = [made] if isinstance(made, Meta) else list(made)
         if len(results) < context.get_num_outputs() or not all(isinstance(one, Meta) for one in results):
             count = context.get_num_outputs()
-            problem = f"{_node(context)}: {who} returns {made!r}, and the node has {count} outputs"
+            problem = f"{_node(context)}: {title} returns {made!r}, and the node has {count} outputs"
             raise DovetailError(problem, "return a Meta for each")
         for index in range(context.get_num_outputs()):
             if results[index].dtype:
-                context.set_output_type(index, _type_of(results[index], who))
+                context.set_output_type(index, _type_of(results[index], title))
 
     return infer
 
@@ -285,13 +285,13 @@ def _extent(dimension: Any) -> int | str | None:
     return dimension.dim_value if dimension.HasField("dim_value") else dimension.dim_param or None
 
 
-def _type_of(meta: Meta, who: str) -> onnx.TypeProto:
+def _type_of(meta: Meta, title: str) -> onnx.TypeProto:
     import onnx
 
     try:
         dtype = from_name(meta.dtype)
     except KeyError:
-        why = f"{who} gives the element type '{meta.dtype}', which there is not"
+        why = f"{title} gives the element type '{meta.dtype}', which there is not"
         raise DovetailError(why, "types are called as in backend files: float32, int64, bool") from None
     made = onnx.TypeProto()
     made.tensor_type.elem_type = dtype.value

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail_bpu_int8.vendor.tree import FileError, Items, Node, Scalar
-from dovetail_bpu_int8.wishes import wish_entry
+from dovetail_bpu_int8.wishes import format_request
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dovetail.planning import NodeRequest
 
     from dovetail_bpu_int8.vendor.calibration_data import CalibrationData
     from dovetail_bpu_int8.vendor.inputs import Inputs
@@ -40,7 +42,7 @@ class Named(NamedTuple):
 
 
 class Subgraph(NamedTuple):
-    """A subgraph between values; its selector in wishes is `SUBGRAPH` plus its name.
+    """A subgraph between values; its selector in requests is `SUBGRAPH` plus its name.
 
     Attributes:
         name: Its name, with the position in the file.
@@ -73,7 +75,7 @@ class Asked:
         march: The BPU.
         model: The model path as written; None if missing.
         folder: The file's folder, the base of relative paths.
-        wishes: The wishes as recorded in the request; later ones win.
+        requests: The requests about nodes; later ones win.
         placed: Nodes that must be on the `BPU` or on the `CPU`; later entries win.
         nodes: All named nodes, which must exist in the model.
         operators: All named operators.
@@ -92,7 +94,7 @@ class Asked:
     march: March
     model: Scalar | None = None
     folder: Path | None = None
-    wishes: list[dict[str, str]] = field(default_factory=list)
+    requests: list[NodeRequest] = field(default_factory=list)
     placed: list[tuple[Named, str]] = field(default_factory=list)
     nodes: list[Named] = field(default_factory=list)
     operators: list[Named] = field(default_factory=list)
@@ -107,7 +109,7 @@ class Asked:
     no_data: str = ""
     document: dict[str, Any] = field(default_factory=dict)
 
-    def wish(self, selector: str, place: Node, key: str, format_: str, ports: str = "all") -> None:
+    def request(self, selector: str, place: Node, key: str, format_: str, ports: str = "all") -> None:
         """Request a format at ports of nodes.
 
         Raises:
@@ -116,19 +118,19 @@ class Asked:
         if format_ not in self.march.formats:
             has = f"it computes {', '.join(self.march.formats)}"
             raise FileError(place, f"{key}: march '{self.march.name}' has no {format_}", has)
-        self.wishes.append(wish_entry(selector, origin(place, key), format_, ports))
+        self.requests.append(format_request(selector, origin(place, key), format_, ports))
 
     def place(self, named: Named, where: str) -> None:
         """Request a node on the BPU (`BPU`) or on the CPU (`CPU`), overriding earlier requests."""
-        self.wishes = [wish for wish in self.wishes if not (wish["node"] == named.selector and wish.get("on") == "cpu")]
+        self.requests = [one for one in self.requests if (one.selector, one.kind) != (named.selector, "avoid")]
         self.placed.append((named, where))
         if where == "CPU":
-            self.wishes.append(wish_entry(named.selector, origin(named.place, named.key)))
+            self.requests.append(format_request(named.selector, origin(named.place, named.key)))
 
     def join(self, other: Asked) -> None:
         """Merge the settings of another file, which override these."""
         self.subgraphs += other.subgraphs
-        self.wishes += other.wishes
+        self.requests += other.requests
         self.placed += other.placed
         self.nodes += other.nodes
         self.operators += other.operators

@@ -16,7 +16,7 @@ from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric,
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, MARCHES, March
 from dovetail_bpu_int8.vendor.quant_config import quant_config_document
 from dovetail_bpu_int8.vendor.settled import differences, model_output_format, settled_by, settled_in, thresholds
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, OPTION, wish_entry
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, OPTION, WISHES, format_request, recorded_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +47,9 @@ class HbFiles(Emitter):
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the files.
 
-        The tool's defaults are found by planning the written model without any wish. If they differ from the actual
-        placement, the written files are planned, too, and nodes that they do not place as intended are noted.
+        The tool's defaults are found by planning the written model without any request about nodes. If they differ from
+        the actual placement, the written files are planned, too, and nodes that they do not place as intended are
+        noted.
         """
         recorded = region.context.request.options.get(OPTION, {}) if region.context is not None else {}
         march = _march(region, recorded)
@@ -113,8 +114,8 @@ def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[st
 def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
     """Plan a model for the BPU alone, without settings of single nodes."""
     options = {_MARCH: region.backend.chosen[_MARCH]}
-    wishes = [wish_entry(ALL, CONFIG, outputs, MODEL_OUTPUTS)] if outputs else []
-    request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {"wishes": wishes}})
+    requests = [recorded_entry(format_request(ALL, CONFIG, outputs, MODEL_OUTPUTS))] if outputs else []
+    request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {WISHES: requests}})
     return _planned(model, request, region)
 
 
@@ -151,7 +152,7 @@ def _named(names: list[str]) -> str:
 
 def _asked_of_outputs(recorded: Mapping[str, Any]) -> str:
     """Return the requested integer format of outputs, which allows an activation to be the last node."""
-    asked = [wish["format"] for wish in recorded.get("wishes", ()) if wish.get("ports") == MODEL_OUTPUTS]
+    asked = [one["format"] for one in recorded.get(WISHES, ()) if one.get("ports") == MODEL_OUTPUTS]
     return asked[-1] if asked else ""
 
 

@@ -75,8 +75,3 @@ def march_of(node: Node) -> March:
         near = did_you_mean(name, MARCHES)
         raise FileError(node, f"march '{name}' is not known{near}", f"the vendor's tools know {', '.join(MARCHES)}")
     return MARCHES[name]
-
-
-def own_march(name: str) -> March:
-    """Return a BPU by the backend's option `march`, if no vendor file names one."""
-    return MARCHES[name]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
 from dovetail.planning import operator_name, select, walk
 from dovetail.plugin import DovetailError
-from dovetail.text import near_misses
+from dovetail.text import did_you_mean, near_misses
 
 from dovetail_bpu_int8.vendor.tree import FileError
 
@@ -97,7 +97,7 @@ class ModelNames:
             if name not in known:
                 raise FileError(
                     subgraph.name,
-                    f"subgraph_config: the model has no value '{name}'{_meant(name, known)}",
+                    f"subgraph_config: the model has no value '{name}'{did_you_mean(name, known)}",
                     "inputs and outputs of a subgraph are names of values, such as the outputs of nodes",
                 )
         ends, found = set(subgraph.inputs), {}
@@ -112,11 +112,6 @@ class ModelNames:
         if not found:
             raise FileError(subgraph.name, f"subgraph_config '{subgraph.name.raw}': no node lies between its values")
         return [node for node in graph if id(node) in found]
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    near = near_misses(name, known)
-    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
 _PARTS = ("_mul", "_reciprocal")  # of a Div
@@ -149,7 +144,7 @@ def take_other_names(asked: Asked, names: ModelNames) -> None:
         return
     asked.nodes = [_renamed(one, renamed) for one in asked.nodes]
     asked.placed = [(_renamed(one, renamed), where) for one, where in asked.placed]
-    asked.wishes = [{**wish, "node": renamed.get(wish["node"], wish["node"])} for wish in asked.wishes]
+    asked.requests = [replace(one, selector=renamed.get(one.selector, one.selector)) for one in asked.requests]
 
 
 def _renamed(named: Named, renamed: dict[str, str], prefix: str = "") -> Named:

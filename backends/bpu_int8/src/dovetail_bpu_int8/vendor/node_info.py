@@ -97,7 +97,7 @@ def _format(written: str, port: str, selector: str, place: Node, key: str, asked
         asked.note(why, "leave the type out; or compile for another march")
         return
     ports = PORTS.get(port) or f"in{port.removeprefix('InputType')}"
-    asked.wish(selector, place, f"{key} {port}", format_, ports)
+    asked.request(selector, place, f"{key} {port}", format_, ports)
 
 
 def _pairs(node: Scalar, key: str) -> Iterator[tuple[str, str]]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from dovetail.text import did_you_mean
 
 from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in, origin
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.tree import FileError, Node, Scalar
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_entry
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_request
+
+if TYPE_CHECKING:
+    from dovetail.planning import NodeRequest
 
 _OF_KIND = re.compile(r"set_(?P<kind>[A-Za-z][A-Za-z0-9]*)_(?P<side>input|output)_(?P<format>int8|int16)")
 _SIDES = {"input": "in", "output": "out"}
@@ -47,19 +51,19 @@ def read_optimization(node: Node, asked: Asked) -> None:
     for word in words:
         if id(word) not in of_kind:
             _plain(word, asked)
-    moved: dict[str, dict[str, str]] = {}
+    moved: dict[str, NodeRequest] = {}
     for word, found in kinds:
         key, kind = f"optimization {word.raw}", found["kind"]
         selector = f"type:{kind}"
         named = Named(kind, word, key)
         asked.operators.append(named)
-        asked.wish(selector, word, key, found["format"], _SIDES[found["side"]])
+        asked.request(selector, word, key, found["format"], _SIDES[found["side"]])
         if kind == _MOVED and found["format"] == "int8":
-            moved[selector] = on_bpu_entry(selector, origin(word, key))
-    asked.wishes += moved.values()
+            moved[selector] = on_bpu_request(selector, origin(word, key))
+    asked.requests += moved.values()
     outputs = [word for word in words if word.raw.startswith("set_model_output_")]
     for word in outputs[-1:]:
-        asked.wish(ALL, word, f"optimization {word.raw}", word.raw.rpartition("_")[2], MODEL_OUTPUTS)
+        asked.request(ALL, word, f"optimization {word.raw}", word.raw.rpartition("_")[2], MODEL_OUTPUTS)
 
 
 def _plain(word: Scalar, asked: Asked) -> None:
@@ -68,7 +72,7 @@ def _plain(word: Scalar, asked: Asked) -> None:
         near = did_you_mean(word.raw, WORDS)
         raise FileError(word, f"optimization: unknown word '{word.raw}'{near}", f"it has {', '.join(WORDS)}, {_FORMS}")
     if word.raw == "set_all_nodes_int16":
-        asked.wish(ALL, word, key, "int16")
+        asked.request(ALL, word, key, "int16")
     elif word.raw == "bias_correction":
         asked.refine = ("bias",)
     elif word.raw == "asymmetric":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,13 @@ from dovetail.plugin import Option
 
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search, with_scheme_of_plan
 from dovetail_bpu_int8.mixed_precision_search import checked_goal, climb
-from dovetail_bpu_int8.wishes import OPTION, check_used
+from dovetail_bpu_int8.wishes import OPTION, check_used, requests_of
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail.plugin import Asked, CompileJob, Proceed
+    from dovetail.plugin import Asked, CompileJob, NodeRequest, Proceed
 
 
 class BpuOption(Option):
@@ -103,7 +103,7 @@ class BpuOption(Option):
         return {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
-        """Add wishes, pins, backend options, refinements and data of the files to the request.
+        """Add requests about nodes, pins, backend options, refinements and data of the files to the request.
 
         Raises:
             DovetailError: A file cannot be read, requests something unsupported, or names something that the model
@@ -120,6 +120,10 @@ class BpuOption(Option):
             own = {**request.options.get(OPTION, {}), "ladder": goal}
             request = replace(request, options={**request.options, OPTION: own})
         return request
+
+    def node_requests(self, recorded: Mapping[str, Any]) -> Iterable[NodeRequest]:
+        """Return the formats and places that the files and `--int16` ask for."""
+        return requests_of(recorded)
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Choose an observer if none was chosen, and compile, step by step with a ladder.

@@ -14,7 +14,7 @@ from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, March
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, read_json, type_name
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, wish_entry
+from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, format_request
 
 if TYPE_CHECKING:
     from dovetail_bpu_int8.vendor.settled import Difference
@@ -77,9 +77,9 @@ def read_quant_config(tree: Entries, asked: Asked) -> None:
 def _model(content: Entries, asked: Asked) -> None:
     for key, value in content:
         if key.raw == "all_node_type":
-            _wish(ALL, value, key.raw, asked)
+            _request(ALL, value, key.raw, asked)
         elif key.raw == "model_output_type":
-            _wish(ALL, value, key.raw, asked, MODEL_OUTPUTS)
+            _request(ALL, value, key.raw, asked, MODEL_OUTPUTS)
         elif key.raw == "activation":
             _activation(_mapping(value, key.raw), asked)
         elif key.raw == "weight":
@@ -169,12 +169,12 @@ def _subgraphs(content: Entries, asked: Asked) -> None:
         selector, where = f"{SUBGRAPH}{name.raw}", f"subgraph_config '{name.raw}'"
         asked.subgraphs.append(Subgraph(name, ends[0], ends[1]))
         if (qtype := entries.get("qtype")) is not None:
-            _wish(selector, qtype, where, asked)
+            _request(selector, qtype, where, asked)
         if (placed := entries.get("ON")) is not None:
             if placed.text("ON").upper() != "CPU":
                 problem = f"{where}: ON is CPU for a subgraph; single nodes can be asked onto the BPU"
                 raise FileError(placed, problem, "name them under node_config")
-            asked.wishes.append(wish_entry(selector, origin(placed, where)))
+            asked.requests.append(format_request(selector, origin(placed, where)))
 
 
 def _one(named: Named, value: Node, asked: Asked) -> None:
@@ -183,11 +183,11 @@ def _one(named: Named, value: Node, asked: Asked) -> None:
     for key, given in content:
         where = f"{named.key} {key.raw}"
         if key.raw == "qtype":
-            _wish(named.selector, given, where, asked)
+            _request(named.selector, given, where, asked)
         elif key.raw == "ON":
             _on(named, given, where, asked)
         elif found := _INPUT.fullmatch(key.raw):
-            _wish(named.selector, given, where, asked, f"in{found[1]}")
+            _request(named.selector, given, where, asked, f"in{found[1]}")
         else:
             raise _unknown(key, f"{named.key} '{named.selector}'", ("qtype", "ON", "input0", "input1"))
     if not keys:
@@ -199,10 +199,10 @@ def _on(named: Named, given: Node, where: str, asked: Asked) -> None:
     if word.upper() in ("BPU", "CPU"):
         asked.place(named._replace(place=given, key=where), word.upper())
     else:  # the vendor's own examples have a type here
-        _wish(named.selector, given, where, asked)
+        _request(named.selector, given, where, asked)
 
 
-def _wish(selector: str, node: Node, key: str, asked: Asked, ports: str = "") -> None:
+def _request(selector: str, node: Node, key: str, asked: Asked, ports: str = "") -> None:
     """Request a type. A node's type is that of its inputs; its output type follows from the readers."""
     qtype = node.text(key)
     if qtype in _ELSEWHERE:
@@ -210,7 +210,7 @@ def _wish(selector: str, node: Node, key: str, asked: Asked, ports: str = "") ->
     if qtype not in _HERE:
         near = did_you_mean(qtype, _HERE)
         raise FileError(node, f"{key}: unknown type '{qtype}'{near}", f"write one of {', '.join(_HERE)}")
-    asked.wish(selector, node, key, qtype, ports or ("in" if qtype.startswith("int") else "all"))
+    asked.request(selector, node, key, qtype, ports or ("in" if qtype.startswith("int") else "all"))
 
 
 def _alternatives(node: Node) -> list[object]:

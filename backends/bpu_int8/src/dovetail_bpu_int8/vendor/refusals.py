@@ -74,7 +74,7 @@ class Preprocessing:
                     raise FileError(word, problem, "write one number, or one for each channel")
 
 
-def refuse_outputs(model: Model, place: Node) -> None:
+def check_outputs(model: Model, place: Node) -> None:
     """Check that the vendor's tool supports the model's number of outputs.
 
     Raises:

@@ -17,13 +17,14 @@ from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.marches import MARCHES, March
 from dovetail_bpu_int8.vendor.model_names import ModelNames, take_other_names
 from dovetail_bpu_int8.vendor.quant_config import read_quant_config_file
-from dovetail_bpu_int8.vendor.refusals import refuse_outputs
+from dovetail_bpu_int8.vendor.refusals import check_outputs
 from dovetail_bpu_int8.vendor.tree import FileError
-from dovetail_bpu_int8.wishes import OPTION, wish_entry
+from dovetail_bpu_int8.wishes import OPTION, WISHES, format_request, recorded_entry
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
+    from dovetail.planning import NodeRequest
 
     from dovetail_bpu_int8.vendor.inputs import Inputs
 
@@ -84,17 +85,17 @@ def changed(
     take_other_names(asked, names)
     pins = _pins(asked, names)
     _check(asked, names)
-    wishes = [*_spread(asked, names), *_int16([int16] if isinstance(int16, str) else int16, asked.march, model)]
+    requests = [*_spread(asked, names), *_int16([int16] if isinstance(int16, str) else int16, asked.march, model)]
     choices = _choices(request.backends, asked, given=bool(hb_yaml))
     shapes = asked.inputs.of(model) if asked.inputs is not None else {}
     if asked.preprocessing is not None:
         asked.preprocessing.check(shapes)
-        refuse_outputs(model, asked.model or cast("Inputs", asked.inputs).place)
+        check_outputs(model, asked.model or cast("Inputs", asked.inputs).place)
     data = request.data
     if data is None and asked.data is not None:
         data = input_data(asked.data.of(model, shapes)).given
     record = {
-        "wishes": wishes,
+        WISHES: [recorded_entry(one) for one in requests],
         "march": asked.march.name,
         "document": asked.document,
         "folder": str(asked.folder) if asked.folder is not None and asked.document else "",
@@ -153,22 +154,22 @@ def _check(asked: Asked, names: ModelNames) -> None:
             asked.note(why, "nothing; or check that this is the model that the file is for")
 
 
-def _spread(asked: Asked, names: ModelNames) -> list[dict[str, str]]:
-    """Expand wishes for subgraphs to their nodes, and drop those for operators that the model lacks."""
+def _spread(asked: Asked, names: ModelNames) -> list[NodeRequest]:
+    """Expand requests for subgraphs to their nodes, and drop those for operators that the model lacks."""
     nodes = {f"{SUBGRAPH}{one.name.raw}": names.between(one) for one in asked.subgraphs}
-    wishes: list[dict[str, str]] = []
-    for wish in asked.wishes:
-        if wish["node"] in nodes:
-            wishes += [{**wish, "node": names.selector_of(node)} for node in nodes[wish["node"]]]
-        elif not wish["node"].startswith(_OPERATOR) or wish["node"].removeprefix(_OPERATOR) in names.operators:
-            wishes.append(wish)
-    return wishes
+    found: list[NodeRequest] = []
+    for one in asked.requests:
+        if one.selector in nodes:
+            found += [replace(one, selector=names.selector_of(node)) for node in nodes[one.selector]]
+        elif not one.selector.startswith(_OPERATOR) or one.selector.removeprefix(_OPERATOR) in names.operators:
+            found.append(one)
+    return found
 
 
-def _int16(selectors: Iterable[str], march: March, model: Model) -> list[dict[str, str]]:
+def _int16(selectors: Iterable[str], march: March, model: Model) -> list[NodeRequest]:
     from dovetail.planning import select
 
-    wishes = []
+    found = []
     for selector in selectors:
         if "int16" not in march.formats:
             raise UsageError(
@@ -176,8 +177,8 @@ def _int16(selectors: Iterable[str], march: March, model: Model) -> list[dict[st
                 f"choose another one: --backend {BACKEND}:march=bayes",
             )
         select(model, selector)
-        wishes.append(wish_entry(selector, f"--int16 {selector}", "int16"))
-    return wishes
+        found.append(format_request(selector, f"--int16 {selector}", "int16"))
+    return found
 
 
 def _choices(backends: Sequence[BackendChoice], asked: Asked, given: bool) -> tuple[BackendChoice, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -106,21 +107,21 @@ def _code(ctx: Context) -> list[list[str]]:
 def _versions(ctx: Context) -> dict[str, str]:
     """Return the versions of Dovetail, of the plugins' distributions, and of their requirements."""
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
-    versions = {f"plugin {record.name}": record.version for record in records}
-    names = {"dovetail", *(record.distribution for record in records)}
-    for name in sorted(names):
-        for required in {name, *_requirements(name)}:
-            versions.setdefault(required, _version(required))
-    return versions
+    own = {"dovetail": _version("dovetail"), **{record.distribution: record.version for record in records}}
+    required = {name for distribution, version in own.items() for name in _requirements(distribution, version)}
+    versions = own | {name: _version(name) for name in required - own.keys()}
+    return versions | {f"plugin {record.name}": record.version for record in records}
 
 
-def _requirements(distribution: str) -> set[str]:
+@functools.lru_cache(maxsize=256)
+def _requirements(distribution: str, version: str) -> frozenset[str]:
+    """Return the names of what a version of a distribution requires; parsing metadata takes long."""
     try:
         texts = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
-        return set()
+        return frozenset()
     # Include extras: an installed extra may build what is otherwise only planned.
-    return {found[0] for text in texts if (found := _NAME.match(text))}
+    return frozenset(found[0] for text in texts if (found := _NAME.match(text)))
 
 
 def _version(distribution: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail_paddle.branches import merge_branches
 from dovetail_paddle.element_types import element_type, onnx_type
 from dovetail_paddle.pd_graph import BUILTIN, PD_OP, UNKNOWN, PdGraphs, TensorInfo, attribute
 from dovetail_paddle.pir.attributes import MISSING, PirProblem, attribute_value, type_of
+from dovetail_paddle.scope import BlockScope
 from dovetail_paddle.signatures import operators, plain_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class PirProgram:
         self.blocks = 0
 
 
-class PirBlock:
+class PirBlock(BlockScope[int]):
     """Translation of one block.
 
     Args:
@@ -49,29 +49,13 @@ class PirBlock:
 
     def __init__(self, program: PirProgram, block: Any, outer: PirBlock | None):
         self.program = program
-        self.graphs = program.graphs
+        super().__init__(program.graphs, outer)
         self.label = f"block {program.blocks}"
         program.blocks += 1
         if not isinstance(block, dict) or not isinstance(block.get("ops"), list):
             raise PirProblem(f"{self.label} cannot be read")
         self._block = block
-        self._outer = outer
-        self._values: dict[int, ir.Value] = {}
-        self._nodes: list[ir.Node] = []
         self.yielded: list[ir.Value] = []
-
-    def set(self, number: int, value: ir.Value) -> None:
-        """Bind a number to a value, in this block and nested ones."""
-        self._values[number] = value
-
-    def find(self, number: int) -> ir.Value | None:
-        """Return the current value of a number, or None."""
-        block: PirBlock | None = self
-        while block is not None:
-            if number in block._values:
-                return block._values[number]
-            block = block._outer
-        return None
 
     def get(self, number: int) -> ir.Value:
         """Return the current value of a number, which must exist."""
@@ -79,16 +63,6 @@ class PirBlock:
         if found is None:
             raise PirProblem(f"value {number} is read, and nothing gives it")
         return found
-
-    def graph(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
-        """Create the graph of the translated nodes."""
-        import onnx_ir as ir
-
-        imports = {"": 18, PD_OP: 1, BUILTIN: 1, UNKNOWN: 1}
-        outputs = self.graphs.own_results(outputs, self._nodes, inputs)
-        graph = ir.Graph(inputs, outputs, nodes=(), opset_imports=imports, name=name)
-        graph.extend(merge_branches(self._nodes))
-        return graph
 
     def translate(self) -> None:
         """Translate all operators in order."""

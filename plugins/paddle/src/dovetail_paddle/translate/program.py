@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-from dovetail_paddle.branches import merge_branches
 from dovetail_paddle.element_types import element_type
 from dovetail_paddle.legacy.program import LegacyBlock, LegacyOp, LegacyProgram
 from dovetail_paddle.parameters import Declared, map_parameters
 from dovetail_paddle.pd_graph import UNKNOWN, PdGraphs, TensorInfo, attribute
+from dovetail_paddle.scope import BlockScope
 from dovetail_paddle.translate.control_flow import Writes, conditional_block, while_loop
 from dovetail_paddle.translate.special import SPECIAL
 from dovetail_paddle.translate.transcriber import OpTranscriber, compat
@@ -69,7 +69,7 @@ class Translation:
         return DovetailError(printable(text), "export the program again")
 
 
-class BlockTranslation:
+class BlockTranslation(BlockScope[str]):
     """Translation of one block, the `Scope` of its operators.
 
     Args:
@@ -80,21 +80,9 @@ class BlockTranslation:
 
     def __init__(self, shared: Translation, block: LegacyBlock, outer: BlockTranslation | None = None):
         self.shared = shared
-        self.graphs = shared.graphs
+        super().__init__(shared.graphs, outer)
         self.writes = shared.writes
         self._block = block
-        self._outer = outer
-        self._values: dict[str, ir.Value] = {}
-        self._nodes: list[ir.Node] = []
-
-    def find(self, name: str) -> ir.Value | None:
-        """Return the current value of a variable, or None."""
-        scope: BlockTranslation | None = self
-        while scope is not None:
-            if name in scope._values:
-                return scope._values[name]
-            scope = scope._outer
-        return None
 
     def get(self, name: str, op: LegacyOp) -> ir.Value:
         """Return the current value of a variable.
@@ -106,10 +94,6 @@ class BlockTranslation:
         if found is None:
             raise self.refuse(op, f"reads '{name}', which nothing has written")
         return found
-
-    def set(self, name: str, value: ir.Value) -> None:
-        """Bind a variable to a value, in this block and nested ones."""
-        self._values[name] = value
 
     def info(self, name: str) -> TensorInfo:
         """Return the declared type of a variable."""
@@ -147,18 +131,6 @@ class BlockTranslation:
                 transcriber.transcribe(op, self)
             else:
                 self._unknown(op)
-
-    def graph(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
-        """Create the graph of the translated nodes."""
-        import onnx_ir as ir
-
-        from dovetail_paddle.pd_graph import BUILTIN, PD_OP
-
-        imports = {"": 18, PD_OP: 1, BUILTIN: 1, UNKNOWN: 1}
-        outputs = self.graphs.own_results(outputs, self._nodes, inputs)
-        graph = ir.Graph(inputs, outputs, nodes=(), opset_imports=imports, name=name)
-        graph.extend(merge_branches(self._nodes))
-        return graph
 
     def _feed(self, op: LegacyOp) -> None:
         name = next(iter(op.outputs.get("Out", ())), None)

@@ -103,27 +103,6 @@ def _entry(entry: Mapping[str, Any]) -> Compat:
     return Compat(names[1], names[2] or names[1], inputs, outputs, attrs, forms)
 
 
-def compat_problems(entries: Mapping[str, Compat], operators: Mapping[str, Operator]) -> list[str]:
-    """Return problems of entries that refer to unknown operators or arguments, one line each."""
-    problems = []
-    for entry in entries.values():
-        operator = operators.get(entry.op)
-        if operator is None:
-            problems.append(f"'{entry.op}' is no operator of pd_ops.yaml")
-            continue
-        outputs = {output.name for output in operator.outputs}
-        tensors = {argument.name for argument in operator.arguments if argument.is_tensor}
-        attributes = {argument.name for argument in operator.arguments if not argument.is_tensor}
-        for names, known, what in (
-            (entry.inputs, tensors, "input"),
-            (entry.outputs, outputs, "output"),
-            (entry.attrs, attributes, "attribute"),
-            (entry.tensor_forms, attributes, "attribute"),
-        ):
-            problems += [f"'{entry.op}' has no {what} '{name}'" for name in names if name not in known]
-    return problems
-
-
 class Scope(Protocol):
     """The block that is being translated."""
 

@@ -78,23 +78,25 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
     notes: list[str] = []
     node: StandIn | Call | None = None
     for name in emitters:
-        who = ctx.registry.emitter.title(name)
+        title = ctx.registry.emitter.title(name)
         emitter = ctx.registry.emitter[name]
         own = ArtifactFolder()
-        made = _asked(emitter, region, own.root, who)
+        made = _asked(emitter, region, own.root, title)
         if made.node is not None:
             if takes_whole_model(name, ctx):
-                raise DovetailError(f"{who} gives a node for the whole model of {region.backend.name}", _WHOLE)
+                raise DovetailError(f"{title} gives a node for the whole model of {region.backend.name}", _WHOLE)
             if node is not None:
-                raise DovetailError(f"{who} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE)
+                raise DovetailError(
+                    f"{title} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE
+                )
             node = made.node
-        notes += (f"{who}: {note}" for note in made.notes)
+        notes += (f"{title}: {note}" for note in made.notes)
         if not made.files and not made.notes and made.node is None and ctx.files_wanted:
-            notes.append(f"{who}: it made neither a file nor a node of {region.name}")
-        for file in _checked(made, own.root, who):
+            notes.append(f"{title}: it made neither a file nor a node of {region.name}")
+        for file in _checked(made, own.root, title):
             if file in files:
-                raise DovetailError(f"{who} writes '{file}', and so does {files[file]}", "leave one of them out")
-            files[file] = who
+                raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", "leave one of them out")
+            files[file] = title
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(own.root / file, target / file)
     return Artifact(tuple(files), node, tuple(notes))
@@ -104,23 +106,23 @@ _WHOLE = "a node stands for one region; an emitter that says `whole = True` only
 _ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
 
 
-def _asked(emitter, region: EmittedRegion, folder: Path, who: str) -> Artifact:
+def _asked(emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
     try:
-        with foreign_output(who):
+        with foreign_output(title):
             made = emitter().emit(region, folder)
     except DovetailError as error:
-        raise NotEmitted(f"{who}: {error.message}", error.node) from error
+        raise NotEmitted(f"{title}: {error.message}", error.node) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise NotEmitted(f"{who} failed: {described(error)}") from error
+        raise NotEmitted(f"{title} failed: {described(error)}") from error
     whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
     if not whole or not isinstance(made.node, StandIn | Call | None):
-        raise DovetailError(f"{who} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
+        raise DovetailError(f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
     return made
 
 
-def _checked(made: Artifact, folder: Path, who: str) -> list[str]:
+def _checked(made: Artifact, folder: Path, title: str) -> list[str]:
     """Return the files of an artifact, after checking that they are regular files in the emitter's folder."""
     found = []
     for file in made.files:
@@ -131,12 +133,12 @@ def _checked(made: Artifact, folder: Path, who: str) -> list[str]:
             or not path.parts
             or any(part.startswith(".") for part in path.parts)
         ):
-            raise DovetailError(f"{who} writes '{file}', which is outside of its folder", _OWN_FOLDER)
+            raise DovetailError(f"{title} writes '{file}', which is outside of its folder", _OWN_FOLDER)
         real = folder / path
         if not real.exists():
-            raise DovetailError(f"{who} names '{file}', which it did not write", _OWN_FOLDER)
+            raise DovetailError(f"{title} names '{file}', which it did not write", _OWN_FOLDER)
         if real.is_symlink() or not real.is_file() or folder.resolve() not in real.resolve().parents:
-            raise DovetailError(f"{who} names '{file}', which is no file of its own", _OWN_FOLDER)
+            raise DovetailError(f"{title} names '{file}', which is no file of its own", _OWN_FOLDER)
         found.append(path.as_posix())
     return found
 

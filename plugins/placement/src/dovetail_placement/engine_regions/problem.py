@@ -85,29 +85,6 @@ def price(problem: Problem, region: Sequence[int]) -> int:
     )
 
 
-def run_after_another(problem: Problem, region: Sequence[int]) -> bool:
-    """Check that regions and outside nodes can run one after the other: their dependence graph is acyclic."""
-    count = max(region, default=OUTSIDE) + 1
-    unit = [home if home != OUTSIDE else count + node for node, home in enumerate(region)]
-    behind: dict[int, set[int]] = {number: set() for number in unit}
-    for node, producers in enumerate(problem.before):
-        for producer in producers:
-            if unit[producer] != unit[node]:
-                behind[unit[producer]].add(unit[node])
-    waiting = dict.fromkeys(behind, 0)
-    for users in behind.values():
-        for user in users:
-            waiting[user] += 1
-    ready, done = [number for number, left in waiting.items() if not left], 0
-    while ready:
-        done += 1
-        for user in behind[ready.pop()]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                ready.append(user)
-    return done == len(behind)
-
-
 def earliest(problem: Problem) -> list[int]:
     """Return the lowest level of every node, from 0 on.
 

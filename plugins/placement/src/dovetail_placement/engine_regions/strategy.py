@@ -89,8 +89,8 @@ class EngineRegionsStrategy(Autocast):
         for node, value, culprit, suggest in found:
             if node in pinned or node in gone or view.only_here(node):
                 continue
-            who = f"'{culprit.name}' ({culprit.op_type}) lost it" if culprit is not None else "the model gives none"
-            why, name = f"it reads '{value.name}', whose shape nobody knows: {who}", view.backend.name
+            title = f"'{culprit.name}' ({culprit.op_type}) lost it" if culprit is not None else "the model gives none"
+            why, name = f"it reads '{value.name}', whose shape nobody knows: {title}", view.backend.name
             because = (culprit,) if culprit is not None else ()
             view.remark("missed", node, "lost-shape", why, because=because, suggest=suggest, backend=name)
             self._withdrawn[node] = f"not on {name}: {why}"

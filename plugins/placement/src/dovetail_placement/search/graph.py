@@ -135,10 +135,6 @@ class SearchGraph:
         """Return the edges of each node in a direction."""
         return self.readers if direction == DOWN else self.producers
 
-    def is_boundary(self, node: ir.Node) -> bool:
-        """Check whether no node computes an input of `node`, or no node reads its outputs."""
-        return not self.producers[node] or not self.readers[node]
-
     def _add(self, reader: ir.Node, index: int, value: ir.Value | None, flat: FlatGraph) -> None:
         source = value.producer() if value is not None else None
         if value is None or source is None:

@@ -67,11 +67,6 @@ class OverflowAnalysis:
         """Analyze the current revision of `model`."""
         return cls(ctx.analysis(Intervals, model), ctx.analysis(FlatGraph, model).nodes, model)
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether any value was measured on data."""
-        return bool(self._measured)
-
     def knows(self, value: ir.Value) -> bool:
         """Check whether the range of `value` is known from constants or data, or known to leave float16."""
         key = id(value)

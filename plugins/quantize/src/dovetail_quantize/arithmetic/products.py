@@ -141,20 +141,20 @@ def weight_axis(weight: Integers, channels: int) -> np.ndarray:
     return weight.scale
 
 
-def finished(at: Lowering, found: Sum, scales: np.ndarray, behind: int) -> ir.Value:
+def finished(at: Lowering, found: Sum, scales: np.ndarray, trailing: int) -> ir.Value:
     """Add the bias, then quantize or dequantize the sum, as the readers require.
 
     Args:
         at: The product.
         found: The sum.
         scales: The scales of the weight.
-        behind: Number of axes after the channels.
+        trailing: Number of axes after the channels.
     """
     nodes, scale = at.nodes, at.operand(0).one_scale()[0]
     products = np.maximum(np.float32(scale) * scales.astype(np.float32), np.finfo(np.float32).tiny)
-    total = _with_bias(at, found, products, behind)
+    total = _with_bias(at, found, products, trailing)
     result = at.results[0]
-    channels = (-1,) + (1,) * behind if scales.size > 1 else ()
+    channels = (-1,) + (1,) * trailing if scales.size > 1 else ()
     if result.held is not None:
         multiplier = (scale * scales / result.held.one_scale()[0]).reshape(channels)
         return rounded(nodes, scaled(nodes, total, multiplier), result.held, bounds_of(result.held, result.activation))
@@ -163,7 +163,7 @@ def finished(at: Lowering, found: Sum, scales: np.ndarray, behind: int) -> ir.Va
     return nodes.cast(nodes.make("Mul", [real, factor], np.float32, total), dtype_of(result.value))
 
 
-def _with_bias(at: Lowering, found: Sum, products: np.ndarray, behind: int) -> ir.Value:
+def _with_bias(at: Lowering, found: Sum, products: np.ndarray, trailing: int) -> ir.Value:
     """Add the bias to a sum: in int32 if it always fits, else in float64, which is exact."""
     nodes = at.nodes
     bias = at.operands[2] if len(at.operands) > 2 else None
@@ -172,8 +172,8 @@ def _with_bias(at: Lowering, found: Sum, products: np.ndarray, behind: int) -> i
         raise NotIntegerError("its bias is not in integers")
     if bias is not None:
         array = _bias(bias, products)
-        if behind:
-            array = array.reshape(-1, *(1,) * behind)
+        if trailing:
+            array = array.reshape(-1, *(1,) * trailing)
     largest = found.largest + (int(np.abs(array.astype(np.int64)).max(initial=0)) if array is not None else 0)
     (factor, total), *more = found.terms
     kind = np.int32 if largest < _INT32 and not more else np.float64

@@ -93,14 +93,14 @@ class ActivationCache:
     """Disk cache of activations by name, batch by batch, until they are dropped.
 
     Args:
-        beside: Fallback cache for values that are not in this one.
+        fallback: Cache for values that are not in this one.
     """
 
-    def __init__(self, beside: ActivationCache | None = None) -> None:
+    def __init__(self, fallback: ActivationCache | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refine-")
         self._paths: dict[str, Path] = {}
         self._made = 0
-        self._beside = beside
+        self._fallback = fallback
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Batch], None]]:
@@ -131,7 +131,7 @@ class ActivationCache:
             path.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        return self._paths[name] if name in self._paths or self._beside is None else self._beside._path(name)
+        return self._paths[name] if name in self._paths or self._fallback is None else self._fallback._path(name)
 
     def _new(self, name: str) -> Path:
         self.drop(name)

@@ -70,7 +70,7 @@ class RoundWeights(Pass):
                 weights.replay(layer, ctx)
         elif layers:
             needs_data(ctx, ROUNDING)
-            walk(model, ctx, layers, lambda layer, beside: Rounding(layer, beside, weights, ctx), "round weights")
+            walk(model, ctx, layers, lambda layer, refiners: Rounding(layer, refiners, weights, ctx), "round weights")
         changed = sum(layer.weight.const_value is not before[layer] for layer in layers)
         ctx.count("rounded", changed)
         record.count(ROUNDING, changed)
@@ -179,13 +179,13 @@ class RoundedWeights:
 class Rounding:
     """Refiner that rounds the weight of one layer."""
 
-    def __init__(self, layer: Layer, beside: int, weights: RoundedWeights, ctx: Context):
+    def __init__(self, layer: Layer, refiners: int, weights: RoundedWeights, ctx: Context):
         groups, _, inputs = layer.layout.extents
         self._inputs = inputs * math.prod(layer.layout.shape[2:])
         self._layer, self._weights, self._ctx = layer, weights, ctx
         steps = weights.record.steps.get(placement_of(layer.node).backend, ())
         self._centered = BIAS in steps and layer.bias is not None
-        size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (beside * groups * self._inputs)))
+        size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (refiners * groups * self._inputs)))
         self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
         self._samples = 0
 

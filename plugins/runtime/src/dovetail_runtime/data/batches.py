@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeGuard, cast
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.text import near_misses, pluralize
 
-from dovetail_runtime.data.independent_rows import fitted, inputs_of_samples, why_rows_stay_together
+from dovetail_runtime.data.independent_rows import fitted, inputs_of_samples, is_static, why_rows_stay_together
 from dovetail_runtime.data.sources import read_data
 from dovetail_runtime.feeds import as_array, declared
 from dovetail_runtime.serialize import value_type
@@ -89,7 +89,7 @@ def _cuttable(
     import numpy as np
 
     first = {name: next(iter(shape)) for name, shape in shapes.items() if shape}
-    open_ = [n for n in samples if n in first and not _is_known(first[n]) and getattr(feeds[n], "ndim", 0) > 0]
+    open_ = [n for n in samples if n in first and not is_static(first[n]) and getattr(feeds[n], "ndim", 0) > 0]
     lengths = {len(feeds[name]) for name in open_}
     if max(lengths, default=0) <= _AT_ONCE:
         return frozenset(), ""
@@ -117,7 +117,7 @@ def _cut_texts(shapes: Mapping[str, ir.Shape | None], feeds: Feeds, cut: Collect
         )
     for name, shape in shapes.items():
         extent = next(iter(shape or ()), None)
-        if _is_known(extent) and 0 < extent < len(feeds[name]):
+        if is_static(extent) and 0 < extent < len(feeds[name]):
             yield f"{len(feeds[name])} rows of '{name}' are run in parts of {extent}: the model takes no more at once"
 
 
@@ -148,7 +148,7 @@ def _labels(inputs: Collection[str], arrays: Feeds, where: str) -> dict[str, np.
         if name not in arrays:
             raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
         if hasattr(arrays[name], "dtype"):
-            _all_numbers(name, arrays[name], where)
+            _refuse_nan(name, arrays[name], where)
     return labels
 
 
@@ -171,7 +171,7 @@ def _cut(
         yield feeds, truth
 
 
-def _all_numbers(name: str, array: np.ndarray, where: str) -> None:
+def _refuse_nan(name: str, array: np.ndarray, where: str) -> None:
     """Raise an error for NaN in the data, because neither ranges nor comparisons are meaningful with one."""
     import numpy as np
 
@@ -190,7 +190,7 @@ def _samples(name: str, declared: ir.Shape | None, array: np.ndarray, cut: bool,
     shape, given = list(declared), list(array.shape)
     wanted = ", ".join(map(str, shape))
     first = shape[0]
-    if not _is_known(first):
+    if not is_static(first):
         if not cut:
             return 1, given[0]
         return -(-given[0] // _AT_ONCE) or 1, _AT_ONCE
@@ -207,12 +207,7 @@ def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -
         return
     shape, given = list(declared), list(array.shape)
     rest = zip(shape[1:], given[1:], strict=False)
-    if len(shape) != len(given) or any(_is_known(s) and s != g for s, g in rest):
+    if len(shape) != len(given) or any(is_static(s) and s != g for s, g in rest):
         raise DovetailError(f"{where}: input '{name}' wants [{', '.join(map(str, shape))}], the array has {given}")
     if shape and not given[0] and shape[0] != 0:
         raise DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")
-
-
-def _is_known(extent: object) -> TypeGuard[int]:
-    """Check whether an extent is static; some exporters write -1 for an open extent."""
-    return isinstance(extent, int) and extent >= 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 
-from dovetail_runtime.data.independent_rows import inputs_of_samples
+from dovetail_runtime.data.independent_rows import inputs_of_samples, is_static
 from dovetail_runtime.data.sources import read_data
 from dovetail_runtime.serialize import value_type
 
@@ -73,12 +73,8 @@ def _shape(array: Any) -> tuple[int, ...]:
     return tuple(np.shape(array))  # also accepts a list or a number
 
 
-def _is_known(extent: object) -> bool:
-    return isinstance(extent, int) and extent >= 0
-
-
 def _is_static(shape: ir.Shape | None) -> bool:
-    return shape is not None and all(_is_known(extent) for extent in shape)
+    return shape is not None and all(is_static(extent) for extent in shape)
 
 
 def _text(shape: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from dovetail.errors import DovetailError
 from dovetail.ir import dtype_of, float_name, name_of
@@ -152,7 +152,7 @@ def _digest(probe: Feeds, cut: Collection[str]) -> str:
 
 def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
     """Describe a window along the extent to split, or one too wide for a trial to notice; empty without one."""
-    names = {_name(value.shape[0]) for value in model.graph.inputs if value.name in cut and value.shape}
+    names = {extent_name(value.shape[0]) for value in model.graph.inputs if value.name in cut and value.shape}
     names.discard("")
     for node in model.graph:
         # Global pools see all rows at once, so a trial detects them.
@@ -161,10 +161,10 @@ def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
             continue
         shape = node.inputs[0].shape
         for axis, extent in enumerate(shape[2:] if shape is not None else (None,) * len(_kernel(node))):
-            if isinstance(extent, int) or (_name(extent) and _name(extent) not in names):
+            if isinstance(extent, int) or (extent_name(extent) and extent_name(extent) not in names):
                 continue
             reach = _reach(node, axis)
-            if reach and (_name(extent) in names or reach >= seen):
+            if reach and (extent_name(extent) in names or reach >= seen):
                 return f"{node.op_type} '{node.name}' has a window of {reach + 1} along it"
     return ""
 
@@ -186,7 +186,13 @@ def _kernel(node: ir.Node) -> Sequence[object]:
     return node.attributes.get_ints("kernel_shape") or next(weights, ())
 
 
-def _name(extent: object) -> str:
+def is_static(extent: object) -> TypeGuard[int]:
+    """Check whether an extent is static; some exporters write -1 for an open extent."""
+    return isinstance(extent, int) and extent >= 0
+
+
+def extent_name(extent: object) -> str:
+    """Return the name of an open extent; empty if it is static or has none."""
     return "" if isinstance(extent, int) else str(getattr(extent, "value", "") or "")
 
 

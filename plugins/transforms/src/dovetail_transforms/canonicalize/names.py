@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames
+from dovetail_onnx.topological_order import bodies_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,13 +68,13 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
     Returns:
         The number of renamed values.
     """
-    holders = [node for node in graph.node if any(True for _ in _bodies(node))]
+    holders = [node for node in graph.node if any(True for _ in bodies_of(node))]
     if not holders:
         return 0
     taken = _defined(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
     names = FreshNames(taken)
     visible = _defined(graph)
-    return sum(_rename(body, visible, names) for node in holders for body in _bodies(node))
+    return sum(_rename(body, visible, names) for node in holders for body in bodies_of(node))
 
 
 def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
@@ -81,7 +82,7 @@ def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int
     names = {name: fresh.fresh(name) for name in sorted(_defined(graph) & visible)}
     if names:
         _apply(graph, names)
-    bodies = [body for node in graph.node for body in _bodies(node)]
+    bodies = [body for node in graph.node for body in bodies_of(node)]
     if not bodies:
         return len(names)
     added = _defined(graph) - visible
@@ -102,7 +103,7 @@ def _apply(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
             for index, name in enumerate(ports):
                 if name in names:
                     ports[index] = names[name]
-        for body in _bodies(node):
+        for body in bodies_of(node):
             hidden = _defined(body)
             _apply(body, {before: after for before, after in names.items() if before not in hidden})
 
@@ -111,10 +112,3 @@ def _defined(graph: onnx.GraphProto) -> set[str]:
     names = {entry.name for entry in (*graph.input, *graph.initializer)}
     names |= {tensor.values.name for tensor in graph.sparse_initializer}
     return (names | {name for node in graph.node for name in node.output}) - {""}
-
-
-def _bodies(node: onnx.NodeProto):
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail_onnx.signatures import find
 
 from dovetail_transforms.canonicalize.names import NodeNames, all_nodes
+from dovetail_transforms.lowering.schemas import is_default
 
 if TYPE_CHECKING:
     import onnx
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 
 _SCAN_WITHOUT_BATCH = 9
 _OLDEST_IR_VERSION = 4  # that the converter accepts
-
-
-def is_default(domain: str) -> bool:
-    """Check whether `domain` is one of the two names of the default domain."""
-    return domain in ("", "ai.onnx")
 
 
 def default_version(imports: Iterable[onnx.OperatorSetIdProto]) -> int | None:

@@ -84,7 +84,7 @@ def effects_at_outputs(
     original: Model,
     exact: Model,
     names: Sequence[str],
-    beside: SideBySide,
+    side_by_side: SideBySide,
     engines: Mapping[str, Sequence[GuardedEngine]],
     data: object,
     progress: Callable[[str, int, int], None] | None = None,
@@ -97,7 +97,7 @@ def effects_at_outputs(
         original: The model, for its inputs.
         exact: The model with everything high.
         names: The nodes.
-        beside: Computes the outputs of single nodes on exact inputs.
+        side_by_side: Computes the outputs of single nodes on exact inputs.
         engines: The host's engines.
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called after every batch.
@@ -117,7 +117,7 @@ def effects_at_outputs(
     for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
         feeds = fitted(exact, feeds)
         errors = {
-            alone.node: _difference(array, alone.array) for alone, array in beside.alone(feeds, frozenset(inputs))
+            alone.node: _difference(array, alone.array) for alone, array in side_by_side.alone(feeds, frozenset(inputs))
         }
         zeros = {name: np.zeros((), dtype) for name, dtype in inputs.values()}
         wanted = executor.run({**feeds, **zeros})

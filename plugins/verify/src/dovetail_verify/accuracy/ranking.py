@@ -16,6 +16,7 @@ from dovetail_verify.accuracy.baseline import measure_baseline
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.search import allowed_noise, cheapest, loudest_splittable
 from dovetail_verify.accuracy.trials import decibels
+from dovetail_verify.metrics import decibels_text, plain_decibels
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
@@ -110,8 +111,8 @@ class Row:
     def alone(self) -> str:
         """The SNR as text; empty if the difference is too small to tell."""
         if self.measured:
-            return _text(self.snr_alone)
-        return f"~{_text(self.snr_alone)}" if self.share else ""
+            return decibels_text(self.snr_alone)
+        return f"~{decibels_text(self.snr_alone)}" if self.share else ""
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,13 @@ class Ranking:
 
     def lines(self) -> list[str]:
         """Return summary lines to print after `table_rows`."""
-        both = f"SNR {_text(self.snr_low)} as it is, {_text(self.snr_high)} with all of them high"
+        both = f"SNR {decibels_text(self.snr_low)} as it is, {decibels_text(self.snr_high)} with all of them high"
         lines = [f"{pluralize(self.runs, 'run')}: {both}"]
         if not self.goals:
             return [*lines, "raising precision does not help: with all of them high it is no better"]
         if not self.raised:
             return [*lines, f"nothing needs to be raised: {self.goals} is met" if self.met else "nothing can be raised"]
-        repaired = f"{pluralize(len(self.raised), 'node')} high: SNR {_text(self.snr_repaired)}"
+        repaired = f"{pluralize(len(self.raised), 'node')} high: SNR {decibels_text(self.snr_repaired)}"
         return [*lines, f"{repaired}, {self.goals} is {'met' if self.met else 'not met'}"]
 
     def table_rows(self) -> list[dict[str, Any]]:
@@ -175,16 +176,16 @@ class Ranking:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data; infinite figures become strings, because JSON has no infinity."""
         return {
-            "rows": [{**asdict(row), "snr_alone": _plain(row.snr_alone)} for row in self.rows],
+            "rows": [{**asdict(row), "snr_alone": plain_decibels(row.snr_alone)} for row in self.rows],
             "runs": self.runs,
             "high": self.high,
             "raised": self.raised,
             "goals": self.goals.as_dict(),
             "met": self.met,
-            "snr_low": _plain(self.snr_low),
-            "snr_repaired": _plain(self.snr_repaired),
-            "snr_high": _plain(self.snr_high),
-            "errors": {name: {"own": _plain(own), "accumulated": _plain(both)} for name, (own, both) in
+            "snr_low": plain_decibels(self.snr_low),
+            "snr_repaired": plain_decibels(self.snr_repaired),
+            "snr_high": plain_decibels(self.snr_high),
+            "errors": {name: {"own": plain_decibels(own), "accumulated": plain_decibels(both)} for name, (own, both) in
                        self.errors.items()},
             "notes": list(self.notes),
         }  # fmt: skip
@@ -296,11 +297,3 @@ def _nothing(baseline: Baseline) -> str:
         reasons = ", ".join(list(dict.fromkeys(baseline.locked.values()))[:3])
         return f"no node may be raised: {reasons}"
     return "no node is computed in a low precision, so there is nothing to raise"
-
-
-def _text(value: float) -> str:
-    return "exact" if value == math.inf else "broken" if value == -math.inf else f"{value:.1f} dB"
-
-
-def _plain(value: float) -> float | str:
-    return round(value, 3) if math.isfinite(value) else "inf" if value > 0 else "-inf"

@@ -102,14 +102,14 @@ class SideBySide:
         low, together = with_floats(low, exact)
         self._model, nodes = exact, list(exact.graph)
         number = {name_of(node): index // _PART for index, node in enumerate(nodes)}
-        beside = {name_of(node): node for node in low.graph}
+        by_name = {name_of(node): node for node in low.graph}
         self._results: dict[int, list[tuple[str, str, str]]] = {}
         for node in nodes:
             value = first_float(node)
             if value is not None:
                 name = name_of(node)
                 result = together.get(name, name_of(value))
-                seen = _seen(beside.get(name), number) or result
+                seen = _seen(by_name.get(name), number) or result
                 self._results.setdefault(number[name], []).append((name, result, seen))
         wanted = {name for listed in self._results.values() for one in listed for name in one[1:]}
         self._number = number
@@ -141,11 +141,11 @@ class SideBySide:
         """
         found = Streamed()
         for found.batches, (feeds, _) in enumerate(islice(batches(original, data, self._model), most), start=1):
-            beside = self._low.steps(feeds)
-            reached, low = next(beside, (math.inf, {}))
+            low_steps = self._low.steps(feeds)
+            reached, low = next(low_steps, (math.inf, {}))
             for part, exact in self._exact.steps(feeds):
                 while reached < part:
-                    reached, low = next(beside, (math.inf, {}))
+                    reached, low = next(low_steps, (math.inf, {}))
                 for name, result, seen in self._results.get(part, ()) if reached == part else ():
                     given = low.get(seen, low.get(result))
                     if result in exact and given is not None:

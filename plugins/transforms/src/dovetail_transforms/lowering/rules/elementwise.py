@@ -36,7 +36,16 @@ def _gelu(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
     return op.Mul(op.Mul(x, half), op.Add(bounded, one))
 
 
-def _typed(x: ir.Value) -> str:
+def integers(op: Replacement, numbers: int | list[int], what: str) -> ir.Value:
+    """Make a constant of type int64: a scalar, or a vector of a list."""
+    import numpy as np
+    import onnx_ir as ir
+
+    return op.constant(ir.tensor(np.array(numbers, np.int64)), what)
+
+
+def untyped(x: ir.Value) -> str:
+    """Return why a rule that needs the type of its input does not apply; empty if it is known."""
     return "" if x.dtype is not None else "the type of its input is unknown"
 
 
@@ -184,7 +193,7 @@ def _reduced(op: Replacement, node: ir.Node, x: ir.Value, axes: ir.Value | None)
 
 
 RULES = (
-    Rewrite("gelu", lambda op, x: op.Gelu(x), _gelu, _typed),
+    Rewrite("gelu", lambda op, x: op.Gelu(x), _gelu, untyped),
     Rewrite("cast-like", lambda op, x, like: op.CastLike(x, like), _cast_like, _cast_like_check),
     Rewrite("exponent-of-one-type", lambda op, x, y: op.Pow(x, y), _pow, _pow_check),
     Rewrite(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import dtype_of, input_of, shape_of
 
 from dovetail_transforms.lowering.node_facts import attribute, extents, rank
-from dovetail_transforms.lowering.rules.elementwise import scalar
+from dovetail_transforms.lowering.rules.elementwise import integers, scalar
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -40,14 +40,7 @@ def _mean(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
     assert axes is not None, "the check of the rule asks for them"
     if op.version < 18:
         return op.ReduceMean(x, axes=axes, keepdims=1)
-    return op.ReduceMean(x, _integers(op, axes, "axes"), keepdims=1)
-
-
-def _integers(op: Replacement, numbers: list[int], what: str) -> ir.Value:
-    import numpy as np
-    import onnx_ir as ir
-
-    return op.constant(ir.tensor(np.array(numbers, np.int64)), what)
+    return op.ReduceMean(x, integers(op, axes, "axes"), keepdims=1)
 
 
 def _cast(op: Replacement, x: ir.Value, dtype: int) -> ir.Value:
@@ -88,7 +81,7 @@ def _known_channels(x: ir.Value, scale: ir.Value) -> str:
 
 def _grouped(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
     """Build the input with one channel per group."""
-    return op.Reshape(x, _integers(op, [0, attribute(node, "num_groups"), -1], "groups"))
+    return op.Reshape(x, integers(op, [0, attribute(node, "num_groups"), -1], "groups"))
 
 
 def _group_normalization(op: Replacement, node: ir.Node, x: ir.Value, scale: ir.Value, bias: ir.Value) -> ir.Value:
@@ -110,8 +103,8 @@ def _group_normalization_per_channel(
     )
     normal = op.InstanceNormalization(_grouped(op, node, inside), ones, zeros, epsilon=attribute(node, "epsilon", 1e-5))
     normal = normal if inside is x else op.Cast(normal, to=int(dtype_of(x)))
-    channels = op.Reshape(normal, _integers(op, [0, shape_of(scale).numpy()[0], -1], "channels"))
-    column = _integers(op, [-1, 1], "column")
+    channels = op.Reshape(normal, integers(op, [0, shape_of(scale).numpy()[0], -1], "channels"))
+    column = integers(op, [-1, 1], "column")
     result = op.Add(op.Mul(channels, op.Reshape(scale, column)), op.Reshape(bias, column))
     return op.Reshape(result, op.Shape(x))
 

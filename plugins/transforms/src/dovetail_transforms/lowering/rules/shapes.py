@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import shape_of
 
 from dovetail_transforms.lowering.node_facts import attribute, closed, constant, extents, rank, required_constant
-from dovetail_transforms.lowering.rules.elementwise import scalar
+from dovetail_transforms.lowering.rules.elementwise import integers, scalar, untyped
 from dovetail_transforms.rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -21,16 +21,9 @@ _TO_THE_END = (1 << 63) - 1
 _LARGEST_MASK = 1 << 20  # elements
 
 
-def _vector(op: Replacement, numbers: list[int], what: str) -> ir.Value:
-    import numpy as np
-    import onnx_ir as ir
-
-    return op.constant(ir.tensor(np.array(numbers, np.int64)), what)
-
-
 def _slice_of_shape(op: Replacement, node: ir.Node, x: ir.Value) -> ir.Value:
     start, end = attribute(node, "start", 0), attribute(node, "end", _TO_THE_END)
-    return op.Slice(op.Shape(x), _vector(op, [start], "start"), _vector(op, [end], "end"))
+    return op.Slice(op.Shape(x), integers(op, [start], "start"), integers(op, [end], "end"))
 
 
 def _no_zeros(x: ir.Value, shape: ir.Value) -> str:
@@ -64,24 +57,12 @@ def _constant_mask(op: Replacement, node: ir.Node, x: ir.Value, k: ir.Value | No
 
 
 def _mask(op: Replacement, node: ir.Node, x: ir.Value, k: ir.Value | None) -> ir.Value:
-    shape, zero, one = op.Shape(x), _integer(op, 0, "first"), _integer(op, 1, "step")
-    rows, columns = (op.Range(zero, op.Gather(shape, _integer(op, axis, "axis")), one) for axis in (-2, -1))
+    shape, zero, one = op.Shape(x), integers(op, 0, "first"), integers(op, 1, "step")
+    rows, columns = (op.Range(zero, op.Gather(shape, integers(op, axis, "axis")), one) for axis in (-2, -1))
     if k is not None:
         rows = op.Add(rows, k)
-    rows = op.Unsqueeze(rows, _vector(op, [1], "axes"))
+    rows = op.Unsqueeze(rows, integers(op, [1], "axes"))
     return op.Not(op.Less(columns, rows) if attribute(node, "upper", 1) else op.Greater(columns, rows))
-
-
-def _integer(op: Replacement, number: int, what: str) -> ir.Value:
-    """Make a constant scalar of type int64."""
-    import numpy as np
-    import onnx_ir as ir
-
-    return op.constant(ir.tensor(np.array(number, np.int64)), what)
-
-
-def _typed(x: ir.Value) -> str:
-    return "" if x.dtype is not None else "the type of its input is unknown"
 
 
 # Reductions that are the identity on single elements, and so may be no-ops without axes.
@@ -185,7 +166,7 @@ def _split_sizes(op: Replacement, node: ir.Node, data: ir.Value):
 RULES = (
     Rewrite("slice-of-shape", lambda op, x: op.Shape(x), _slice_of_shape),
     Rewrite("reshape-without-zeros", lambda op, x, shape: op.Reshape(x, shape), _reshape, _no_zeros),
-    Rewrite("trilu", lambda op, x, k=None: op.Trilu(x, k), _trilu, _typed),
+    Rewrite("trilu", lambda op, x, k=None: op.Trilu(x, k), _trilu, untyped),
     Rewrite("axes-to-attribute", _axes_pattern, _axes_to_attribute, _constant_axes),
     Rewrite("dft-axis", _dft_pattern, _dft_axis, _dft_check),
     Rewrite("constant-tensor", lambda op: op.Constant(), _constant_tensor, _one_form),
