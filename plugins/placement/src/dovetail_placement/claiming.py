@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from dovetail.ir import FlatGraph
 from dovetail.planning import claim_of, from_source, key_of
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
+from dovetail_placement.node_requests import NodeRequests
 from dovetail_placement.pins import pinned_claim
 from dovetail_placement.view import View, made_strategy
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from dovetail_placement.legality import Judges
     from dovetail_placement.pins import Pin, Pins
+
+
+_INTEGERS = ("int4", "int8", "int16")
 
 
 class Claiming:
@@ -131,8 +135,20 @@ class Claiming:
         """Return the view for the strategy of a backend; it always shows the current claims."""
         if backend.name not in self._views:
             lost = self._lost.setdefault(backend.name, set())
+            if backend.low in _INTEGERS:
+                lost.update(self._asked_in_floats(backend))
             self._views[backend.name] = View(self.model, self.ctx, backend, self.judges.of(backend), self.claimed, lost)
         return self._views[backend.name]
+
+    def _asked_in_floats(self, backend: Backend) -> Iterator[int]:
+        """Yield the `id` of all nodes, with their bodies, that a backend with integers leaves to the following ones."""
+        requests = self.ctx.analysis(NodeRequests, self.model)
+        for request in requests.in_floats():
+            for node in requests.nodes_of(request):
+                why = f"left to the following backends, in floats, as {request} asks"
+                self.ctx.remark("missed", node, "goal", why, backend=backend.name)
+                yield id(node)
+                yield from map(id, self.flat.body_nodes(node))
 
     def _reads_opset(self, backend: Backend) -> bool:
         low, high = backend.opset

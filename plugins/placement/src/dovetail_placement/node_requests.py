@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 LEVELS = ("low", "high")
-"""Precisions that typing obeys; all others are for the strategies of backends."""
+"""Precisions that typing obeys."""
+
+FLOATS = "floats"
+"""Asked of a node that backends with integers are to leave to the following ones. All other precisions are for the
+strategies of backends."""
 
 
 class NodeRequests:
@@ -74,6 +78,12 @@ class NodeRequests:
             if level in LEVELS:
                 yield NodeRequest("precision", name, asked_by, precision=level, names_of="node")
 
+    def in_floats(self) -> Iterator[NodeRequest]:
+        """Yield the requests, of accuracy goals, that backends with integers leave nodes to the following ones."""
+        for name, (level, asked_by) in self._asked.items():
+            if level == FLOATS:
+                yield NodeRequest("precision", name, asked_by, precision=FLOATS, names_of="node")
+
     def of_backend(self, name: str) -> Iterator[NodeRequest]:
         """Yield what options ask of the strategy of a backend; later requests override earlier ones.
 
@@ -84,7 +94,7 @@ class NodeRequests:
             if request.kind != "pin" and request.precision not in LEVELS and request.backend in ("", name):
                 yield request
         for node, (element, asked_by) in self._asked.items():
-            if element not in LEVELS:
+            if element not in (*LEVELS, FLOATS):
                 yield NodeRequest("precision", f"name:{node}", asked_by, precision=element, names_of="source")
 
     def nodes_of(self, request: NodeRequest) -> list[ir.Node]:

@@ -173,13 +173,9 @@ def _goals(keywords: Mapping[str, Any]) -> Goals:
 
 def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:
     """Compile a result that meets the goals, or the most accurate one with the reason for the miss."""
-    from dovetail_runtime.engines import engines_of
+    from dovetail_verify.accuracy.formats import meet_goals_over_formats
 
-    from dovetail_verify.accuracy.raising import meet_goals
-    from dovetail_verify.runners import trials_of
-
-    trials = trials_of(job.original, proceed, str(goals), job.request, job.ctx, job.progress)
-    outcome = meet_goals(trials, job.request, goals, engines_of([job.ctx.host], job.ctx.registry))
+    outcome = meet_goals_over_formats(job, proceed, goals)
     return outcome.compiled, outcome.failure
 
 

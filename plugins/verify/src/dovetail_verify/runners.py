@@ -40,12 +40,23 @@ def trials_of(
     request: Request,
     ctx: Context,
     progress: Progress | None,
+    level: str = "high",
 ) -> Trials:
-    """Create trials of a request; `asks` is the goal to name in remarks."""
+    """Create trials of a request.
+
+    Args:
+        original: The model.
+        proceed: Compiles the request.
+        asks: The goal to name in remarks.
+        request: The request.
+        ctx: A context of the request.
+        progress: Called with (what, done, total).
+        level: What raised nodes are computed in: `high`, or `floats` of backends without integers.
+    """
     from dovetail_verify.accuracy.trials import Trials
 
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
-        return proceed(dict.fromkeys(raised, ("high", asks)) | dict.fromkeys(lowered, ("low", asks)))
+        return proceed(dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks)))
 
     return Trials(original, compile_with, reference(original, ctx), runner, request.data, progress)
 

@@ -1,0 +1,85 @@
+"""Accuracy goals over the formats of several backends: integers, the floats of the next backend, then float32."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.planning import Remark, parse_pin
+from dovetail_runtime.engines import engines_of
+
+from dovetail_verify.accuracy.raising import Raised, meet_goals
+from dovetail_verify.runners import trials_of
+
+if TYPE_CHECKING:
+    from dovetail.compiler import CompiledModel
+    from dovetail.passes import Request
+    from dovetail.plugin import Asked, CompileJob, Proceed
+
+    from dovetail_verify.accuracy.goals import Goals
+
+
+_FLOATS = "floats"  # as `dovetail_placement.node_requests.FLOATS`
+_LOW_FLOATS = ("bfloat16", "float16")
+_INTEGERS = ("int4", "int8", "int16")
+
+
+def meet_goals_over_formats(job: CompileJob, proceed: Proceed, goals: Goals) -> Raised:
+    """Compile a request so that it meets its goals in the cheapest formats of its backends.
+
+    If a backend with integers is followed by one with 16-bit floats, nodes are first raised to these floats. If that
+    does not meet the goals, or leaves nothing in integers, the request is compiled without the backends that have
+    integers, and nodes are raised from 16-bit floats to float32. In every other case nodes are raised to float32 at
+    once.
+
+    Args:
+        job: The compilation.
+        proceed: Compiles a request with some nodes raised.
+        goals: Goals for every float output.
+
+    Raises:
+        DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
+    """
+    integers = _followed_by_floats(job)
+    if not integers:
+        return _met(job, proceed, goals, job.request)
+    found = _met(job, proceed, goals, job.request, _FLOATS)
+    if found.failure is None and _has_integers(found.compiled, integers):
+        return found
+    kept = tuple(choice for choice in job.request.backends if choice.name not in integers)
+    without = replace(job.request, backends=kept)
+
+    def proceed_without(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        return proceed(asked, request or without)
+
+    found = _met(job, proceed_without, goals, without)
+    why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
+    found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why))
+    return found
+
+
+def _met(job: CompileJob, proceed: Proceed, goals: Goals, request: Request, level: str = "high") -> Raised:
+    trials = trials_of(job.original, proceed, str(goals), request, job.ctx, job.progress, level)
+    return meet_goals(trials, request, goals, engines_of([job.ctx.host], job.ctx.registry))
+
+
+def _has_integers(compiled: CompiledModel, backends: Collection[str]) -> bool:
+    nodes = (node for node in compiled.plan.nodes if node.backend in backends)
+    formats = (format_ for node in nodes for format_ in (node.precision, *node.ports.values()))
+    return any(format_ is not None and format_.quantized for format_ in formats)
+
+
+def _followed_by_floats(job: CompileJob) -> Collection[str]:
+    """Return the backends with integers if one with 16-bit floats follows all of them; empty if not.
+
+    A replayed plan, and pins on these backends, decide themselves.
+    """
+    request = job.request
+    lows = {backend.name: backend.low for backend in job.ctx.backends}
+    integers = [choice.name for choice in request.backends if lows.get(choice.name) in _INTEGERS]
+    pinned = {parse_pin(text)[1] for text in request.pins}
+    last = request.backends[-1].name if request.backends else ""
+    if request.plan is not None or not integers or pinned & set(integers) or lows.get(last) not in _LOW_FLOATS:
+        return ()
+    return integers

@@ -1,0 +1,45 @@
+"""Goals over the formats of several backends: int8, then the bfloat16 of the next backend, then float32."""
+
+import dovetail
+import numpy as np
+import pytest
+from dovetail_builder import Builder
+
+pytest.importorskip("openvino")
+
+
+def net():
+    """Four products with activations in between; the second has one large row, so that its columns are coarse."""
+    rng = np.random.default_rng(3)
+    builder = Builder(name="layers")
+    value = builder.input("x", "float32", [64, 256])
+    for number in range(4):
+        weight = rng.normal(0, 0.1, (256, 256)).astype(np.float32)
+        if number == 1:
+            weight[0] *= 40
+        value = builder.Relu(builder.MatMul(value, builder.constant(weight)))
+    builder.output(value, "y")
+    return builder.model()
+
+
+DATA = [{"x": np.random.default_rng(n).standard_normal((64, 256)).astype(np.float32)} for n in range(6)]
+
+
+def backends_of(compiled):
+    return {node.backend for node in compiled.plan.nodes}
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected"),
+    [(12, {"cpu-int8"}), (36, {"cpu-int8", "cpu-bf16"}), (75, {"cpu-bf16"})],
+    ids=["int8 is enough", "bfloat16 for some", "float32 for some"],
+)
+def test_the_cheapest_formats_that_meet_the_goal(goal, expected):
+    compiled = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, min_snr=goal)
+    assert compiled.plan.summary.get("accuracy", {}).get("met", True)
+    assert compiled.verification.worst_snr_db >= goal
+    assert backends_of(compiled) == expected
+    left_out = [remark.why for remark in compiled.remarks if remark.rule == "goal" and "left out" in remark.why]
+    assert [why.partition(" needs")[0] for why in left_out] == [
+        f"cpu-int8 left out: --min-snr {goal}" for _ in range("cpu-int8" not in expected)
+    ]
