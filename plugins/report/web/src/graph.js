@@ -1,0 +1,159 @@
+// The graph: regions as squares, drawn by WebGL; expanded ones as their nodes.
+
+import { NodeSquareProgram } from "@sigma/node-square";
+import { DirectedGraph } from "graphology";
+import Sigma from "sigma";
+import { EdgeArrowProgram, EdgeLineProgram, NodeCircleProgram } from "sigma/rendering";
+import { Positions } from "./positions.js";
+
+const SMALL = 300; // nodes, up to which all regions are expanded at first
+const MANY = 4000; // edges, from which on they are thin lines without arrows
+
+export class GraphView {
+  constructor(container, result, pick) {
+    this.result = result;
+    this.positions = new Positions(result);
+    this.expanded = new Set(result.count <= SMALL ? result.regions.keys() : []);
+    this.selected = null;
+    this.matches = null;
+    this.graph = new DirectedGraph();
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.fill();
+    this.sigma = new Sigma(this.graph, container, {
+      defaultNodeType: "circle",
+      nodeProgramClasses: { circle: NodeCircleProgram, square: NodeSquareProgram },
+      edgeProgramClasses: { arrow: EdgeArrowProgram, line: EdgeLineProgram },
+      itemSizesReference: "positions",
+      zoomToSizeRatioFunction: (ratio) => ratio,
+      labelRenderedSizeThreshold: 4,
+      labelDensity: 0.6,
+      labelFont: "system-ui, sans-serif",
+      labelSize: 12,
+      minEdgeThickness: 0.7,
+      hideLabelsOnMove: true,
+      zIndex: true,
+      defaultDrawNodeHover: (context, data, settings) => this.hover(context, data, settings),
+      nodeReducer: (id, data) => this.reduce(id, data),
+      ...this.theme(),
+    });
+    this.sigma.on("clickNode", ({ node }) => pick(node));
+    this.sigma.on("doubleClickNode", ({ node, preventSigmaDefault }) => {
+      preventSigmaDefault();
+      if (node.startsWith("r")) this.toggle(Number(node.slice(1)));
+    });
+    this.dark.addEventListener("change", () => {
+      for (const [key, value] of Object.entries(this.theme())) this.sigma.setSetting(key, value);
+    });
+  }
+
+  theme() {
+    const dark = this.dark.matches;
+    return { labelColor: { color: dark ? "#dfe3e8" : "#22262b" }, defaultEdgeColor: dark ? "#555c66" : "#b4bac2" };
+  }
+
+  hover(context, data, settings) {
+    const text = data.label ?? "";
+    context.font = `600 13px ${settings.labelFont}`;
+    const width = context.measureText(text).width;
+    context.fillStyle = this.dark.matches ? "#2b3036" : "#ffffff";
+    context.strokeStyle = this.dark.matches ? "#6b7480" : "#9aa3ad";
+    context.beginPath();
+    context.rect(data.x + data.size + 2, data.y - 11, width + 12, 22);
+    context.fill();
+    context.stroke();
+    context.fillStyle = this.dark.matches ? "#ffffff" : "#111111";
+    context.fillText(text, data.x + data.size + 8, data.y + 4);
+  }
+
+  reduce(id, data) {
+    if (id === this.selected) return { ...data, highlighted: true, zIndex: 2 };
+    if (this.matches && !this.matches.has(id)) return { ...data, color: this.dark.matches ? "#3a4048" : "#dde1e6", label: "" };
+    return data;
+  }
+
+  /** What stands for a node: itself, or its region while that is collapsed. */
+  shown(node) {
+    const region = this.result.nodes.region[node];
+    return this.expanded.has(region) ? `n${node}` : `r${region}`;
+  }
+
+  fill() {
+    const { result, graph } = this;
+    graph.clear();
+    for (const [id, [x, y]] of this.positions.all(this.expanded)) {
+      const number = Number(id.slice(1));
+      if (id.startsWith("r")) {
+        const region = result.regions[number];
+        const size = Math.min(1.6, 0.5 + Math.log10(region.nodes) * 0.3);
+        const color = result.color.get(region.backend);
+        graph.addNode(id, { x, y: -y, size, color, type: "square", label: `${result.regionTitle(number)} (${region.nodes})` });
+      } else {
+        const color = result.color.get(result.backend(number));
+        graph.addNode(id, { x, y: -y, size: 0.22, color, label: `${result.operator(number)} ${result.name(number)}` });
+      }
+    }
+    const pairs = result.edges;
+    const ends = [];
+    const seen = new Set();
+    for (let i = 0; i < pairs.length; i += 2) {
+      const source = this.shown(pairs[i]);
+      const target = this.shown(pairs[i + 1]);
+      if (source === target) continue;
+      const key = `${source} ${target}`;
+      if (seen.has(key)) continue;
+      seen.add(key);
+      ends.push([source, target]);
+    }
+    const type = ends.length > MANY ? "line" : "arrow";
+    for (const [source, target] of ends) graph.addDirectedEdge(source, target, { type, size: 0.05 });
+  }
+
+  rebuild() {
+    this.fill();
+    this.sigma.refresh();
+  }
+
+  toggle(region) {
+    if (!this.expanded.delete(region)) this.expanded.add(region);
+    this.rebuild();
+  }
+
+  expandAll(all) {
+    this.expanded = new Set(all ? this.result.regions.keys() : []);
+    this.rebuild();
+    this.sigma.getCamera().animatedReset({ duration: 200 });
+  }
+
+  /** Select a node or region, and bring it into view. */
+  focus(id, expand = true) {
+    if (expand && id.startsWith("n")) {
+      const region = this.result.nodes.region[Number(id.slice(1))];
+      if (!this.expanded.has(region)) {
+        this.expanded.add(region);
+        this.rebuild();
+      }
+    }
+    this.select(id);
+    const place = this.sigma.getNodeDisplayData(this.present(id));
+    if (!place) return;
+    const camera = this.sigma.getCamera();
+    const { width, height } = this.sigma.getGraphDimensions();
+    const ratio = Math.min(1, 24 / Math.max(1, width, height));
+    camera.animate({ x: place.x, y: place.y, ratio: Math.min(camera.ratio, ratio) }, { duration: 250 });
+  }
+
+  present(id) {
+    return this.graph.hasNode(id) ? id : id.startsWith("n") ? this.shown(Number(id.slice(1))) : id;
+  }
+
+  select(id) {
+    this.selected = id === null ? null : this.present(id);
+    this.sigma.refresh({ skipIndexation: true });
+  }
+
+  /** Dim everything but these nodes; null shows all alike. */
+  mark(nodes) {
+    this.matches = nodes === null ? null : new Set(nodes.map((node) => this.shown(node)));
+    this.sigma.refresh({ skipIndexation: true });
+  }
+}
