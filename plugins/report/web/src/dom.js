@@ -8,7 +8,7 @@ export function el(tag, properties = {}, ...children) {
     else if (key in node) node[key] = value;
     else node.setAttribute(key, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 

@@ -7,11 +7,13 @@ import { EdgeArrowProgram, EdgeLineProgram, NodeCircleProgram } from "sigma/rend
 import { Positions } from "./positions.js";
 
 const SMALL = 300; // nodes, up to which all regions are expanded at first
+const BOXES = 2000; // expanded regions, up to which each has a box
 const MANY = 4000; // edges, from which on they are thin lines without arrows
 
 export class GraphView {
   constructor(container, result, pick) {
     this.result = result;
+    this.container = container;
     this.positions = new Positions(result);
     this.expanded = new Set(result.count <= SMALL ? result.regions.keys() : []);
     this.selected = null;
@@ -26,16 +28,20 @@ export class GraphView {
       itemSizesReference: "positions",
       zoomToSizeRatioFunction: (ratio) => ratio,
       labelRenderedSizeThreshold: 4,
-      labelDensity: 0.6,
+      labelDensity: 1,
+      labelGridCellSize: 60,
       labelFont: "system-ui, sans-serif",
       labelSize: 12,
-      minEdgeThickness: 0.7,
+      minEdgeThickness: 1,
       hideLabelsOnMove: true,
       zIndex: true,
       defaultDrawNodeHover: (context, data, settings) => this.hover(context, data, settings),
       nodeReducer: (id, data) => this.reduce(id, data),
       ...this.theme(),
     });
+    this.backdrop = this.sigma.createCanvasContext("regions", { beforeLayer: "edges" }).canvasContexts?.regions
+      ?? this.sigma.getCanvases().regions.getContext("2d");
+    this.sigma.on("afterRender", () => this.drawRegions());
     this.sigma.on("clickNode", ({ node }) => pick(node));
     this.sigma.on("doubleClickNode", ({ node, preventSigmaDefault }) => {
       preventSigmaDefault();
@@ -48,7 +54,7 @@ export class GraphView {
 
   theme() {
     const dark = this.dark.matches;
-    return { labelColor: { color: dark ? "#dfe3e8" : "#22262b" }, defaultEdgeColor: dark ? "#555c66" : "#b4bac2" };
+    return { labelColor: { color: dark ? "#dfe3e8" : "#22262b" }, defaultEdgeColor: dark ? "#6b7480" : "#a9b0b9" };
   }
 
   hover(context, data, settings) {
@@ -63,6 +69,35 @@ export class GraphView {
     context.stroke();
     context.fillStyle = this.dark.matches ? "#ffffff" : "#111111";
     context.fillText(text, data.x + data.size + 8, data.y + 4);
+  }
+
+  /** Draw a box behind the nodes of each expanded region. */
+  drawRegions() {
+    const { width, height } = this.sigma.getDimensions();
+    const canvas = this.backdrop.canvas;
+    const scale = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(height * scale);
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    this.backdrop.setTransform(scale, 0, 0, scale, 0, 0);
+    this.backdrop.clearRect(0, 0, width, height);
+    if (this.positions.boxes.length > BOXES) return;
+    for (const { region, x, y, w, h } of this.positions.boxes) {
+      const from = this.sigma.graphToViewport({ x: x - w / 2 - 0.8, y: -(y - h / 2 - 0.7) });
+      const to = this.sigma.graphToViewport({ x: x + w / 2 + 2.4, // with the labels on the right
+        y: -(y + h / 2 + 0.7) });
+      if (to.x < 0 || to.y < 0 || from.x > width || from.y > height) continue;
+      const color = this.result.color.get(this.result.regions[region].backend);
+      this.backdrop.fillStyle = `${color}1c`;
+      this.backdrop.strokeStyle = `${color}66`;
+      this.backdrop.beginPath();
+      this.backdrop.rect(from.x, from.y, to.x - from.x, to.y - from.y);
+      this.backdrop.fill();
+      this.backdrop.stroke();
+    }
   }
 
   reduce(id, data) {
@@ -80,16 +115,18 @@ export class GraphView {
   fill() {
     const { result, graph } = this;
     graph.clear();
-    for (const [id, [x, y]] of this.positions.all(this.expanded)) {
+    const places = this.positions.all(this.expanded);
+    const size = nodeSize(places, this.container);
+    for (const [id, [x, y]] of places) {
       const number = Number(id.slice(1));
       if (id.startsWith("r")) {
         const region = result.regions[number];
-        const size = Math.min(1.6, 0.5 + Math.log10(region.nodes) * 0.3);
+        const square = Math.min(1.6, 0.5 + Math.log10(region.nodes) * 0.3);
         const color = result.color.get(region.backend);
-        graph.addNode(id, { x, y: -y, size, color, type: "square", label: `${result.regionTitle(number)} (${region.nodes})` });
+        graph.addNode(id, { x, y: -y, size: square, color, type: "square", label: `${result.regionTitle(number)} (${region.nodes})` });
       } else {
         const color = result.color.get(result.backend(number));
-        graph.addNode(id, { x, y: -y, size: 0.22, color, label: `${result.operator(number)} ${result.name(number)}` });
+        graph.addNode(id, { x, y: -y, size, color, label: `${result.operator(number)} ${result.name(number)}` });
       }
     }
     const pairs = result.edges;
@@ -105,7 +142,7 @@ export class GraphView {
       ends.push([source, target]);
     }
     const type = ends.length > MANY ? "line" : "arrow";
-    for (const [source, target] of ends) graph.addDirectedEdge(source, target, { type, size: 0.05 });
+    for (const [source, target] of ends) graph.addDirectedEdge(source, target, { type, size: 0.08 });
   }
 
   rebuild() {
@@ -156,4 +193,17 @@ export class GraphView {
     this.matches = nodes === null ? null : new Set(nodes.map((node) => this.shown(node)));
     this.sigma.refresh({ skipIndexation: true });
   }
+}
+
+/** The radius of nodes: small beside their labels, but not less than a pixel where all are in view. */
+function nodeSize(places, container) {
+  let [left, right, top, bottom] = [0, 0, 0, 0];
+  for (const [x, y] of places.values()) {
+    left = Math.min(left, x);
+    right = Math.max(right, x);
+    top = Math.min(top, y);
+    bottom = Math.max(bottom, y);
+  }
+  const pixel = Math.max((right - left) / (container.clientWidth || 1000), (bottom - top) / (container.clientHeight || 700));
+  return Math.min(0.45, Math.max(0.22, 1.3 * pixel));
 }

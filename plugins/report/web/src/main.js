@@ -1,7 +1,7 @@
 // The page: a summary, the graph, tables, and what is known of the node that was clicked.
 
 import { nodeDetail, regionDetail, reasonBlock } from "./detail.js";
-import { el } from "./dom.js";
+import { copyable, el } from "./dom.js";
 import { GraphView } from "./graph.js";
 import { Result } from "./result.js";
 import * as views from "./views.js";
@@ -16,7 +16,7 @@ let view = null;
 const TABS = {
   Summary: () => views.summary(result, go, openReason),
   Graph: () => graphPanel(),
-  Findings: () => views.findings(result, go),
+  Findings: () => views.findings(result, openFinding),
   Nodes: () => views.nodes(result, go),
   Borders: () => views.borders(result, go),
   Reasons: () => views.reasons(result, go, openReason),
@@ -59,7 +59,12 @@ function graphPanel() {
 }
 
 function panel(...content) {
-  detail.replaceChildren(el("button", { class: "close", "aria-label": "close", onclick: () => { detail.hidden = true; view?.sigma.resize(); view?.select(null); } }, "\u00d7"), ...content);
+  const close = () => {
+    detail.hidden = true;
+    view?.sigma.resize();
+    view?.select(null);
+  };
+  detail.replaceChildren(el("button", { class: "close", "aria-label": "close", onclick: close }, "\u00d7"), ...content.filter(Boolean));
   detail.hidden = false;
   detail.scrollTop = 0;
 }
@@ -84,6 +89,14 @@ function openReason(row) {
   const nodes = result.nodesOfReason(row);
   panel(el("h2", {}, "Reason"), reasonBlock(result, result.reasons[row], go), el("h3", {}, `${nodes.length} nodes`),
     el("div", { class: "list" }, nodes.slice(0, 200).map((node) => el("button", { class: "link", onclick: () => go(`n${node}`) }, result.name(node)))));
+}
+
+function openFinding(finding) {
+  const nodes = finding.nodes ?? [];
+  panel(el("h2", {}, finding.rule), el("div", { class: `reason ${finding.level === "warning" ? "missed" : ""}` }, el("p", {}, finding.text)),
+    finding.advice ? el("p", {}, `what would help: ${finding.advice}`) : null,
+    finding.command ? el("div", {}, "what would help:", copyable(finding.command)) : null,
+    el("div", { class: "list" }, nodes.map((node) => el("button", { class: "link", onclick: () => go(`n${node}`) }, result.name(node)))));
 }
 
 function find(text) {

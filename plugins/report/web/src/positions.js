@@ -10,6 +10,7 @@ export class Positions {
   constructor(result) {
     this.result = result;
     this.inner = new Map();
+    this.boxes = []; // of the expanded regions: { region, x, y, w, h }, around their centers
   }
 
   /** The nodes of a region relative to its center: { x, y, width, height }. */
@@ -53,10 +54,15 @@ export class Positions {
     const column = axis(regions.map((region) => region.x), (i) => (boxes.has(i) ? boxes.get(i).width + 2 : 0));
     const row = axis(regions.map((region) => region.y), (i) => (boxes.has(i) ? boxes.get(i).height + 2 : 0));
     const found = new Map();
+    this.boxes = [];
     regions.forEach((region, i) => {
       const [x, y] = [column(region.x), row(region.y)];
       if (!boxes.has(i)) found.set(`r${i}`, [x, y]);
-      else for (const [node, [dx, dy]] of boxes.get(i).place) found.set(`n${node}`, [x + dx, y + dy]);
+      else {
+        const { place, width, height } = boxes.get(i);
+        this.boxes.push({ region: i, x, y, w: width, h: height });
+        for (const [node, [dx, dy]] of place) found.set(`n${node}`, [x + dx, y + dy]);
+      }
     });
     return found;
   }
@@ -70,7 +76,8 @@ function axis(values, extent) {
   const place = new Map();
   let at = 0;
   sorted.forEach((value, i) => {
-    if (i) at += Math.min(2, value - sorted[i - 1]) * SPREAD + (room.get(value) + room.get(sorted[i - 1])) / 2;
+    const around = i ? room.get(value) + room.get(sorted[i - 1]) : 0;
+    if (i) at += around ? 1 + around / 2 : Math.min(2, value - sorted[i - 1]) * SPREAD;
     place.set(value, at);
   });
   return (value) => place.get(value);

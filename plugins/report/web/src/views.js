@@ -7,6 +7,7 @@ import { table } from "./table.js";
 
 const section = (title, ...content) => el("section", {}, el("h2", {}, title), content);
 const none = (text) => el("p", { class: "none" }, text);
+const known = (rows) => (rows.length && rows.every((row) => row.bytes === null) ? "size unknown" : bytes(sum(rows, "bytes")));
 const sum = (rows, key) => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
 
 export function summary(result, go, open) {
@@ -18,7 +19,7 @@ export function summary(result, go, open) {
   const warnings = result.findings.filter((finding) => finding.level === "warning");
   const cards = [
     [result.count, "nodes"], [result.regions.filter((region) => region.number !== null).length, "regions"],
-    [result.borders.length, `borders, ${bytes(sum(result.borders, "bytes"))}`],
+    [result.borders.length, `borders, ${known(result.borders)}`],
     [sum(result.conversions, "number"), "conversions"],
     [warnings.length, "warnings"],
   ];
@@ -57,7 +58,7 @@ export function summary(result, go, open) {
     section("Conversions", result.conversions.length ? table(result.conversions, [
       { key: "kind", title: "kind" }, { key: "from", title: "from" }, { key: "to", title: "to" },
       { key: "number", title: "number", number: true, width: "90px" },
-      { key: "bytes", title: "bytes", number: true, width: "170px", show: (row) => bytes(row.bytes) + (row.unknown ? ` and ${row.unknown} unknown` : "") },
+      { key: "bytes", title: "bytes", number: true, width: "170px", show: (row) => (row.unknown === row.number ? "unknown" : bytes(row.bytes) + (row.unknown ? ` and ${row.unknown} unknown` : "")) },
     ]) : none("None.")),
     section("Files", result.files.length ? table(result.files, [
       { key: "file", title: "file" }, { key: "bytes", title: "size", number: true, width: "120px", show: (row) => bytes(row.bytes) },
@@ -120,12 +121,12 @@ export function numbers(result, go) {
       : none("Nothing is quantized.")));
 }
 
-export function findings(result, go) {
+export function findings(result, open) {
   if (!result.findings.length) return none("Nothing was found.");
   return el("div", { class: "findings" }, table(result.findings, [
     { key: "level", title: "level", width: "90px" }, { key: "rule", title: "linter", width: "140px" },
     { key: "text", title: "finding", width: "minmax(300px, 4fr)" }, { key: "advice", title: "advice", show: (row) => row.command ?? row.advice ?? "" },
-  ], { pick: (row) => row.nodes?.length && go(`n${row.nodes[0]}`), height: 640 }));
+  ], { pick: open, height: 640 }));
 }
 
 export function comparison(result, go) {
@@ -136,7 +137,7 @@ export function comparison(result, go) {
     el("table", { class: "sides" }, el("tbody", {},
       line("model", (one) => one.title), line("coverage", (one) => one.coverage),
       line("nodes", (one) => String(one.nodes)), line("regions", (one) => String(one.regions)),
-      line("borders", (one) => `${one.borders.length}, ${bytes(sum(one.borders, "bytes"))}`),
+      line("borders", (one) => `${one.borders.length}, ${known(one.borders)}`),
       line("conversions", (one) => String(sum(one.conversions, "number"))),
       line("size", (one) => (one.files.length ? bytes(sum(one.files, "bytes")) : "not saved")),
       line("SNR", (one) => one.accuracy.map((row) => `${row.output} ${figure(row["SNR dB"])} dB`).join(", ") || "not recorded"),

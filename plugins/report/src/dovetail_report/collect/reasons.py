@@ -99,7 +99,7 @@ class Reasons:
             found.table[row]["nodes"] += 1
             slots = [short(name) for name in _QUOTED.findall(remark.why)] if SLOT in pattern else []
             entry = [row, slots, [short(name) for name in remark.because], _way_out(remark, commands).get("command", "")]
-            while not entry[-1]:
+            while len(entry) > 1 and not entry[-1]:
                 entry.pop()
             found.of.setdefault(remark.node, []).append(entry)
         return found
