@@ -3,11 +3,14 @@
 import { NodeSquareProgram } from "@sigma/node-square";
 import { DirectedGraph } from "graphology";
 import Sigma from "sigma";
-import { EdgeArrowProgram, EdgeLineProgram, NodeCircleProgram } from "sigma/rendering";
+import { EdgeArrowProgram, EdgeLineProgram, NodeCircleProgram, NodePointProgram } from "sigma/rendering";
 import { Positions } from "./positions.js";
+import { TileProgram } from "./tiles.js";
 
 const SMALL = 300; // nodes, up to which all regions are expanded at first
-const BOXES = 2000; // expanded regions, up to which each has a box
+const CROWD = 1000; // items, from which on each is one vertex: a triangle each is slow without a GPU
+const BOXES = 500; // expanded regions, up to which each has a box
+const HIDDEN = 20000; // edges, from which on they are hidden while the graph moves
 const MANY = 4000; // edges, from which on they are thin lines without arrows
 
 export class GraphView {
@@ -23,7 +26,7 @@ export class GraphView {
     this.fill();
     this.sigma = new Sigma(this.graph, container, {
       defaultNodeType: "circle",
-      nodeProgramClasses: { circle: NodeCircleProgram, square: NodeSquareProgram },
+      nodeProgramClasses: { circle: NodeCircleProgram, square: NodeSquareProgram, point: NodePointProgram, tile: TileProgram },
       edgeProgramClasses: { arrow: EdgeArrowProgram, line: EdgeLineProgram },
       itemSizesReference: "positions",
       zoomToSizeRatioFunction: (ratio) => ratio,
@@ -34,6 +37,7 @@ export class GraphView {
       labelSize: 12,
       minEdgeThickness: 1,
       hideLabelsOnMove: true,
+      hideEdgesOnMove: this.graph.size > HIDDEN,
       zIndex: true,
       defaultDrawNodeHover: (context, data, settings) => this.hover(context, data, settings),
       nodeReducer: (id, data) => this.reduce(id, data),
@@ -117,16 +121,17 @@ export class GraphView {
     graph.clear();
     const places = this.positions.all(this.expanded);
     const size = nodeSize(places, this.container);
+    const [square, circle] = places.size > CROWD ? ["tile", "point"] : ["square", "circle"];
     for (const [id, [x, y]] of places) {
       const number = Number(id.slice(1));
       if (id.startsWith("r")) {
         const region = result.regions[number];
-        const square = Math.min(1.6, 0.5 + Math.log10(region.nodes) * 0.3);
+        const side = Math.min(1.6, 0.5 + Math.log10(region.nodes) * 0.3);
         const color = result.color.get(region.backend);
-        graph.addNode(id, { x, y: -y, size: square, color, type: "square", label: `${result.regionTitle(number)} (${region.nodes})` });
+        graph.addNode(id, { x, y: -y, size: side, color, type: square, label: `${result.regionTitle(number)} (${region.nodes})` });
       } else {
         const color = result.color.get(result.backend(number));
-        graph.addNode(id, { x, y: -y, size, color, label: `${result.operator(number)} ${result.name(number)}` });
+        graph.addNode(id, { x, y: -y, size, color, type: circle, label: `${result.operator(number)} ${result.name(number)}` });
       }
     }
     const pairs = result.edges;
@@ -147,6 +152,7 @@ export class GraphView {
 
   rebuild() {
     this.fill();
+    this.sigma.setSetting("hideEdgesOnMove", this.graph.size > HIDDEN);
     this.sigma.refresh();
   }
 

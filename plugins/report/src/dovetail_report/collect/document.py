@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir import gc_paused
 from dovetail.plugin import load_plugins
 
 from dovetail_report.collect import summary
@@ -39,6 +40,11 @@ def document(compiled: CompiledModel, folder: Path | None = None, trace: Path | 
     Raises:
         DovetailError: A weight or the timeline cannot be read.
     """
+    with gc_paused():  # the tables are many small objects without circles
+        return _document(compiled, folder, trace)
+
+
+def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None) -> dict[str, Any]:
     plan, registry = compiled.plan, compiled.registry or load_plugins().registry
     graph = ResultGraph.of(compiled)
     layout = laid_out(graph)

@@ -98,7 +98,12 @@ class Reasons:
                 found.table.append({**_row(remark, pattern), "nodes": 0})
             found.table[row]["nodes"] += 1
             slots = [short(name) for name in _QUOTED.findall(remark.why)] if SLOT in pattern else []
-            entry = [row, slots, [short(name) for name in remark.because], _way_out(remark, commands).get("command", "")]
+            entry = [
+                row,
+                slots,
+                [short(name) for name in remark.because],
+                _way_out(remark, commands).get("command", ""),
+            ]
             while len(entry) > 1 and not entry[-1]:
                 entry.pop()
             found.of.setdefault(remark.node, []).append(entry)
@@ -120,5 +125,3 @@ def _way_out(remark: Remark, commands: Commands) -> dict[str, str]:
         return {}
     command = commands.with_remedy(remark.remedy)
     return {"command": short(command, SENTENCE)} if command else {"advice": short(remark.remedy.text, SENTENCE)}
-
-

@@ -39,8 +39,8 @@ def layered(nodes: int, edges: Sequence[tuple[int, int]]) -> Drawing:
         nodes: Number of nodes.
         edges: Pairs of source and target; edges that close a circle do not count.
     """
-    if not nodes:
-        return Drawing([], [], 0.0, 0.0)
+    if nodes < 2:
+        return Drawing([0.0] * nodes, [0.0] * nodes, 0.0, 0.0)
     below: list[list[int]] = [[] for _ in range(nodes)]
     above: list[list[int]] = [[] for _ in range(nodes)]
     for source, target in edges:

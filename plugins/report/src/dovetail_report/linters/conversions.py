@@ -56,7 +56,12 @@ def islands(subject: Subject) -> Iterator[Finding]:
             found.setdefault(groups.of(node), set()).update(conversions)
     usual = Counter(_key(subject, node) for nodes in members.values() for node in nodes).most_common(1)
     for group, nodes in members.items():
-        if _key(subject, nodes[0]) == usual[0][0] or len(nodes) > _ISLAND or not enters.get(group) or not leaves.get(group):
+        if (
+            _key(subject, nodes[0]) == usual[0][0]
+            or len(nodes) > _ISLAND
+            or not enters.get(group)
+            or not leaves.get(group)
+        ):
             continue
         cost = len(enters[group] | leaves[group])
         precision = str(graph.placements[nodes[0]].precision or "no float")
