@@ -40,7 +40,8 @@ class Chromium:
             os.dup2(other, 4)
 
         self._process = subprocess.Popen(
-            [PROGRAM, *_FLAGS, f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}", "about:blank"],
+            [PROGRAM, *_FLAGS, f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}",
+             "about:blank"],
             close_fds=False, preexec_fn=pipes, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(theirs_in)

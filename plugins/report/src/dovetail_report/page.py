@@ -39,7 +39,8 @@ def page(document: dict[str, Any]) -> Iterator[str]:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<link rel="icon" href="data:,">\n'
-        f"<title>{html.escape(document['title'])} - Dovetail report</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<title>{html.escape(document['title'])} - Dovetail report</title>\n"
+        f"<style>\n{style}</style>\n</head>\n<body>\n"
         '<div id="app"></div>\n<noscript>This report needs JavaScript; it loads nothing from the network.</noscript>\n'
         '<script type="application/json" id="data">'
     )

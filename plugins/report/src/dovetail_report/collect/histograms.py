@@ -27,7 +27,7 @@ def histograms(model: Model) -> list[dict[str, Any]]:
     Raises:
         DovetailError: A weight cannot be read.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, value in model.graph.initializers.items():
         signed = _SIGNED.get(value.dtype.name) if value.dtype is not None else None
         tensor = value.const_value

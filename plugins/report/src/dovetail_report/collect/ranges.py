@@ -29,7 +29,7 @@ def ranges(compiled: CompiledModel) -> list[dict[str, Any]]:
     for name, found in json_file(compiled, RANGES).items():
         if not isinstance(found, Mapping) or not all(_is_finite(found.get(key)) for key in ("min", "max")):
             continue
-        row = {"value": short(name), "min": found["min"], "max": found["max"]}
+        row: dict[str, Any] = {"value": short(name), "min": found["min"], "max": found["max"]}
         if _is_finite(found.get("smallest")):
             row["smallest"] = found["smallest"]
         quantized = held.get(name)
@@ -62,7 +62,7 @@ def scales(plan: Plan) -> list[dict[str, Any]]:
     """Return a row for each quantized value: format, sharing group, source and scales."""
     rows = []
     for value in _quantized(plan):
-        row = {"value": short(value.value), "format": str(value.format), "group": short(value.group),
+        row: dict[str, Any] = {"value": short(value.value), "format": str(value.format), "group": short(value.group),
                "source": short(value.source), "readers": short(", ".join(value.readers))}  # fmt: skip
         if value.parameters is not None:
             row |= {"scale": min(value.parameters.scale), "largest": max(value.parameters.scale),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Literal
 
 from dovetail.planning import HOST
 from dovetail.text import pluralize
@@ -21,9 +22,9 @@ def small_regions(subject: Subject) -> Iterator[Finding]:
     bytes_of: Counter[int] = Counter()
     sides: dict[int, set[str]] = {}
     for crossing in graph.crossings:
-        for region, side in ((crossing.source, "out"), (crossing.target, "in")):
-            bytes_of[region] += crossing.bytes or 0
-            sides.setdefault(region, set()).add(side)
+        for end, side in ((crossing.source, "out"), (crossing.target, "in")):
+            bytes_of[end] += crossing.bytes or 0
+            sides.setdefault(end, set()).add(side)
     for index, region in enumerate(graph.regions):
         if len(region.nodes) > _SMALL or len(sides.get(index, ())) < 2:
             continue
@@ -34,7 +35,7 @@ def small_regions(subject: Subject) -> Iterator[Finding]:
         advice = "pin its nodes to the backend around it, if that has them"
         command = next(filter(None, map(subject.command, region.nodes)), "")
         because = f"; it is there because: {why}" if why else ""
-        level = "warning" if region.backend == HOST else "note"
+        level: Literal["warning", "note"] = "warning" if region.backend == HOST else "note"
         yield Finding("small-region", level, text + because, tuple(region.nodes), "" if command else advice, command)
 
 
