@@ -11,7 +11,7 @@ const SMALL = 300; // nodes, up to which all regions are expanded at first
 const CROWD = 1000; // items, from which on each is one vertex: a triangle each is slow without a GPU
 const BOXES = 500; // expanded regions, up to which each has a box
 const HIDDEN = 20000; // edges, from which on they are hidden while the graph moves
-const MANY = 4000; // edges, from which on they are thin lines without arrows
+const MANY = 1000; // edges, from which on they are thin lines without arrows
 
 export class GraphView {
   constructor(container, result, pick) {
