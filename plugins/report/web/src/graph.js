@@ -4,7 +4,7 @@ import { NodeSquareProgram } from "@sigma/node-square";
 import { DirectedGraph } from "graphology";
 import Sigma from "sigma";
 import { EdgeArrowProgram, EdgeLineProgram, NodeCircleProgram, NodePointProgram } from "sigma/rendering";
-import { Positions } from "./positions.js";
+import { Positions, WIDE } from "./positions.js";
 import { TileProgram } from "./tiles.js";
 
 const SMALL = 300; // nodes, up to which all regions are expanded at first
@@ -39,6 +39,7 @@ export class GraphView {
       hideLabelsOnMove: true,
       hideEdgesOnMove: this.graph.size > HIDDEN,
       zIndex: true,
+      defaultDrawNodeLabel: (context, data, settings) => this.label(context, data, settings),
       defaultDrawNodeHover: (context, data, settings) => this.hover(context, data, settings),
       nodeReducer: (id, data) => this.reduce(id, data),
       ...this.theme(),
@@ -59,6 +60,19 @@ export class GraphView {
   theme() {
     const dark = this.dark.matches;
     return { labelColor: { color: dark ? "#dfe3e8" : "#22262b" }, defaultEdgeColor: dark ? "#6b7480" : "#a9b0b9" };
+  }
+
+  /** Draw a label; beside other nodes it is cut where the next one begins. */
+  label(context, data, settings) {
+    if (!data.label) return;
+    context.font = `${settings.labelSize}px ${settings.labelFont}`;
+    context.fillStyle = settings.labelColor.color;
+    let text = data.label;
+    const node = this.graph.getNodeAttributes(data.key);
+    const room = node.beside ? (data.size / node.size) * (WIDE - 2 * node.size) - 8 : Infinity;
+    const width = context.measureText(text).width;
+    if (width > room) text = `${text.slice(0, Math.max(1, Math.floor((text.length * room) / width) - 1))}\u2026`;
+    context.fillText(text, data.x + data.size + 3, data.y + settings.labelSize / 3);
   }
 
   hover(context, data, settings) {
@@ -131,7 +145,7 @@ export class GraphView {
         graph.addNode(id, { x, y: -y, size: side, color, type: square, label: `${result.regionTitle(number)} (${region.nodes})` });
       } else {
         const color = result.color.get(result.backend(number));
-        graph.addNode(id, { x, y: -y, size, color, type: circle, label: `${result.operator(number)} ${result.name(number)}` });
+        graph.addNode(id, { x, y: -y, size, color, type: circle, beside: this.positions.wide.has(result.nodes.region[number]), label: cut(`${result.operator(number)} ${result.name(number)}`) });
       }
     }
     const pairs = result.edges;
@@ -200,6 +214,8 @@ export class GraphView {
     this.sigma.refresh({ skipIndexation: true });
   }
 }
+
+const cut = (text) => (text.length > 32 ? `${text.slice(0, 31)}\u2026` : text);
 
 /** The radius of nodes: small beside their labels, but not less than a pixel where all are in view. */
 function nodeSize(places, container) {

@@ -2,14 +2,15 @@
 
 import dagre from "@dagrejs/dagre";
 
-const SPREAD = 4; // between collapsed regions
-const WIDE = 2.4; // horizontally between nodes, because labels are beside them
+const SPREAD = { x: 7, y: 4 }; // between collapsed regions
+export const WIDE = 3.6; // horizontally between nodes, because labels are beside them
 const DAGRE = 500; // nodes, below which a region is laid out in detail
 
 export class Positions {
   constructor(result) {
     this.result = result;
     this.inner = new Map();
+    this.wide = new Set(); // expanded regions with several nodes in a row
     this.boxes = []; // of the expanded regions: { region, x, y, w, h }, around their centers
   }
 
@@ -32,7 +33,7 @@ export class Positions {
     graph.setGraph({ ranksep: 0.5, nodesep: 0.3, edgesep: 0.2, rankdir: "TB" });
     graph.setDefaultEdgeLabel(() => ({}));
     const { nodes } = this.result;
-    for (const node of this.result.members[region]) graph.setNode(String(node), { width: 2.1, height: 0.5 });
+    for (const node of this.result.members[region]) graph.setNode(String(node), { width: WIDE - 0.3, height: 0.5 });
     for (const node of this.result.members[region])
       for (const reader of this.result.neighbors(node)[1])
         if (nodes.region[reader] === region) graph.setEdge(String(node), String(reader));
@@ -51,8 +52,8 @@ export class Positions {
     let total = 0;
     for (const region of expanded) total += members[region].length;
     const boxes = new Map([...expanded].map((region) => [region, this.of(region, members[region].length < DAGRE && total < 2 * DAGRE)]));
-    const column = axis(regions.map((region) => region.x), (i) => (boxes.has(i) ? boxes.get(i).width + 2 : 0));
-    const row = axis(regions.map((region) => region.y), (i) => (boxes.has(i) ? boxes.get(i).height + 2 : 0));
+    const column = axis(regions.map((region) => region.x), SPREAD.x, (i) => (boxes.has(i) ? boxes.get(i).width + 4.5 : 0));
+    const row = axis(regions.map((region) => region.y), SPREAD.y, (i) => (boxes.has(i) ? boxes.get(i).height + 2 : 0));
     const found = new Map();
     this.boxes = [];
     regions.forEach((region, i) => {
@@ -60,6 +61,7 @@ export class Positions {
       if (!boxes.has(i)) found.set(`r${i}`, [x, y]);
       else {
         const { place, width, height } = boxes.get(i);
+        if (width > WIDE) this.wide.add(i);
         this.boxes.push({ region: i, x, y, w: width, h: height });
         for (const [node, [dx, dy]] of place) found.set(`n${node}`, [x + dx, y + dy]);
       }
@@ -69,7 +71,7 @@ export class Positions {
 }
 
 /** Spread coordinates so that what is expanded at each of them has room; order is kept. */
-function axis(values, extent) {
+function axis(values, spread, extent) {
   const room = new Map();
   values.forEach((value, i) => room.set(value, Math.max(room.get(value) ?? 0, extent(i))));
   const sorted = [...room.keys()].sort((a, b) => a - b);
@@ -77,7 +79,7 @@ function axis(values, extent) {
   let at = 0;
   sorted.forEach((value, i) => {
     const around = i ? room.get(value) + room.get(sorted[i - 1]) : 0;
-    if (i) at += around ? 1 + around / 2 : Math.min(2, value - sorted[i - 1]) * SPREAD;
+    if (i) at += around ? 1 + around / 2 : Math.min(2, value - sorted[i - 1]) * spread;
     place.set(value, at);
   });
   return (value) => place.get(value);
