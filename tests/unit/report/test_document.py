@@ -8,6 +8,7 @@ import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_report.collect.document import document
+from dovetail_report.collect.histograms import histograms
 from dovetail_report.collect.times import times
 
 DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
@@ -55,12 +56,10 @@ def test_histograms_of_8_bit_weights_with_their_scales():
       v = DequantizeLinear (w, s)
       y = MatMul (x, v)
     }}"""
-    compiled = dovetail.compile(onnx.parser.parse_model(source), "host")
-    rows = document(compiled)["histograms"]
-    if rows:  # folding constants may have made floats of them
-        (row,) = rows
-        assert (row["elements"], row["levels"], row["scale"]) == (1024, 256, 0.5)
-        assert row["bins"] == [16] * 64
+    (row,) = histograms(dovetail.open(onnx.parser.parse_model(source)))
+    assert (row["weight"], row["elements"], row["levels"], row["scale"]) == ("w", 1024, 256, 0.5)
+    assert row["bins"] == [16] * 64
+    assert row["ends"] == round(3 / 256, 4)  # -128, -127 and 127
 
 
 def test_a_control_flow_body_is_part_of_the_graph():
