@@ -127,6 +127,9 @@ def _positions(rows: list[list[int]], above: list[list[int]], below: list[list[i
         _number(row, x)
     for near, walk in ((above, rows), (below, rows[::-1]), (above, rows)):
         for row in walk:
+            if len(row) == 1:
+                x[row[0]] = _mean(near[row[0]], x, x[row[0]])
+                continue
             wanted = [_mean(near[node], x, x[node]) for node in row]
             left, right = wanted[:], wanted[:]
             for i in range(1, len(row)):
