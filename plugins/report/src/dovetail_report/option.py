@@ -35,7 +35,9 @@ class Reported(Option):
         if args.report is None:
             return {}
         if args.report and Path(args.report).suffix.lower() not in (".html", ".htm"):
-            raise UsageError(f"--report {args.report} is no name for a page", "let it end in .html, or name the model first")
+            raise UsageError(
+                f"--report {args.report} is no name for a page", "let it end in .html, or name the model first"
+            )
         return {"report": args.report or args.output or _NAME}
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
