@@ -20,7 +20,9 @@ from . import program_server
 
 ROOT = Path(__file__).parents[2]
 README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
+REPORT = ROOT / "plugins/report/README.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
+PAGES = [README, PLUGINS, LOWERING, REPORT, *KINDS]
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -58,7 +60,7 @@ def test_there_are_examples():
     assert blocks()
 
 
-@pytest.mark.parametrize("page", [README, PLUGINS, LOWERING, *KINDS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_marked_block_is_found(page):
     """A mark that does not stand directly before a fence would test nothing."""
     text = page.read_text(encoding="utf-8")
@@ -74,6 +76,11 @@ def test_example_of_the_plugin_page(folder, number):
 @pytest.mark.parametrize("number", range(len(blocks(LOWERING))))
 def test_example_of_the_page_on_lowering(folder, number):
     assert_example_runs(folder, *blocks(LOWERING)[number])
+
+
+@pytest.mark.parametrize("number", range(len(blocks(REPORT))))
+def test_example_of_the_page_on_reports(folder, number):
+    assert_example_runs(folder, *blocks(REPORT)[number])
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,127 @@
+"""Remarks as a table of distinct reasons, and the reasons of every node."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dovetail.planning import SLOT, template
+from dovetail_commands.request import command_text, request_of_plan
+
+from dovetail_report.collect.texts import SENTENCE, short
+
+if TYPE_CHECKING:
+    from dovetail.passes import BackendChoice
+    from dovetail.planning import Plan, Remark, Remedy
+    from dovetail.plugin import Registry
+
+
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+class Commands:
+    """Commands that repeat the request of a plan with a remedy.
+
+    Args:
+        plan: The plan.
+        registry: The registry with the installed options.
+    """
+
+    def __init__(self, plan: Plan, registry: Registry):
+        self._registry = registry
+        self._request = request_of_plan(plan)
+        self._model = "/".join(filter(None, (plan.model.get("folder", ""), plan.model.get("path", "")))) or None
+        self._known: dict[tuple[str, str], str] = {}
+        self.base = self._text(self._request.backends)
+
+    def _text(self, backends: Sequence[BackendChoice]) -> str:
+        request = replace(self._request, backends=tuple(backends))
+        return command_text("compile", self._model, request, self._registry)
+
+    def with_remedy(self, remedy: Remedy) -> str:
+        """Return the command with the pins, edits and options of a remedy; empty if it has none."""
+        words = [word for pin in remedy.pins for word in ("--pin", pin)]
+        words += [word for edit in remedy.edits for word in ("--edit", edit)]
+        if not words and not remedy.options:
+            return ""
+        command, hash_, comment = self._base(remedy).partition("  # ")
+        return f"{command} {shlex.join(words)}".rstrip() + hash_ + comment
+
+    def _base(self, remedy: Remedy) -> str:
+        if not remedy.options:
+            return self.base
+        key = (remedy.backend, repr(sorted(remedy.options.items())))
+        if key not in self._known:
+            changed = [
+                replace(choice, options={**choice.options, **remedy.options})
+                if choice.name == remedy.backend
+                else choice
+                for choice in self._request.backends
+            ]
+            self._known[key] = self._text(changed)
+        return self._known[key]
+
+
+@dataclass
+class Reasons:
+    """The distinct reasons of a plan, and those of each node.
+
+    Attributes:
+        table: A row for each distinct reason, with the number of its nodes.
+        of: By name of a node, its reasons: index into the table, names for the slots of its text, names of the nodes
+            that forced it, command of the remedy.
+        whole: Rows of the remarks on the model as a whole.
+    """
+
+    table: list[dict[str, Any]] = field(default_factory=list)
+    of: dict[str, list[list[Any]]] = field(default_factory=dict)
+    whole: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def collect(cls, remarks: Sequence[Remark], commands: Commands) -> Reasons:
+        """Group remarks by all that does not depend on the node."""
+        found = cls()
+        known: dict[tuple[object, ...], int] = {}
+        for remark in remarks:
+            if not remark.node:
+                found.whole.append(_row(remark, remark.why) | _way_out(remark, commands))
+                continue
+            pattern = template(remark.why)
+            key = (remark.kind, remark.pass_, remark.rule, pattern, remark.source, remark.backend, remark.format,
+                   remark.advice, bool(remark.remedy))  # fmt: skip
+            row = known.get(key)
+            if row is None:
+                row = known[key] = len(found.table)
+                found.table.append({**_row(remark, pattern), "nodes": 0})
+            found.table[row]["nodes"] += 1
+            slots = [short(name) for name in _QUOTED.findall(remark.why)] if SLOT in pattern else []
+            entry = [
+                row,
+                slots,
+                [short(name) for name in remark.because],
+                _way_out(remark, commands).get("command", ""),
+            ]
+            while len(entry) > 1 and not entry[-1]:
+                entry.pop()
+            found.of.setdefault(remark.node, []).append(entry)
+        return found
+
+
+def _row(remark: Remark, text: str) -> dict[str, Any]:
+    fields = {
+        "kind": remark.kind, "pass": remark.pass_, "rule": remark.rule, "why": short(text, SENTENCE),
+        "source": short(remark.source), "backend": remark.backend, "format": remark.format,
+        "advice": short(remark.advice, SENTENCE),
+        "why_not": short(remark.remedy.why_not, SENTENCE) if remark.remedy is not None else "",
+    }  # fmt: skip
+    return {key: value for key, value in fields.items() if value}
+
+
+def _way_out(remark: Remark, commands: Commands) -> dict[str, str]:
+    if remark.remedy is None or remark.remedy.why_not:
+        return {}
+    command = commands.with_remedy(remark.remedy)
+    return {"command": short(command, SENTENCE)} if command else {"advice": short(remark.remedy.text, SENTENCE)}

@@ -1,0 +1,1 @@
+"""Layered drawings of graphs, in linear time."""

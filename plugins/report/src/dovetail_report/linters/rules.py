@@ -1,0 +1,24 @@
+"""All linters, in the order in which their findings are shown."""
+
+from __future__ import annotations
+
+from dovetail_report.linters.conversions import inverse_casts, islands
+from dovetail_report.linters.finding import Finding, Subject
+from dovetail_report.linters.numbers import few_levels, ill_fitting_scales, noisy_layers
+from dovetail_report.linters.regions import large_borders, small_regions
+
+LINTERS = (inverse_casts, islands, small_regions, large_borders, noisy_layers, ill_fitting_scales, few_levels)
+
+_MOST = 1000  # findings of one linter on a page
+
+
+def lint(subject: Subject) -> list[Finding]:
+    """Run all linters; of each at most 1000 findings, and one that says how many more there are; warnings first."""
+    findings: list[Finding] = []
+    for linter in LINTERS:
+        found = list(linter(subject))
+        findings += found[:_MOST]
+        if len(found) > _MOST:
+            rule, more = found[0].rule, len(found) - _MOST
+            findings.append(Finding(rule, "note", f"{more} more findings of this kind"))
+    return sorted(findings, key=lambda finding: finding.level != "warning")

@@ -1,0 +1,158 @@
+"""Reports as users make them: the command, the option, bad input; and the page in a headless Chromium."""
+
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+from . import chromium
+
+ROOT = Path(__file__).parents[2]
+DIGITS, DATA = ROOT / "examples/digits/digits.onnx", ROOT / "examples/digits/test.npz"
+browser = pytest.mark.skipif(chromium.PROGRAM is None, reason="no Chromium here: apt-get install chromium")
+
+
+@pytest.fixture
+def out(dovetail, tmp_path):
+    """A result with its report."""
+    found = dovetail("compile", DIGITS, "--backend", "cpu-bf16", "--pin", "conv_2=host", "--data", DATA, "--report",
+                     "-o", "out")  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return tmp_path / "out"
+
+
+def data_of(page):
+    text = page.read_text(encoding="utf-8")
+    return json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_compile_writes_the_report_with_the_measured_accuracy(out):
+    data = data_of(out / "report.html")
+    assert data["accuracy"][0]["output"] == "probabilities" and data["accuracy"][0]["SNR dB"] > 30
+
+
+def test_the_command_writes_it_with_sizes_and_findings(dovetail, out):
+    found = dovetail("report", "out", "--json")
+    assert found.returncode == 0 and json.loads(found.stdout)["files"] == ["report.html"]
+    data = data_of(out.parent / "report.html")
+    assert {row["file"] for row in data["files"]} >= {"model.onnx", "plan.yaml"}
+    assert [finding["rule"] for finding in data["findings"] if finding["level"] == "warning"] == ["small-region"]
+
+
+def test_bad_input_gives_no_traceback_and_costs_no_page(dovetail, out):
+    page = out.parent / "report.html"
+    page.write_text("earlier")
+    (out.parent / "no_trace.json").write_text("[]")
+    for arguments, code, why in (
+        (("nothing",), 1, "no such file"),
+        (("out", "-o", "out/model.onnx"), 2, "let it end in .html"),
+        (("out", "--netron", "out/model.onnx"), 2, "is a file of the result"),
+        (("out", "--trace", "no_trace.json"), 1, "is no timeline"),
+        (("out", "nothing"), 1, "no such file"),
+    ):
+        found = dovetail("report", *arguments)
+        assert (found.returncode, "Traceback" in found.stderr) == (code, False), found.stderr
+        assert why in found.stderr
+    assert page.read_text() == "earlier"
+
+
+def test_a_result_that_is_half_there_is_refused_or_says_so(dovetail, out):
+    (out / "plan.yaml").write_text("nonsense: [")
+    (out / "remarks.json").unlink()
+    found = dovetail("report", "out")
+    assert found.returncode == 0, found.stderr
+    whole = [row["why"] for row in data_of(out.parent / "report.html")["whole"]]
+    assert any("plan.yaml is not the file that this model was saved with" in why for why in whole)
+    model = (out / "model.onnx").read_bytes()
+    (out / "model.onnx").write_bytes(model[: len(model) // 2])
+    found = dovetail("report", "out")
+    assert found.returncode == 1 and "Traceback" not in found.stderr
+
+
+@browser
+def test_the_page_works(dovetail, out):
+    found = dovetail("report", "out", "-o", "page.html")
+    assert found.returncode == 0, found.stderr
+    with chromium.Chromium() as page:
+        for theme in ("light", "dark"):
+            page.theme(theme)
+            page.open(out.parent / "page.html")
+            text = page.run("document.getElementById('panels').innerText")
+            assert "host 1" in text and "What stands in the way" in text
+            for tab in ("Findings", "Nodes", "Borders", "Reasons", "Numbers", "Graph"):
+                page.run(f"document.getElementById('tab-{tab}').click()")
+                assert page.run("document.body.dataset.tab") == tab
+        page.run("""{ const box = document.getElementById('search'); box.value = 'gemm dense_1';
+                      box.dispatchEvent(new Event('input')); }""")
+        assert page.run("document.getElementById('found').textContent") == "1 found"
+        page.run("document.querySelector('#detail .list .link').click()")
+        detail = page.run("document.getElementById('detail').innerText")
+        assert "dense_1" in detail and "computed in bfloat16" in detail and "cpu_bf16.yaml:" in detail
+        assert page.messages == []
+        assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+
+
+@browser
+def test_a_region_expands_by_a_double_click(dovetail, out):
+    dovetail("report", "out", "-o", "page.html")
+    with chromium.Chromium() as page:
+        page.open(out.parent / "page.html")
+        page.run("dovetailReport.show('Graph')")
+        page.run("dovetailReport.view().expandAll(false)")
+        page.run("new Promise(done => setTimeout(done, 500))")
+        assert page.run("dovetailReport.view().graph.order") == 3
+        x, y = page.run("""(() => { const { sigma } = dovetailReport.view();
+            const box = document.getElementById('canvas').getBoundingClientRect();
+            const at = sigma.framedGraphToViewport(sigma.getNodeDisplayData('r2'));
+            return [box.left + at.x, box.top + at.y]; })()""")
+        page.mouse("mouseMoved", x, y)
+        page.click(x, y)
+        page.run("new Promise(done => setTimeout(done, 400))")
+        assert "region 2: cpu-bf16" in page.run("document.getElementById('detail').innerText")
+        page.run("document.getElementById('expand').click()")
+        assert page.run("dovetailReport.view().graph.order") > 3
+        assert page.messages == []
+
+
+@browser
+def test_a_model_called_script_runs_no_script(dovetail, tmp_path):
+    name = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    model = onnx.load(DIGITS)
+    model.graph.name = name
+    for node in model.graph.node:
+        node.name = f"{name}{node.name}"
+    onnx.save(model, "hostile.onnx")
+    shutil.copy("hostile.onnx", "<script>.onnx")
+    assert dovetail("compile", "<script>.onnx", "--backend", "cpu-bf16", "-o", "out").returncode == 0
+    assert dovetail("report", "out").returncode == 0
+    with chromium.Chromium() as page:
+        page.open(tmp_path / "report.html")
+        for tab in ("Graph", "Findings", "Nodes", "Borders", "Reasons", "Numbers"):
+            page.run(f"dovetailReport.show('{tab}')")
+        page.run("dovetailReport.go('n0')")
+        assert page.run("document.title") == "<script>.onnx - Dovetail report"
+        assert page.run("document.images.length") == 0
+        assert page.messages == []
+
+
+def test_two_results_side_by_side(dovetail, out):
+    assert dovetail("compile", DIGITS, "--backend", "cpu-bf16", "-o", "other").returncode == 0
+    assert dovetail("report", "out", "other", "-o", "both.html").returncode == 0
+    comparison = data_of(out.parent / "both.html")["comparison"]
+    changed = {row["node"]: (row["first"], row["second"]) for row in comparison["changes"]}
+    assert changed["conv_2"] == ("host/float32", "cpu-bf16/bfloat16")
+
+
+def test_a_name_of_a_megabyte_is_cut(dovetail, tmp_path):
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[4] x) => (float[4] y) { [n] y = Relu (x) }'
+    )
+    model.graph.node[0].name = "n" * 1_000_000
+    onnx.save(model, "long.onnx")
+    assert dovetail("compile", "long.onnx", "--backend", "cpu-bf16", "-o", "out").returncode == 0
+    assert dovetail("report", "out").returncode == 0
+    assert (tmp_path / "report.html").stat().st_size < 500_000
+    assert "(1000000 characters)" in data_of(tmp_path / "report.html")["nodes"]["name"][0]
