@@ -1,0 +1,227 @@
+"""The contest: every candidate is tried, the best few race as whole models, and the fastest that meets the goals wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.outcome import Entry, Tuned
+from dovetail_tune.race import RaceResult, race
+from dovetail_tune.statistics_of_pairs import Ratio
+from dovetail_tune.trying import FAILED, PREPARED, Bench, Tried
+from dovetail_tune.worker_process import Worker, WorkerError
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.plugin import PluginSet
+
+    from dovetail_tune.race import Turn
+
+_FINALISTS = 4  # results that are loaded at the same time in the last race
+_ROUNDS = 60
+_TOLERANCE = 0.03  # a difference that is not worth a longer race
+_CLOSE = 1.25  # a finalist took at most this times the best in the quick comparison, which is noisy
+
+
+class Contest:
+    """Tries candidates against the baseline, and lets the best race.
+
+    Args:
+        bench: Compiles, measures and times.
+        candidates: The candidates, the baseline first.
+        original: The source model.
+        plugins: The plugins.
+        progress: Called with (what, done, total).
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        candidates: Candidates,
+        original: Model,
+        plugins: PluginSet,
+        progress: Callable[[str, int, int], None] | None = None,
+    ):
+        self._bench, self._candidates = bench, candidates
+        self._original, self._plugins = original, plugins
+        self._progress = progress
+        self._tried: dict[str, Tried] = {}
+        self._done, self._total = 0, len(candidates.found) + 1
+        self._notes = [bench.halves.text]
+        self._certificate = ""
+        self._front: Sequence[tuple[float, float]] = ()
+
+    def run(self, mixed: bool) -> Tuned:
+        """Return the outcome.
+
+        Args:
+            mixed: Whether plans that mix candidates compete.
+
+        Raises:
+            DovetailError: The host cannot run the model, or the time is up before it did.
+        """
+        if self._bench.journal.others:
+            self._notes.append(f"the journal's figures are of {self._bench.journal.others}, and are not used")
+        first = self._candidates.found[0]
+        self._step(first.name)
+        tried = self._bench.try_(first, None)
+        if tried.status == FAILED:
+            over = self._bench.deadline.is_over
+            hint = "give a larger --budget: it is too small for one candidate" if over else ""
+            raise DovetailError(f"the model does not run on the host: {tried.why}", hint)
+        self._tried[first.name] = tried
+        with ExitStack() as stack:
+            baseline = self._baseline(first, stack)
+            for candidate in self._candidates.found[1:]:
+                self._try(candidate, baseline)
+            for candidate in self._worth_raising():
+                self._total += 1
+                self._try(candidate, baseline)
+            if mixed:
+                self._try_mixed(baseline)
+        return self._outcome(first, *self._last_race(first))
+
+    def _baseline(self, first: Candidate, stack: ExitStack) -> Turn:
+        """Load the baseline for comparisons, and load it again where it was lost."""
+        worker = stack.enter_context(Worker(self._bench.blocked))
+        worker.ask(self._bench.job("load", first), max(1.0, self._bench.deadline.remaining))
+        return self._bench.turn(worker)
+
+    def _try(self, candidate: Candidate, baseline: Turn) -> None:
+        if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
+            self._tried[candidate.name] = Tried(candidate, FAILED, "not tried: the time was up")
+            return
+        self._step(candidate.name)
+        self._tried[candidate.name] = self._bench.try_(candidate, baseline)
+
+    def _worth_raising(self) -> list[Candidate]:
+        """Return requests that may meet the goals with nodes raised, and be faster than what meets them now."""
+        best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
+        missing = [t for t in self._tried.values() if t.status == PREPARED and t.missed and not t.candidate.high]
+        faster = [t for t in missing if t.against is not None and t.against.low < min(best, 1.0)]
+        ordered = sorted(faster, key=lambda t: t.against.median if t.against else 1.0)
+        return [t.candidate.until_goals_are_met() for t in ordered if not t.candidate.raised]
+
+    def _try_mixed(self, baseline: Turn) -> None:
+        from dovetail_tune.mixing import Mixing
+
+        mixing = Mixing(self._bench, self._original, self._plugins, self._tried, self._step)
+        for candidate in mixing.candidates():
+            self._total += 1
+            self._try(candidate, baseline)
+            mixing.learn(self._tried[candidate.name])
+        self._notes += mixing.notes
+        self._certificate, self._front = mixing.certificate, mixing.front
+
+    def _finalists(self, first: Candidate) -> list[Tried]:
+        """Return the baseline and the best few that meet the goals."""
+        valid = [t for t in self._tried.values() if t.is_valid and t.against is not None]
+        valid.sort(key=lambda t: t.against.median if t.against else 1.0)
+        best = min([1.0, *(t.against.median for t in valid if t.against)])
+        close = [t for t in valid if t.against and t.against.low <= best * _CLOSE]
+        return [self._tried[first.name], *close[: _FINALISTS - 1]]
+
+    def _last_race(self, first: Candidate) -> tuple[RaceResult, dict[str, int]]:
+        """Let the finalists race in fresh processes; return the race, and the memory of each."""
+        finalists = self._finalists(first)
+        names = [tried.candidate.name for tried in finalists]
+        known = self._bench.journal.find("race", ", ".join(names))
+        if known is not None:
+            return RaceResult(known["leader"], known["turns"], known["failed"]), known["memory"]
+        memory: dict[str, int] = {}
+        failed: dict[str, str] = {}
+        with ExitStack() as stack:
+            turns = {}
+            for tried in finalists:
+                worker = stack.enter_context(Worker(self._bench.blocked))
+                limit = max(self._bench.deadline.remaining, 10.0)  # what was found is worth this much beyond the budget
+                try:
+                    memory[tried.candidate.name] = worker.ask(self._bench.job("load", tried.candidate), limit)["bytes"]
+                    turns[tried.candidate.name] = self._bench.turn(worker)
+                except WorkerError as error:
+                    failed[tried.candidate.name] = error.message
+            result = race(
+                turns, _ROUNDS, _TOLERANCE, lambda: self._bench.deadline.is_over, self._racing, keep=first.name
+            )  # fmt: skip
+        result.failed |= failed
+        self._bench.journal.record(
+            "race", ", ".join(names), leader=result.leader, turns=result.turns, failed=result.failed, memory=memory
+        )  # fmt: skip
+        return result, memory
+
+    def _outcome(self, first: Candidate, result: RaceResult, memory: dict[str, int]) -> Tuned:
+        entries = []
+        base = result.seconds(first.name) if first.name in result.turns else None
+        for name, tried in self._tried.items():
+            entry = Entry(
+                tried.candidate, None, None, tried.snr_db, tried.answers, tried.bytes, memory.get(name), tried.engines,
+                _remark(tried), tried.is_valid,
+            )  # fmt: skip
+            if name in result.turns:
+                entry.seconds = result.seconds(name)
+                if name != first.name and first.name in result.turns:
+                    entry.against = result.ratio(name, first.name)
+            elif name in result.failed:
+                entry.remark, entry.meets = f"left out: {result.failed[name]}", False
+            elif tried.against is not None:
+                entry.against = tried.against
+                entry.seconds = None if base is None else base * tried.against.median
+            entries.append(entry)
+        entries.sort(key=lambda e: (e.seconds is None, e.seconds or 0.0))
+        for name, why in self._candidates.absent.items():
+            self._notes.append(f"{name} does not compete: {why}")
+        raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
+        winner = self._winner(raced, result) if raced else None
+        if winner is not None:
+            winner.remark = "the fastest within the goal"
+            self._notes += self._doubts(winner, raced, result)
+        if self._bench.deadline.is_over:
+            self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
+        return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate, front=self._front)
+
+    @staticmethod
+    def _winner(raced: Sequence[Entry], result: RaceResult) -> Entry:
+        """Return the fastest entry; a mixed plan must be clearly faster than every other one."""
+        base = raced[0].candidate.name
+        ordered = sorted(raced, key=lambda e: result.ratio(e.candidate.name, base).median)
+        for position, entry in enumerate(ordered):
+            rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
+            if not entry.candidate.is_mixed or all(_ratio(other, entry, result).low > 1 for other in rest):
+                return entry
+        return ordered[0]
+
+    @staticmethod
+    def _doubts(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list[str]:
+        """Say which others the race cannot tell from the winner."""
+        found = []
+        for other in raced:
+            ratio = _ratio(other, winner, result)
+            if other is not winner and not ratio.is_clear:
+                name = other.candidate.name
+                found.append(
+                    f"timings are too noisy to tell {name} from {winner.candidate.name}: it takes {ratio} of its time"
+                )
+        return found
+
+    def _racing(self, rounds: int) -> None:
+        if self._progress:
+            self._progress(f"last race{self._bench.deadline.text}", rounds, _ROUNDS)
+
+    def _step(self, what: str) -> None:
+        if self._progress:
+            self._progress(f"{what}{self._bench.deadline.text}", self._done, self._total)
+        self._done = min(self._done + 1, self._total)
+
+
+def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
+    return result.ratio(entry.candidate.name, other.candidate.name)
+
+
+def _remark(tried: Tried) -> str:
+    if tried.status == FAILED:
+        return tried.why if tried.why.startswith("not tried") else f"left out: {tried.why}"
+    return tried.why or "; ".join(tried.missed)
