@@ -40,6 +40,8 @@ BACKEND = """
     types: {f: [float16, float32]}
     ops:
       Conv, Relu, Gemm, MaxPool, Flatten, Softmax: {types: f}
+    policies: fp16
+    place: {strategy: autocast}
     emit: {engines: [crashing]}
 """
 

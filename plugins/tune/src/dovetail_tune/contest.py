@@ -1,4 +1,4 @@
-"""The contest: every candidate is tried, the best few race as whole models, and the fastest that meets the goals wins."""
+"""The contest: every candidate is tried, the best few race as whole models, and the fastest within the goals wins."""
 
 from __future__ import annotations
 

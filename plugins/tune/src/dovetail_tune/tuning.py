@@ -94,9 +94,8 @@ def tune(
         }  # fmt: skip
         book = Journal(folder / _JOURNAL if journal is not None else None, key)
         halves = split(original, source.given, folder, reference(original, Context(Request(), plugins=plugins)))
-        bench = Bench(
-            path, halves, goals.as_dict(), folder, book, deadline, _blocked(plugins), cpus() if measure == THROUGHPUT else 1
-        )  # fmt: skip
+        callers = cpus() if measure == THROUGHPUT else 1
+        bench = Bench(path, halves, goals.as_dict(), folder, book, deadline, _blocked(plugins), callers)
         tuned = Contest(bench, candidates, original, plugins, progress).run(mixed)
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:

@@ -1,7 +1,7 @@
 """The child process: reads jobs as lines of JSON, and answers each with one line.
 
-Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `load` loads a saved result for timing; `time`
-runs what was prepared or loaded.
+Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `load` loads a saved result for timing; `segment`
+compiles a part of the model; `time` runs what was compiled or loaded last.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Jobs:
         compared = dovetail.verify(job["model"], compiled, job["judge"], plugins=self._plugins)
         self._feeds = self._timed_inputs(job)
         return {
-            "compile_seconds": seconds, "verification": compared.as_dict(), "missed": list(map(str, goals.missed(compared))),
+            "compile_seconds": seconds, "verification": compared.as_dict(),
+            "missed": list(map(str, goals.missed(compared))),
             "bytes": _size(Path(job["folder"])), "coverage": compiled.coverage(), "engines": _engines(compiled),
         }  # fmt: skip
 
@@ -66,6 +67,27 @@ class Jobs:
         self._feeds = self._timed_inputs(job)
         self.time({"runs": 1})
         return {"bytes": max(0, _peak() - before), "engines": _engines(self._compiled)}
+
+    def segment(self, job: Job) -> dict[str, Any]:
+        """Compile a part of a model, and write its outputs for every batch, for timing and for measuring its noise."""
+        import dovetail
+        import numpy as np
+        from dovetail_runtime.data.batches import batches, fitted
+
+        candidate = job["candidate"]
+        model = dovetail.open(job["model"], self._plugins)
+        self._compiled = compiled = dovetail.compile(
+            model, candidate["backends"], high=candidate["high"], data=job["data"], plugins=self._plugins, verify=False
+        )
+        _use(compiled, job)
+        folder = Path(job["outputs"])
+        folder.mkdir(parents=True, exist_ok=True)
+        self._feeds = {}
+        for number, (feeds, _) in enumerate(batches(model, job["data"], compiled.model, whole=True)):
+            given = dict(fitted(compiled.model, feeds))
+            self._feeds = self._feeds or given
+            np.savez(folder / f"{number:06}.npz", **compiled.run(given))
+        return {"engines": _engines(compiled)}
 
     def time(self, job: Job) -> dict[str, Any]:
         """Run once without measuring, which warms caches and lets other processes' threads go idle, then `runs` times.
@@ -153,7 +175,7 @@ def main() -> None:
     from dovetail.plugin import load_plugins
 
     jobs = Jobs(load_plugins(block=sys.argv[1:]))
-    table = {"prepare": jobs.prepare, "load": jobs.load, "time": jobs.time}
+    table = {"prepare": jobs.prepare, "load": jobs.load, "segment": jobs.segment, "time": jobs.time}
     for line in sys.stdin:
         print(json.dumps(answer(table, line)), file=answers, flush=True)
 
