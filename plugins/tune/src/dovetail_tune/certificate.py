@@ -48,6 +48,8 @@ def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
         raise DovetailError("the certificate needs SciPy", "pip install 'dovetail-tune[certificate]'") from error
     at = {key: number for number, key in enumerate(_variables(problem))}
     cost = np.array([_cost(problem, key) for key in at])
+    possible = np.isfinite(cost)  # the others have no time, because they failed
+    cost[~possible] = 0.0
     rows: list[tuple[Mapping[int, float], float, float]] = [
         ({at[unit, choice]: 1.0 for choice in range(len(times))}, 1.0, 1.0)
         for unit, times in enumerate(problem.seconds)
@@ -76,7 +78,8 @@ def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
     result = milp(
         cost / scale,
         constraints=LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows]),
-        bounds=Bounds(0, 1), integrality=np.ones(len(at)), options={"time_limit": seconds, "mip_rel_gap": 0.0},
+        bounds=Bounds(0, possible.astype(float)), integrality=np.ones(len(at)),
+        options={"time_limit": seconds, "mip_rel_gap": 0.0},
     )  # fmt: skip
     if result.x is None:
         return Optimum(math.inf if result.status == 2 else -math.inf, None, result.status == 2)

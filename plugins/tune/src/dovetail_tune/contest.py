@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail_tune.candidates import Candidate, Candidates
 from dovetail_tune.outcome import Entry, Tuned
 from dovetail_tune.race import RaceResult, race
-from dovetail_tune.statistics_of_pairs import Ratio
+from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 from dovetail_tune.trying import FAILED, PREPARED, Bench, Tried
 from dovetail_tune.worker_process import Worker, WorkerError
 
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from dovetail_tune.race import Turn
 
 _FINALISTS = 4  # results that are loaded at the same time in the last race
-_ROUNDS = 60
+_ROUNDS = 20  # of a heat
+_HEATS = 3  # each in fresh processes
+_HEAT = 2.0  # seconds of a heat at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
-_CLOSE = 1.25  # a finalist took at most this times the best in the quick comparison, which is noisy
+_GRACE = 10.0  # seconds to load a result when the time is up
+_CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
 
 class Contest:
@@ -52,7 +55,8 @@ class Contest:
         self._tried: dict[str, Tried] = {}
         self._done, self._total = 0, len(candidates.found) + 1
         self._notes = [bench.halves.text]
-        self._certificate = ""
+        self._bound: float | None = None
+        self._unproven = ""
         self._front: Sequence[tuple[float, float]] = ()
 
     def run(self, mixed: bool) -> Tuned:
@@ -86,10 +90,23 @@ class Contest:
         return self._outcome(first, *self._last_race(first))
 
     def _baseline(self, first: Candidate, stack: ExitStack) -> Turn:
-        """Load the baseline for comparisons, and load it again where it was lost."""
-        worker = stack.enter_context(Worker(self._bench.blocked))
-        worker.ask(self._bench.job("load", first), max(1.0, self._bench.deadline.remaining))
-        return self._bench.turn(worker)
+        """Load the baseline for comparisons, and once more if its process ends."""
+
+        def started() -> Turn:
+            worker = stack.enter_context(Worker(self._bench.blocked))
+            worker.ask(self._bench.job("load", first), max(_GRACE, self._bench.deadline.remaining))
+            return self._bench.turn(worker)
+
+        turns = [started()]
+
+        def turn(runs: int) -> Sequence[float]:
+            try:
+                return turns[0](runs)
+            except WorkerError:
+                turns[0] = started()
+                return turns[0](runs)
+
+        return turn
 
     def _try(self, candidate: Candidate, baseline: Turn) -> None:
         if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
@@ -115,13 +132,13 @@ class Contest:
             self._try(candidate, baseline)
             mixing.learn(self._tried[candidate.name])
         self._notes += mixing.notes
-        self._certificate, self._front = mixing.certificate, mixing.front
+        self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front
 
     def _finalists(self, first: Candidate) -> list[Tried]:
         """Return the baseline and the best few that meet the goals."""
         valid = [t for t in self._tried.values() if t.is_valid and t.against is not None]
         valid.sort(key=lambda t: t.against.median if t.against else 1.0)
-        best = min([1.0, *(t.against.median for t in valid if t.against)])
+        best = min([1.0, *(t.against.high for t in valid if t.against)])
         close = [t for t in valid if t.against and t.against.low <= best * _CLOSE]
         return [self._tried[first.name], *close[: _FINALISTS - 1]]
 
@@ -131,27 +148,55 @@ class Contest:
         names = [tried.candidate.name for tried in finalists]
         known = self._bench.journal.find("race", ", ".join(names))
         if known is not None:
-            return RaceResult(known["leader"], known["turns"], known["failed"]), known["memory"]
+            return RaceResult(known["leader"], known["turns"], known["failed"], known["heats"]), known["memory"]
         memory: dict[str, int] = {}
-        failed: dict[str, str] = {}
-        with ExitStack() as stack:
-            turns = {}
-            for tried in finalists:
-                worker = stack.enter_context(Worker(self._bench.blocked))
-                limit = max(self._bench.deadline.remaining, 10.0)  # what was found is worth this much beyond the budget
-                try:
-                    memory[tried.candidate.name] = worker.ask(self._bench.job("load", tried.candidate), limit)["bytes"]
-                    turns[tried.candidate.name] = self._bench.turn(worker)
-                except WorkerError as error:
-                    failed[tried.candidate.name] = error.message
-            result = race(
-                turns, _ROUNDS, _TOLERANCE, lambda: self._bench.deadline.is_over, self._racing, keep=first.name
-            )  # fmt: skip
-        result.failed |= failed
+        result = RaceResult("")
+        active = list(finalists)
+        for heat in range(_HEATS):
+            result.add(self._heat(active, first, heat, memory))
+            active = [t for t in active if t.candidate.name in result.turns]
+            if not active:
+                raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()))
+            base = active[0].candidate.name
+            result.leader = min((t.candidate.name for t in active), key=lambda name: result.ratio(name, base).median)
+            active = [
+                t for t in active
+                if t.candidate.is_baseline or result.ratio(t.candidate.name, result.leader).low <= 1 + _TOLERANCE
+            ]  # fmt: skip
+            if self._bench.deadline.is_over or len(active) == 1:
+                break
         self._bench.journal.record(
-            "race", ", ".join(names), leader=result.leader, turns=result.turns, failed=result.failed, memory=memory
+            "race", ", ".join(names), leader=result.leader, turns=result.turns, failed=result.failed,
+            heats=result.heats, memory=memory,
         )  # fmt: skip
         return result, memory
+
+    def _heat(self, finalists: Sequence[Tried], first: Candidate, heat: int, memory: dict[str, int]) -> RaceResult:
+        """Let finalists race in fresh processes, whose luck with memory differs from heat to heat."""
+        failed: dict[str, str] = {}
+        with ExitStack() as stack:
+            turns: dict[str, Turn] = {}
+            for tried in finalists:
+                name = tried.candidate.name
+                worker = stack.enter_context(Worker(self._bench.blocked))
+                # What was found is worth loading after the budget is spent.
+                limit = max(self._bench.deadline.remaining, _GRACE)
+                try:
+                    grown = worker.ask(self._bench.job("load", tried.candidate), limit)["bytes"]
+                    memory[name] = max(grown, memory.get(name, 0))
+                    turns[name] = self._bench.turn(worker)
+                except WorkerError as error:
+                    failed[name] = error.message
+
+            def progress(rounds: int) -> None:
+                self._racing(heat * _ROUNDS + rounds)
+
+            if not turns:
+                return RaceResult("", failed=failed)
+            over = self._bench.deadline
+            result = race(turns, _ROUNDS, _TOLERANCE, lambda: over.is_over, progress, first.name, _HEAT)
+        result.failed |= failed
+        return result
 
     def _outcome(self, first: Candidate, result: RaceResult, memory: dict[str, int]) -> Tuned:
         entries = []
@@ -181,7 +226,16 @@ class Contest:
             self._notes += self._doubts(winner, raced, result)
         if self._bench.deadline.is_over:
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
-        return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate, front=self._front)
+        return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate(winner), front=self._front)
+
+    def _certificate(self, winner: Entry | None) -> str:
+        """Say how far the winner is from the bound."""
+        if self._unproven:
+            return f"no certificate: {self._unproven}"
+        if self._bound is None or winner is None:
+            return ""
+        gap = (1.0 if winner.against is None else winner.against.median) / self._bound - 1
+        return f"within {100 * max(0.0, gap):.0f} % of the best that these measurements allow (by HiGHS)"
 
     @staticmethod
     def _winner(raced: Sequence[Entry], result: RaceResult) -> Entry:
@@ -190,7 +244,7 @@ class Contest:
         ordered = sorted(raced, key=lambda e: result.ratio(e.candidate.name, base).median)
         for position, entry in enumerate(ordered):
             rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
-            if not entry.candidate.is_mixed or all(_ratio(other, entry, result).low > 1 for other in rest):
+            if not entry.candidate.is_mixed or all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
                 return entry
         return ordered[0]
 
@@ -209,11 +263,14 @@ class Contest:
 
     def _racing(self, rounds: int) -> None:
         if self._progress:
-            self._progress(f"last race{self._bench.deadline.text}", rounds, _ROUNDS)
+            self._progress(f"last race{self._bench.deadline.text}", min(rounds, _HEATS * _ROUNDS), _HEATS * _ROUNDS)
 
     def _step(self, what: str) -> None:
         if self._progress:
-            self._progress(f"{what}{self._bench.deadline.text}", self._done, self._total)
+            deadline = self._bench.deadline
+            left = deadline.elapsed / self._done * (self._total - self._done) if self._done else 0.0
+            text = deadline.text or (f" (about {left:.0f} s to go)" if left else "")
+            self._progress(f"{what}{text}", self._done, self._total)
         self._done = min(self._done + 1, self._total)
 
 

@@ -98,7 +98,16 @@ def _write(half: Path, number: int, feeds: Mapping[str, Any], labels: Arrays) ->
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise DovetailError(f"'{name}' holds {type(array).__name__}, and only arrays can be tuned on")
+    save_arrays(half / f"{number:06}.npz", arrays)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays to an `.npz` file.
+
+    Raises:
+        DovetailError: The file cannot be written.
+    """
     try:
-        np.savez(half / f"{number:06}.npz", **arrays)
+        np.savez(path, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own parameters
     except OSError as error:
-        raise DovetailError(f"{half}: the samples cannot be written: {error}", "free some space") from None
+        raise DovetailError(f"{path}: samples cannot be written: {error}", "free some space") from None

@@ -12,6 +12,7 @@ from dovetail.passes import Context, Request
 from dovetail_runtime.data.batches import batches
 from dovetail_verify.runners import reference
 
+from dovetail_tune.data_split import save_arrays
 from dovetail_tune.segments import names_of_inputs
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 BATCHES = 4  # samples of noise; each is a run of what follows a segment
 Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], dict[str, np.ndarray]]
 
 
 class ExactValues:
@@ -42,6 +44,7 @@ class ExactValues:
         self._folder = folder
         self._plugins = plugins
         self._outputs: list[dict[str, np.ndarray]] = []
+        self._loaded: tuple[int, Run | None] = -1, None
         self.names = [name_of(value) for value in model.graph.outputs]
         runs = [self._run(segment.model) for segment in segments]
         for number, (feeds, _) in enumerate(batches(model, data)):
@@ -51,7 +54,7 @@ class ExactValues:
             for segment, run in zip(segments, runs):
                 given = {name: values[name] for name in names_of_inputs(segment.model)}
                 self.inputs_of(segment).mkdir(parents=True, exist_ok=True)
-                np.savez(self.inputs_of(segment) / f"{number:06}.npz", **given)
+                save_arrays(self.inputs_of(segment) / f"{number:06}.npz", given)
                 values |= run(given)
             self._outputs.append({name: values[name] for name in self.names if name in values})
 
@@ -69,7 +72,9 @@ class ExactValues:
         Raises:
             DovetailError: The host cannot run what follows the segment.
         """
-        rest = self._run(segment.rest) if segment.rest is not None else None
+        if segment.index != self._loaded[0]:  # one at a time, for all of its candidates
+            self._loaded = segment.index, None if segment.rest is None else self._run(segment.rest)
+        rest = self._loaded[1]
         needed = names_of_inputs(segment.rest) if segment.rest is not None else []
         noise, signal = np.zeros(len(self.names)), np.zeros(len(self.names))
         for path, exact in zip(sorted(outputs.glob("*.npz")), self._outputs):
@@ -84,7 +89,7 @@ class ExactValues:
                 signal[position] += energy
         return [_share(n, s) for n, s in zip(noise.tolist(), signal.tolist())]
 
-    def _run(self, model: Model) -> Callable[[Arrays], dict[str, np.ndarray]]:
+    def _run(self, model: Model) -> Run:
         return reference(model, Context(Request(), plugins=self._plugins))
 
 

@@ -25,7 +25,7 @@ def pareto_front(problem: Problem) -> list[Plan]:
     """
     weights = [1 / most if 0 < most < math.inf else 1.0 for most in problem.budget]
     found = {minimize(problem, [0.0] * len(weights))}
-    slowest = sum(map(max, problem.seconds)) + sum(max(map(max, c)) for c in problem.borders.values())
+    slowest = sum(max(time for time in times if time < math.inf) for times in problem.seconds)
     for step in range(_PRICES):
         price = slowest * 10.0 ** (-6 + 12 * step / (_PRICES - 1))
         found.add(minimize(problem, [price * weight for weight in weights]))
@@ -103,6 +103,8 @@ def _joined(problem: Problem, totals: Sequence[Sequence[float]], unit: int, pare
 def _by_expansion(problem: Problem, costs: Sequence[Sequence[float]]) -> Plan:
     """Offer every choice to all units in turn, as long as that helps, from each uniform plan."""
     most = max(map(len, costs))
+    finite = [cost for row in costs for cost in row if cost < math.inf]
+    costs = [[min(cost, 1e3 * sum(map(abs, finite))) for cost in row] for row in costs]  # capacities are finite
 
     def total(plan: Sequence[int]) -> float:
         borders = sum(table[plan[one]][plan[other]] for (one, other), table in problem.borders.items())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
+_NAME = re.compile(r"[\w.-]*")
 _CPU_KEYS = ("model name", "flags", "Features", "CPU part")
 
 
@@ -55,9 +57,7 @@ def _versions(distributions: Iterable[str]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
         found[name] = distribution.version
-        for requirement in distribution.requires or ():
-            if "extra ==" not in requirement:
-                waiting.append("".join(c if c.isalnum() or c in "-_." else " " for c in requirement).split()[0])
+        waiting += [_NAME.match(text)[0] for text in distribution.requires or () if "extra ==" not in text]  # type: ignore[index]
     return found
 
 

@@ -45,8 +45,9 @@ class Mixing:
 
     Attributes:
         notes: Why nothing is mixed, or what a prediction leaves out, as sentences.
-        certificate: How far the best plan is from the optimum, as a sentence.
-        front: Predicted plans that are the fastest for their noise, as (seconds, SNR in dB).
+        bound: The least time of any plan by these measurements, relative to the baseline's; None if it is unknown.
+        unproven: Why `bound` is unknown, in words.
+        front: Predicted plans that are the fastest for their noise, as (share of the baseline's time, SNR in dB).
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class Mixing:
         self._chosen = _chosen(list(tried.values()))
         self._whole: list[float] = []
         self._plans: dict[str, tuple[int, ...]] = {}
-        self._switch = 0.0
         self._problem: Problem | None = None
         self._best = 1.0
         self.notes: list[str] = []
-        self.certificate = ""
+        self.bound: float | None = None
+        self.unproven = ""
         self.front: list[tuple[float, float]] = []
 
     def candidates(self) -> Iterator[Candidate]:
@@ -113,8 +114,10 @@ class Mixing:
                         row[j] += correction  # type: ignore[index]  # `_posed` makes lists
 
     def _profiled(self) -> tuple[list[Segment], Profiles]:
-        ctx = Context(Request.of(HOST), plugins=self._plugins)
+        names = list(dict.fromkeys(name for tried in self._chosen for name in tried.candidate.backends))
+        ctx = Context(Request.of(*names), plugins=self._plugins)
         ctx.load_backends()
+        # Prepared for all backends at once, as mixed plans are, so that nodes have the same names.
         model = Driver(self._original, ctx, (), Instrumentation()).prepare()
         segments = segments_of(model)
         folder = self._bench.folder / "segments"
@@ -139,8 +142,6 @@ class Mixing:
             there = [key in profiles.seconds and key in profiles.noise for key in keys]
             seconds.append([profiles.seconds[k] if ok else math.inf for k, ok in zip(keys, there)])
             noise.append([profiles.noise[k] if ok else [0.0 for _ in names] for k, ok in zip(keys, there)])
-        impossible = 1e3 * sum(row[0] for row in seconds)
-        seconds = [[min(time, impossible) for time in row] for row in seconds]
         # The segments give the shape of the costs; the whole models, measured beside each other, give their scale.
         base = sum(row[0] for row in seconds)
         self._whole = [base]
@@ -148,7 +149,7 @@ class Mixing:
         for number, tried in enumerate(self._chosen):
             ratio = 1.0 if tried.against is None else tried.against.median
             alone = sum(row[number] for row in seconds)
-            joins.append((ratio * base - alone) / (len(segments) - 1) if alone < impossible else 0.0)
+            joins.append((ratio * base - alone) / (len(segments) - 1) if alone < math.inf else 0.0)
         table = [[joins[i] if i == j else 0.0 for j in range(len(joins))] for i in range(len(joins))]
         borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
         return Problem(seconds, noise, borders, [_budget(self._bench.goals) for _ in names])
@@ -193,18 +194,18 @@ class Mixing:
         return {node.name: node.backend for node in plan.nodes}
 
     def _certify(self, problem: Problem) -> None:
-        self.front = [(problem.time_of(plan), _decibels(problem.noise_of(plan))) for plan in pareto_front(problem)]
+        base = self._whole[0]
+        plans = pareto_front(problem)
+        self.front = [(problem.time_of(plan) / base, _decibels(problem.noise_of(plan))) for plan in plans]
         try:
             proven = optimum(problem)
         except DovetailError as error:
-            self.certificate = f"no certificate: {error.message} ({error.hint})"
+            self.unproven = f"{error.message}: {error.hint}"
             return
-        known = self._best * self._whole[0]
-        if not 0 < proven.bound < math.inf:
-            self.certificate = "no certificate: HiGHS found no bound"
-            return
-        gap = max(0.0, known / proven.bound - 1)
-        self.certificate = f"within {100 * gap:.0f} % of the best that these measurements allow (HiGHS)"
+        if 0 < proven.bound < math.inf:
+            self.bound = proven.bound / self._whole[0]
+        else:
+            self.unproven = "HiGHS found no bound in time"
 
 
 def _chosen(tried: Sequence[Tried]) -> list[Tried]:

@@ -86,7 +86,7 @@ class Tuned:
         compiled: The winner's result; None if there is no winner.
         notes: What limits the figures, as sentences.
         certificate: How far the winner may be from the best plan, as a sentence; empty without one.
-        front: Predicted plans that are the fastest for their noise, as (seconds, SNR in dB).
+        front: Predicted plans that are the fastest for their noise, as (share of the host's time, SNR in dB).
     """
 
     model: str
@@ -117,7 +117,8 @@ class Tuned:
         return {
             "model": self.model, "winner": self.winner.as_dict() if self.winner else None,
             "candidates": [entry.as_dict() for entry in self.entries], "notes": list(self.notes),
-            "certificate": self.certificate, "front": [list(point) for point in self.front],
+            "certificate": self.certificate,
+            "front": [[share, snr if math.isfinite(snr) else "inf"] for share, snr in self.front],
         }  # fmt: skip
 
     def save(self, folder: str | Path) -> None:

@@ -12,7 +12,7 @@ class Problem:
     """Units with choices; the cost of a plan is the sum of its units and borders.
 
     Attributes:
-        seconds: Per unit, the time of each choice.
+        seconds: Per unit, the time of each choice; infinite for one that failed.
         noise: Per unit and choice, the noise energy at each output relative to its signal.
         borders: Per pair of neighbors, the time that each pair of their choices takes in addition; it may be negative,
             because two neighbors that run as one save a call.

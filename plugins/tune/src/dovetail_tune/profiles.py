@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dovetail_tune.trying import Bench
 
 _ROUNDS = 12
+_LEAST = 0.5  # seconds
 _FILE = "profiles.jsonl"
 
 
@@ -74,6 +75,9 @@ class Profiles:
                     return
                 self._step(f"segment {segment.index + 1} of {len(segments)}")
                 segment.model.clone().save(self._file(segment), external=True)
+                if self._recall(segment):
+                    self.was_cached += 1
+                    continue
                 for number, candidate in enumerate(self._candidates):
                     try:
                         if number not in workers:
@@ -81,19 +85,32 @@ class Profiles:
                         workers[number].ask(self._job(segment, number), self._bench.deadline.remaining)
                         outputs = self._outputs(segment, number)
                         noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs)
-                        self.noise[segment.index, number] = noise or [0.0] * len(self._values.names)
+                        self.noise[segment.index, number] = noise = noise or [0.0] * len(self._values.names)
+                        self._bench.journal.record("noise", self._named(segment, candidate), noise=noise)
                     except WorkerError as error:
                         self.failed[segment.index, number] = error.message
                         if number in workers:
                             workers.pop(number).close()  # it may have ended; another one starts for the next segment
                 self._time(segment, workers)
 
+    def _recall(self, segment: Segment) -> bool:
+        """Take times and noise of every candidate from earlier runs, if all of them are known."""
+        names = self._keys(segment)
+        times = [self._cache.find("segment", name) for name in names]
+        noise = [self._bench.journal.find("noise", self._named(segment, c)) for c in self._candidates]
+        if not all(times) or not all(noise):
+            return False
+        for number, (time, found) in enumerate(zip(times, noise)):
+            if time and found:
+                self.seconds[segment.index, number] = time["seconds"]
+                self.noise[segment.index, number] = found["noise"]
+        return True
+
     def _time(self, segment: Segment, workers: Mapping[int, Worker]) -> None:
         """Time the candidates that compiled, in turns, unless a segment of this structure was timed before."""
         numbers = [n for n in range(len(self._candidates)) if (segment.index, n) in self.noise]
-        key = f"{segment.key} {self._shapes(segment)}"
-        names = {n: f"{key} {self._candidates[n].name} x{self._bench.callers}" for n in numbers}
-        known = {n: self._cache.find("segment", name) for n, name in names.items()}
+        names = self._keys(segment)
+        known = {n: self._cache.find("segment", names[n]) for n in numbers}
         if all(known.values()):
             self.was_cached += 1
             self.seconds |= {(segment.index, n): entry["seconds"] for n, entry in known.items() if entry}
@@ -101,7 +118,7 @@ class Profiles:
         turns = {str(n): self._bench.turn(workers[n]) for n in numbers}
         try:
             # None drops out: a slow segment of one plan is a number that the others are compared with.
-            result = race(turns, _ROUNDS, float("inf"), lambda: self._bench.deadline.is_over)
+            result = race(turns, _ROUNDS, float("inf"), lambda: self._bench.deadline.is_over, least=_LEAST)
         except WorkerError as error:
             self.failed |= {(segment.index, n): error.message for n in numbers}
             return
@@ -124,6 +141,15 @@ class Profiles:
 
     def _outputs(self, segment: Segment, number: int) -> Path:
         return self._folder / f"segment_{segment.index}" / f"outputs_{number}"
+
+    def _keys(self, segment: Segment) -> list[str]:
+        """Return what the time of a segment depends on, per candidate."""
+        key = f"{segment.key} {self._shapes(segment)}"
+        return [f"{key} {candidate.name} x{self._bench.callers}" for candidate in self._candidates]
+
+    @staticmethod
+    def _named(segment: Segment, candidate: Candidate) -> str:
+        return f"{segment.index} {candidate.name}"
 
     def _shapes(self, segment: Segment) -> str:
         """Return the shapes of the timed inputs, which an open extent leaves out of the structure."""

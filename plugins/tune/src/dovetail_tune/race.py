@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,20 +29,40 @@ class RaceResult:
         leader: The fastest, by the median of the ratios to it.
         turns: Seconds of the fastest run of each turn, by name; rounds that a runner missed are absent at the end.
         failed: Why a runner failed while it was timed, by name.
+        heats: The turns of each heat, if there were several.
     """
 
     leader: str
     turns: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    heats: list[dict[str, list[float]]] = field(default_factory=list)
 
     def seconds(self, name: str) -> float:
         """Return the median seconds over the turns."""
         return statistics.median(self.turns[name])
 
+    def add(self, other: RaceResult) -> None:
+        """Append the turns of another heat; a runner that failed in one of them has none.
+
+        Rounds of a runner that dropped out earlier are paired with those of the same heat only.
+        """
+        self.failed |= other.failed
+        self.heats.append(dict(other.turns))
+        self.turns = {
+            name: [second for heat in self.heats for second in heat.get(name, ())]
+            for name in {**self.turns, **other.turns}
+            if name not in self.failed
+        }
+
     def ratio(self, name: str, other: str) -> Ratio:
         """Return the ratio of two runners' times in the rounds that both ran."""
-        rounds = min(len(self.turns[name]), len(self.turns[other]))
-        return ratio_of(self.turns[name][:rounds], self.turns[other][:rounds])
+        ours: list[float] = []
+        theirs: list[float] = []
+        for heat in self.heats or [self.turns]:
+            rounds = min(len(heat.get(name, ())), len(heat.get(other, ())))
+            ours += heat.get(name, [])[:rounds]
+            theirs += heat.get(other, [])[:rounds]
+        return ratio_of(ours, theirs)
 
 
 def race(
@@ -50,6 +72,7 @@ def race(
     is_over: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda _: None,
     keep: str = "",
+    least: float = 0.0,
 ) -> RaceResult:
     """Let runners take turns, in alternating order, until one is clearly the fastest or the rest is noise.
 
@@ -62,6 +85,8 @@ def race(
         is_over: Whether the time is up; at least one round is run.
         progress: Called with the number of rounds that were run.
         keep: A runner that never drops out.
+        least: Seconds before anything is decided. Other load on the machine comes in phases, and a race within one
+            phase measures that phase, with a narrow interval.
 
     Raises:
         WorkerError: Every runner failed.
@@ -76,8 +101,10 @@ def race(
         except WorkerError as error:
             result.failed[name] = error.message
     active = list(runs)
-    for number in range(rounds):
-        if not active or (number and is_over()):
+    begun = time.monotonic()
+    for number in itertools.count():
+        lasted = time.monotonic() - begun >= least
+        if not active or (number and is_over()) or (lasted and number >= rounds):
             break
         for name in list(active if number % 2 == 0 else reversed(active)):
             try:
@@ -91,7 +118,7 @@ def race(
         if not active:
             break
         result.leader = _leader(result, active)
-        if number + 1 >= FEWEST_ROUNDS:
+        if number + 1 >= FEWEST_ROUNDS and lasted:
             ratios = {name: result.ratio(name, result.leader) for name in active if name != result.leader}
             active = [
                 name for name in active

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 CONFIDENCE = 0.95
+MARGIN = 0.02  # two processes that run the same model differ by up to this, because their memory lies elsewhere
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Ratio:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes 1."""
-        return self.low > 1 or self.high < 1
+        """Whether the interval lies beyond what two processes of one model may differ by."""
+        return self.low > 1 + MARGIN or self.high < 1 - MARGIN
 
     def __str__(self) -> str:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f} in {self.pairs} pairs)"

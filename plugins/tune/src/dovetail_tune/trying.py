@@ -19,6 +19,7 @@ from dovetail_tune.statistics_of_pairs import Ratio
 from dovetail_tune.worker_process import Worker, WorkerError
 
 _QUICK_ROUNDS = 16
+_QUICK = 1.5  # seconds of a quick comparison at least
 _HOPELESS = 0.5  # this much slower than the baseline, a candidate needs no closer look
 PREPARED, FAILED, REPEATED = "prepared", "failed", "repeated"
 
@@ -145,7 +146,7 @@ class Bench:
             return self._recorded(Tried(candidate, REPEATED, f"the same result as {other}"), digest)
         if baseline is not None:
             name = candidate.name
-            quick = race({"": baseline, name: self.turn(worker)}, _QUICK_ROUNDS, _HOPELESS, self._is_over)
+            quick = race({"": baseline, name: self.turn(worker)}, _QUICK_ROUNDS, _HOPELESS, self._is_over, least=_QUICK)
             if name in quick.failed or "" in quick.failed:
                 raise WorkerError(quick.failed.get(name) or quick.failed[""])
             tried.against = quick.ratio(name, "")

@@ -1,7 +1,7 @@
 """The child process: reads jobs as lines of JSON, and answers each with one line.
 
-Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `load` loads a saved result for timing; `segment`
-compiles a part of the model; `time` runs what was compiled or loaded last.
+Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `segment` compiles a part of a model; `load`
+loads a saved result; `time` runs what was compiled or loaded last.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class Jobs:
     def segment(self, job: Job) -> dict[str, Any]:
         """Compile a part of a model, and write its outputs for every batch, for timing and for measuring its noise."""
         import dovetail
-        import numpy as np
         from dovetail_runtime.data.batches import batches, fitted
+
+        from dovetail_tune.data_split import save_arrays
 
         candidate = job["candidate"]
         model = dovetail.open(job["model"], self._plugins)
@@ -86,7 +87,7 @@ class Jobs:
         for number, (feeds, _) in enumerate(batches(model, job["data"], compiled.model, whole=True)):
             given = dict(fitted(compiled.model, feeds))
             self._feeds = self._feeds or given
-            np.savez(folder / f"{number:06}.npz", **compiled.run(given))
+            save_arrays(folder / f"{number:06}.npz", compiled.run(given))
         return {"engines": _engines(compiled)}
 
     def time(self, job: Job) -> dict[str, Any]:
