@@ -45,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="latency",
         help="what is to be fast: one call (default), or as many at the same time as there are CPUs",
     )
-    add(
-        "--threads", type=_numbers, default=(), metavar="N[,N...]", help="engine threads to try; 0 for their own choice"
-    )
+    add("--threads", type=_numbers, default=(), metavar="N[,N...]", help="threads to try; 0 for the engine's choice")
     add("--no-mix", dest="mixed", action="store_false", help="try no plans that mix backends")
     add("--budget", metavar="SECONDS", help="stop after this time (for each model) with the best that is known")
     add("--journal", type=output, metavar="FOLDER", help="results and journal, to resume from (default: OUT.tune)")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Entry, Tuned
 from dovetail_tune.race import RaceResult, race
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
@@ -85,9 +86,12 @@ class Contest:
             for candidate in self._worth_raising():
                 self._total += 1
                 self._try(candidate, baseline)
-            if mixed:
-                self._try_mixed(baseline)
-        return self._outcome(first, *self._last_race(first))
+            mixing = self._try_mixed(baseline) if mixed else None
+        result, memory = self._last_race(first)
+        if mixing is not None and first.name in result.turns:
+            mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
+            self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front
+        return self._outcome(first, result, memory)
 
     def _baseline(self, first: Candidate, stack: ExitStack) -> Turn:
         """Load the baseline for comparisons, and once more if its process ends."""
@@ -123,16 +127,14 @@ class Contest:
         ordered = sorted(faster, key=lambda t: t.against.median if t.against else 1.0)
         return [t.candidate.until_goals_are_met() for t in ordered if not t.candidate.raised]
 
-    def _try_mixed(self, baseline: Turn) -> None:
-        from dovetail_tune.mixing import Mixing
-
+    def _try_mixed(self, baseline: Turn) -> Mixing:
         mixing = Mixing(self._bench, self._original, self._plugins, self._tried, self._step)
         for candidate in mixing.candidates():
             self._total += 1
             self._try(candidate, baseline)
             mixing.learn(self._tried[candidate.name])
         self._notes += mixing.notes
-        self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front
+        return mixing
 
     def _finalists(self, first: Candidate) -> list[Tried]:
         """Return the baseline and the best few that meet the goals."""

@@ -63,7 +63,9 @@ class Mixing:
         self._chosen = _chosen(list(tried.values()))
         self._whole: list[float] = []
         self._plans: dict[str, tuple[int, ...]] = {}
-        self._problem: Problem | None = None
+        self._posing: Callable[[], Problem] | None = None
+        self._switches: dict[tuple[int, int], float] = {}
+        self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
         self._best = 1.0
         self.notes: list[str] = []
         self.bound: float | None = None
@@ -86,32 +88,27 @@ class Mixing:
         if self._bench.deadline.is_over or any((s.index, 0) not in profiles.seconds for s in segments):
             self.notes.append("nothing is mixed: not every segment was profiled")
             return
-        self._problem = problem = self._posed(segments, profiles)
+        self._posing = lambda: self._posed(segments, profiles)
         self._best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
         for _ in range(_PLANS):
-            plan = self._next(problem)
+            plan = self._next(self._posing())
             if plan is None:
                 break
             candidate = self._mixed(segments, plan)
             self._plans[candidate.name] = plan
             yield candidate
-        self._certify(problem)
 
     def learn(self, tried: Tried) -> None:
-        """Correct the cost of a switch between candidates by what a mixed plan took."""
-        plan, problem = self._plans.get(tried.candidate.name), self._problem
-        if plan is None or problem is None or tried.against is None:
+        """Correct the cost of the switches between candidates that a mixed plan has by what it took."""
+        plan = self._plans.get(tried.candidate.name)
+        if plan is None or self._posing is None or tried.against is None:
             return
         if tried.is_valid:
             self._best = min(self._best, tried.against.median)
-        switches = sum(one != other for one, other in zip(plan, plan[1:]))
-        missing = tried.against.median * self._whole[0] - problem.time_of(plan)
-        correction = missing / max(1, switches)
-        for table in problem.borders.values():
-            for i, row in enumerate(table):
-                for j in range(len(row)):
-                    if i != j:
-                        row[j] += correction  # type: ignore[index]  # `_posed` makes lists
+        switches = [(one, other) for one, other in zip(plan, plan[1:]) if one != other]
+        missing = tried.against.median * self._whole[0] - self._posing().time_of(plan)
+        for kind in set(switches):
+            self._switches[kind] = self._switches.get(kind, 0.0) + missing / len(switches)
 
     def _profiled(self) -> tuple[list[Segment], Profiles]:
         names = list(dict.fromkeys(name for tried in self._chosen for name in tried.candidate.backends))
@@ -147,10 +144,11 @@ class Mixing:
         self._whole = [base]
         joins = []
         for number, tried in enumerate(self._chosen):
-            ratio = 1.0 if tried.against is None else tried.against.median
+            ratio = self._ratios[tried.candidate.name]
             alone = sum(row[number] for row in seconds)
             joins.append((ratio * base - alone) / (len(segments) - 1) if alone < math.inf else 0.0)
-        table = [[joins[i] if i == j else 0.0 for j in range(len(joins))] for i in range(len(joins))]
+        kinds = range(len(joins))
+        table = [[joins[i] if i == j else self._switches.get((i, j), 0.0) for j in kinds] for i in kinds]
         borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
         return Problem(seconds, noise, borders, [_budget(self._bench.goals) for _ in names])
 
@@ -161,7 +159,7 @@ class Mixing:
             best = optimum(problem, min(20.0, max(1.0, self._bench.deadline.remaining))).plan
             plans += [best] if best is not None else []
         except DovetailError:
-            pass  # `_certify` says what is missing
+            pass  # `certify` says what is missing
         worth = [
             plan for plan in plans
             if len(set(plan)) > 1 and plan not in self._plans.values()
@@ -193,7 +191,16 @@ class Mixing:
         plan = dovetail.load(self._bench.folder_of(candidate), self._plugins).plan
         return {node.name: node.backend for node in plan.nodes}
 
-    def _certify(self, problem: Problem) -> None:
+    def certify(self, ratios: Mapping[str, float]) -> None:
+        """Set `front` and `bound` by what the last race measured.
+
+        Args:
+            ratios: The times of whole models, relative to the baseline's, by candidate.
+        """
+        if self._posing is None:
+            return
+        self._ratios |= {name: ratio for name, ratio in ratios.items() if name in self._ratios}
+        problem = self._posing()
         base = self._whole[0]
         plans = pareto_front(problem)
         self.front = [(problem.time_of(plan) / base, _decibels(problem.noise_of(plan))) for plan in plans]
