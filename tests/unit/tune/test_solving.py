@@ -12,7 +12,7 @@ ENGINES, FORMATS = 2, 3
 
 
 def random_problem(seed, units=7, chain=False, budget=True):
-    """Units with a choice per engine and format; low formats are faster and noisier, and other engines cost a border."""
+    """Units with a choice per engine and format; low formats are faster and noisier."""
     generator = random.Random(seed)
     choices = [(engine, format_) for engine in range(ENGINES) for format_ in range(FORMATS)]
     seconds = [[generator.uniform(1, 4) / (1 + format_) for _, format_ in choices] for _ in range(units)]

@@ -256,7 +256,11 @@ class Contest:
         found = []
         for other in raced:
             ratio = _ratio(other, winner, result)
-            if other is not winner and not ratio.is_clear:
+            if other is winner or ratio.is_clear:
+                continue
+            if ratio.low > 1 - MARGIN and ratio.high < 1 + MARGIN:
+                found.append(f"{other.candidate.name} is as fast: it takes {ratio} of the time")
+            else:
                 name = other.candidate.name
                 found.append(
                     f"timings are too noisy to tell {name} from {winner.candidate.name}: it takes {ratio} of its time"
