@@ -16,6 +16,12 @@ def test_a_backend_competes_with_its_defaults_with_everything_high_and_with_ever
     assert names(["cpu-bf16"]) == ["host", "cpu-bf16", "cpu-bf16 high", "cpu-bf16:policies=lean"]
 
 
+def test_defaults_of_all_backends_come_first_because_a_budget_may_end_anywhere():
+    found = names(["cpu-bf16", "cpu-int8"])
+    assert found[:5] == ["host", "cpu-bf16", "cpu-int8", "cpu-bf16 high", "cpu-int8 high"]
+    assert all(":" in name for name in found[5:])
+
+
 def test_a_backend_with_options_competes_with_these_only():
     assert names(["cpu-bf16:policies=lean"]) == ["host", "cpu-bf16:policies=lean", "cpu-bf16:policies=lean high"]
 

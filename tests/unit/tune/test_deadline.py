@@ -21,3 +21,10 @@ def test_a_budget_runs_out_and_never_below_zero():
 def test_a_budget_is_a_number_above_0(budget):
     with pytest.raises(UsageError, match="--budget"):
         Deadline(budget)
+
+
+def test_a_share_of_the_budget_ends_earlier_and_tells_the_time_of_the_whole():
+    part = Deadline(1000).until(0.25)
+    assert 249 < part.remaining <= 250 and part.text.startswith(" (")
+    assert 999 <= float(part.text.split()[0][1:]) <= 1000
+    assert Deadline().until(0.5).remaining == math.inf

@@ -94,7 +94,7 @@ def candidates_of(
         raise UsageError(f"--threads {','.join(map(str, threads))}: numbers from 0 are expected")
     host = load_chosen(registry, BackendChoice(HOST))
     absent: dict[str, str] = {}
-    found = [Candidate(HOST, (HOST,))]
+    ranked = [(0, Candidate(HOST, (HOST,)))]
     for choice in map(BackendChoice.parse, backends or [name for name in registry.backend if name != HOST]):
         if choice.name == HOST:
             continue
@@ -110,9 +110,10 @@ def candidates_of(
         if why:
             absent[choice.name] = why
         else:
-            found += _of_backend(choice, backend)
-    if len({candidate.name for candidate in found}) < len(found):
-        found = list({candidate.name: candidate for candidate in found}.values())
+            ranked += _of_backend(choice, backend)
+    # Defaults of all backends come first, and options last, because a budget may end anywhere.
+    ranked.sort(key=lambda pair: pair[0])
+    found = list({candidate.name: candidate for _, candidate in ranked}.values())
     counted = [
         replace(candidate, name=f"{candidate.name} @{count}" if count else candidate.name, threads=count)
         for candidate in found
@@ -140,10 +141,11 @@ def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
     return "; ".join(reasons) or f"no engine here runs on the device '{backend.device}'"
 
 
-def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[Candidate]:
-    yield Candidate(str(choice), (str(choice),))
+def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, Candidate]]:
+    """Yield the candidates of a backend, each with its rank among those of all backends."""
+    yield 1, Candidate(str(choice), (str(choice),))
     if backend.low and backend.low != backend.high:
-        yield Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
+        yield 2, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
     if choice.options:
         return
     for option, values in backend.options.items():
@@ -152,4 +154,4 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[Candidate]:
         for value in values:
             if value != backend.chosen.get(option):
                 text = str(BackendChoice(choice.name, {option: value}))
-                yield Candidate(text, (text,))
+                yield 3, Candidate(text, (text,))

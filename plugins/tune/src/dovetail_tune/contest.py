@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from dovetail_tune.race import Turn
 
 _FINALISTS = 4  # results that are loaded at the same time in the last race
+_NOT_TRIED = "not tried"
 _ROUNDS = 20  # of a heat
 _HEATS = 3  # each in fresh processes
 _HEAT = 2.0  # seconds of a heat at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
-_GRACE = 10.0  # seconds to load a result when the time is up
+_GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
+_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
 
@@ -72,21 +74,25 @@ class Contest:
         if self._bench.journal.others:
             self._notes.append(f"the journal's figures are of {self._bench.journal.others}, and are not used")
         first = self._candidates.found[0]
+        whole = self._bench.deadline
         self._step(first.name)
         tried = self._bench.try_(first, None)
         if tried.status == FAILED:
-            over = self._bench.deadline.is_over
+            over = whole.is_over
             hint = "give a larger --budget: it is too small for one candidate" if over else ""
             raise DovetailError(f"the model does not run on the host: {tried.why}", hint)
         self._tried[first.name] = tried
         with ExitStack() as stack:
             baseline = self._baseline(first, stack)
+            self._bench.deadline = whole.until(_TRYING)
             for candidate in self._candidates.found[1:]:
                 self._try(candidate, baseline)
             for candidate in self._worth_raising():
                 self._total += 1
                 self._try(candidate, baseline)
+            self._bench.deadline = whole.until(_MIXING)
             mixing = self._try_mixed(baseline) if mixed else None
+        self._bench.deadline = whole
         result, memory = self._last_race(first)
         if mixing is not None and first.name in result.turns:
             mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
@@ -98,7 +104,7 @@ class Contest:
 
         def started() -> Turn:
             worker = stack.enter_context(Worker(self._bench.blocked))
-            worker.ask(self._bench.job("load", first), max(_GRACE, self._bench.deadline.remaining))
+            worker.ask(self._bench.job("load", first), _GRACE)
             return self._bench.turn(worker)
 
         turns = [started()]
@@ -114,7 +120,7 @@ class Contest:
 
     def _try(self, candidate: Candidate, baseline: Turn) -> None:
         if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
-            self._tried[candidate.name] = Tried(candidate, FAILED, "not tried: the time was up")
+            self._tried[candidate.name] = Tried(candidate, FAILED, f"{_NOT_TRIED}: the time was up")
             return
         self._step(candidate.name)
         self._tried[candidate.name] = self._bench.try_(candidate, baseline)
@@ -167,6 +173,8 @@ class Contest:
             ]  # fmt: skip
             if self._bench.deadline.is_over or len(active) == 1:
                 break
+        if result.failed and self._bench.deadline.is_over:
+            return result, memory  # more time may help, so that no journal says that they failed
         self._bench.journal.record(
             "race", ", ".join(names), leader=result.leader, turns=result.turns, failed=result.failed,
             heats=result.heats, memory=memory,
@@ -181,10 +189,8 @@ class Contest:
             for tried in finalists:
                 name = tried.candidate.name
                 worker = stack.enter_context(Worker(self._bench.blocked))
-                # What was found is worth loading after the budget is spent.
-                limit = max(self._bench.deadline.remaining, _GRACE)
                 try:
-                    grown = worker.ask(self._bench.job("load", tried.candidate), limit)["bytes"]
+                    grown = worker.ask(self._bench.job("load", tried.candidate), _GRACE)["bytes"]
                     memory[name] = max(grown, memory.get(name, 0))
                     turns[name] = self._bench.turn(worker)
                 except WorkerError as error:
@@ -226,7 +232,7 @@ class Contest:
         if winner is not None:
             winner.remark = "the fastest within the goal"
             self._notes += self._doubts(winner, raced, result)
-        if self._bench.deadline.is_over:
+        if any(tried.why.startswith(_NOT_TRIED) for tried in self._tried.values()):
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
         return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate(winner), front=self._front)
 
@@ -286,5 +292,5 @@ def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
 
 def _remark(tried: Tried) -> str:
     if tried.status == FAILED:
-        return tried.why if tried.why.startswith("not tried") else f"left out: {tried.why}"
+        return tried.why if tried.why.startswith(_NOT_TRIED) else f"left out: {tried.why}"
     return tried.why or "; ".join(tried.missed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 
@@ -25,8 +26,14 @@ class Deadline:
             seconds = math.nan
         if not seconds > 0:
             raise UsageError(f"--budget {budget}: seconds above 0 are expected")
-        self.budget = seconds
+        self.budget = self._whole = seconds
         self._begun = time.monotonic()
+
+    def until(self, share: float) -> Deadline:
+        """Return a deadline at a share of the budget, so that later steps have the rest."""
+        part = copy.copy(self)
+        part.budget = share * self._whole
+        return part
 
     @property
     def elapsed(self) -> float:
@@ -46,4 +53,4 @@ class Deadline:
     @property
     def text(self) -> str:
         """The remaining time in words; empty without a limit."""
-        return "" if math.isinf(self.budget) else f" ({self.remaining:.0f} s left)"
+        return "" if math.isinf(self.budget) else f" ({max(0.0, self._whole - self.elapsed):.0f} s left)"

@@ -21,6 +21,7 @@ from dovetail_tune.worker_process import Worker, WorkerError
 _QUICK_ROUNDS = 16
 _QUICK = 1.5  # seconds of a quick comparison at least
 _HOPELESS = 0.5  # this much slower than the baseline, a candidate needs no closer look
+TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
 PREPARED, FAILED, REPEATED = "prepared", "failed", "repeated"
 
 
@@ -116,7 +117,7 @@ class Bench:
         """Return what runs the result that a worker holds."""
 
         def run(runs: int) -> list[float]:
-            limit = max(self.deadline.remaining, 1.0)
+            limit = max(self.deadline.remaining, TURN_LIMIT)
             return worker.ask({"job": "time", "runs": runs, "callers": self.callers}, limit)["seconds"]
 
         return run
