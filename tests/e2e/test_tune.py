@@ -12,12 +12,15 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
+from dovetail_tune import contest, mixing
+from dovetail_tune.certificate import Optimum
 
 DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
 
 
 @pytest.fixture(autouse=True)
-def profiles_of_their_own(tmp_path_factory, monkeypatch):
+def short_races_and_profiles_of_their_own(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(contest, "_HEATS", 1)  # in this process; no test asserts who is fast
     monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path_factory.mktemp("profiles")))
 
 
@@ -101,3 +104,19 @@ def test_bad_input_is_one_message_with_the_way_out(words, message, hint):
     done = tune(*words)
     assert done.returncode in (1, 2)
     assert message in done.stderr and hint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_mixed_plan_has_every_node_where_its_segment_says(monkeypatch, tmp_path):
+    # Which plan is fast depends on the machine, so this one is given: the last segment on the host, the others not.
+    monkeypatch.setattr(mixing, "_WORTH", float("inf"))
+    monkeypatch.setattr(mixing, "_WITHIN", float("inf"))
+    monkeypatch.setattr(mixing, "optimum", lambda *_: Optimum(1.0, None, False))
+    monkeypatch.setattr(mixing, "pareto_front", lambda problem: [(1,) * (len(problem.seconds) - 1) + (0,)])
+    tuned = dovetail.tune(DIGITS, "cpu-bf16:policies=lean", data=DATA, min_snr=30, journal=tmp_path)
+    (mixed,) = [entry for entry in tuned.entries if entry.candidate.is_mixed]
+    assert mixed.meets and set(mixed.engines) == {"openvino-cpu", "onnxruntime-cpu"}
+    pins = dict(pin.rsplit("=", 1) for pin in mixed.candidate.pins)
+    assert pins["conv_1"] == "cpu-bf16" and pins["softmax_1"] == "host"
+    saved = [path for path in (tmp_path / "candidates").iterdir() if path.name.startswith("mixed")]
+    placed = {node.name: node.backend for node in dovetail.load(saved[0]).plan.nodes}
+    assert {name: placed[name] for name in pins} == pins

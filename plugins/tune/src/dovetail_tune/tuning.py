@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 LATENCY, THROUGHPUT = "latency", "throughput"
 _JOURNAL = "journal.jsonl"
+WEIGHTS = (".pdiparams", ".pdmodel", ".json", ".data")  # of programs that keep them in a file beside
 
 
 def tune(
@@ -120,24 +122,29 @@ def check(goals: Goals, data: object, measure: str = LATENCY) -> None:
 
 
 def model_digest(model: Model, path: Path) -> str:
-    """Hash the file of a model, and sizes and times of the files with its weights."""
+    """Hash the file of a model, and sizes and times of the files with its weights: those it names, or beside it.
+
+    Args:
+        model: The opened model.
+        path: Its file or folder.
+    """
     found = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(path.iterdir())
-    for file in files:
-        with file.open("rb") as content:
+    if path.is_file():
+        with path.open("rb") as content:
             found.update(hashlib.file_digest(content, "sha256").digest())
-    for location in sorted(_weights(model)):
-        state = Path(location).stat()
-        found.update(f"{location} {state.st_size} {state.st_mtime_ns}".encode())
+    beside = path.rglob("*") if path.is_dir() else path.parent.glob(f"{glob.escape(path.stem)}.*")
+    for location in sorted({*_weights(model), *(file for file in beside if file.suffix in WEIGHTS)}):
+        state = location.stat()
+        found.update(f"{location.name} {state.st_size} {state.st_mtime_ns}".encode())
     return found.hexdigest()
 
 
-def _weights(model: Model) -> set[str]:
+def _weights(model: Model) -> set[Path]:
     """Return the paths of files with external weights."""
     from onnx_ir import ExternalTensor
 
     tensors = (value.const_value for value in model.graph.initializers.values())
-    return {str(tensor.path) for tensor in tensors if isinstance(tensor, ExternalTensor)}
+    return {Path(tensor.path) for tensor in tensors if isinstance(tensor, ExternalTensor)}
 
 
 def _file_of(model: object, original: Model, folder: Path) -> Path:
