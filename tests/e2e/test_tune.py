@@ -93,7 +93,7 @@ def test_a_folder_of_models_makes_one_table(tmp_path):
         ((DIGITS, "--data", DATA), "no goal says how accurate the result must be", "--min-snr 30"),
         ((DIGITS, "--data", DATA, "--min-snr", "loud"), "--min-snr loud is no goal", ""),
         ((DIGITS, "--data", DATA, "--min-snr", 30, "--budget", "soon"), "--budget soon: seconds above 0", ""),
-        ((DIGITS, "--data", DATA, "--min-snr", 30, "--budget", 0.001), "does not run on the host", "larger --budget"),
+        ((DIGITS, "--data", DATA, "--min-snr", 30, "--budget", 0.001), "before the host had run the model", "larger --budget"),
         ((DIGITS, "--data", DATA, "--min-snr", 30, "--threads", "two"), "numbers with commas", ""),
         ((DIGITS, "--data", DATA, "--min-snr", 30, "--backend", "bpu-int8"), "cannot run here", "dovetail backends"),
         (("nothing.onnx", "--data", DATA, "--min-snr", 30), "nothing.onnx: no such file", ""),

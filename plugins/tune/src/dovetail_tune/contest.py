@@ -13,7 +13,7 @@ from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Entry, Tuned
 from dovetail_tune.race import RaceResult, race
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
-from dovetail_tune.trying import FAILED, PREPARED, Bench, Tried
+from dovetail_tune.trying import FAILED, NOT_TRIED, PREPARED, Bench, Tried
 from dovetail_tune.worker_process import Worker, WorkerError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dovetail_tune.race import Turn
 
 _FINALISTS = 4  # results that are loaded at the same time in the last race
-_NOT_TRIED = "not tried"
 _ROUNDS = 20  # of a heat
 _HEATS = 3  # each in fresh processes
 _HEAT = 2.0  # seconds of a heat at least
@@ -78,9 +77,9 @@ class Contest:
         self._step(first.name)
         tried = self._bench.try_(first, None)
         if tried.status == FAILED:
-            over = whole.is_over
-            hint = "give a larger --budget: it is too small for one candidate" if over else ""
-            raise DovetailError(f"the model does not run on the host: {tried.why}", hint)
+            if whole.is_over:
+                raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
+            raise DovetailError(f"the model does not run on the host: {tried.why}")
         self._tried[first.name] = tried
         with ExitStack() as stack:
             baseline = self._baseline(first, stack)
@@ -120,7 +119,7 @@ class Contest:
 
     def _try(self, candidate: Candidate, baseline: Turn) -> None:
         if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
-            self._tried[candidate.name] = Tried(candidate, FAILED, f"{_NOT_TRIED}: the time was up")
+            self._tried[candidate.name] = Tried(candidate, FAILED, f"{NOT_TRIED}: the time was up")
             return
         self._step(candidate.name)
         self._tried[candidate.name] = self._bench.try_(candidate, baseline)
@@ -232,7 +231,7 @@ class Contest:
         if winner is not None:
             winner.remark = "the fastest within the goal"
             self._notes += self._doubts(winner, raced, result)
-        if any(tried.why.startswith(_NOT_TRIED) for tried in self._tried.values()):
+        if any(tried.why.startswith(NOT_TRIED) for tried in self._tried.values()):
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
         return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate(winner), front=self._front)
 
@@ -292,5 +291,5 @@ def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
 
 def _remark(tried: Tried) -> str:
     if tried.status == FAILED:
-        return tried.why if tried.why.startswith(_NOT_TRIED) else f"left out: {tried.why}"
+        return tried.why if tried.why.startswith(NOT_TRIED) else f"left out: {tried.why}"
     return tried.why or "; ".join(tried.missed)

@@ -22,6 +22,7 @@ _QUICK_ROUNDS = 16
 _QUICK = 1.5  # seconds of a quick comparison at least
 _HOPELESS = 0.5  # this much slower than the baseline, a candidate needs no closer look
 TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
+NOT_TRIED = "not tried"
 PREPARED, FAILED, REPEATED = "prepared", "failed", "repeated"
 
 
@@ -110,7 +111,8 @@ class Bench:
                 return self._tried_in(worker, candidate, baseline)
         except WorkerError as error:
             if self.deadline.is_over:
-                return Tried(candidate, FAILED, error.message)  # more time may help, so that no journal says so
+                # More time may help, so that no journal says so.
+                return Tried(candidate, FAILED, f"{NOT_TRIED} to the end: the time was up")
             return self._recorded(Tried(candidate, FAILED, error.message))
 
     def turn(self, worker: Worker) -> Turn:
