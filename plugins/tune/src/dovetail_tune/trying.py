@@ -73,7 +73,7 @@ class Bench:
         deadline: The time that is left.
         blocked: Plugins to leave out.
         callers: Calls at the same time while timing.
-        digests: The candidate of each distinct result.
+        digests: The candidate of each distinct result, by its digest and threads.
     """
 
     model: Path
@@ -84,7 +84,7 @@ class Bench:
     deadline: Deadline
     blocked: tuple[str, ...] = ()
     callers: int = 1
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def folder_of(self, candidate: Candidate) -> Path:
         """Return the folder of a candidate's result."""
@@ -104,7 +104,7 @@ class Bench:
         if known is not None and known["candidate"] == candidate.as_dict():
             tried = _tried(candidate, known)
             if tried.status != PREPARED or (self.folder_of(candidate) / "result.json").exists():
-                self.digests.setdefault(known.get("digest", ""), candidate.name)
+                self.digests.setdefault((known["digest"], candidate.threads), candidate.name)
                 return tried
         try:
             with Worker(self.blocked) as worker:
@@ -134,7 +134,12 @@ class Bench:
         }  # fmt: skip
 
     def _tried_in(self, worker: Worker, candidate: Candidate, baseline: Turn | None) -> Tried:
-        answer = worker.ask(self.job("prepare", candidate), self.deadline.remaining)
+        known = {digest: name for (digest, threads), name in self.digests.items() if threads == candidate.threads}
+        answer = worker.ask({**self.job("prepare", candidate), "known": list(known)}, self.deadline.remaining)
+        digest = answer["digest"]
+        if digest in known:
+            return self._recorded(Tried(candidate, REPEATED, f"the same result as {known[digest]}"), digest)
+        self.digests[digest, candidate.threads] = candidate.name
         compared = answer["verification"]
         snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
         answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
@@ -143,10 +148,6 @@ class Bench:
             -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),
             tuple(answer["missed"]), answer["bytes"], answer["coverage"], tuple(answer["engines"]),
         )  # fmt: skip
-        digest = _digest(self.folder_of(candidate), (*answer["engines"], str(candidate.threads)))
-        other = self.digests.setdefault(digest, candidate.name)
-        if other != candidate.name:
-            return self._recorded(Tried(candidate, REPEATED, f"the same result as {other}"), digest)
         if baseline is not None:
             name = candidate.name
             quick = race({"": baseline, name: self.turn(worker)}, _QUICK_ROUNDS, _HOPELESS, self._is_over, least=_QUICK)
@@ -177,13 +178,3 @@ def _tried(candidate: Candidate, entry: Mapping[str, Any]) -> Tried:
         tuple(entry["missed"]), entry["bytes"], entry["coverage"], tuple(entry["engines"]),
         None if against is None else Ratio(*against),
     )  # fmt: skip
-
-
-def _digest(folder: Path, more: tuple[str, ...]) -> str:
-    """Hash the files that are run, and what else makes a difference."""
-    found = hashlib.sha256(repr(more).encode())
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix not in (".yaml", ".json"):
-            with path.open("rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()

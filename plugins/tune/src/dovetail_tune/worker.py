@@ -39,6 +39,8 @@ class Jobs:
         import dovetail
         from dovetail_verify.accuracy.goals import Goals
 
+        from dovetail_tune.result_digest import result_digest
+
         candidate, goals = job["candidate"], Goals(**job["goals"])
         accuracy: dict[str, Any] = goals.as_dict() if candidate["raised"] else {"verify": False}
         begun = time.perf_counter()
@@ -47,12 +49,15 @@ class Jobs:
             plugins=self._plugins, **accuracy,
         )  # fmt: skip
         seconds = time.perf_counter() - begun
+        digest = result_digest(compiled.model)
+        if digest in job["known"]:
+            return {"digest": digest}
         compiled.save(job["folder"])
         _use(compiled, job)
         compared = dovetail.verify(job["model"], compiled, job["judge"], plugins=self._plugins)
         self._feeds = self._timed_inputs(job)
         return {
-            "compile_seconds": seconds, "verification": compared.as_dict(),
+            "digest": digest, "compile_seconds": seconds, "verification": compared.as_dict(),
             "missed": list(map(str, goals.missed(compared))),
             "bytes": _size(Path(job["folder"])), "coverage": compiled.coverage(), "engines": _engines(compiled),
         }  # fmt: skip
