@@ -122,7 +122,7 @@ class Tuned:
         }  # fmt: skip
 
     def save(self, folder: str | Path) -> None:
-        """Write the winner's result as `compile` does, with the table beside it in `tune.json`.
+        """Write the winner's result as `compile` does; in a folder, the table is beside it in `tune.json`.
 
         Raises:
             DovetailError: There is no winner, or the folder cannot be written.
@@ -132,7 +132,8 @@ class Tuned:
         if self.compiled is None:
             raise DovetailError("no candidate meets the goals, so there is nothing to save", "lower the goal")
         self.compiled.save(folder)
-        write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
+        if Path(folder).is_dir():  # other stores keep a result in one file
+            write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
 
 
 def combined(outcomes: Mapping[str, Tuned | str]) -> list[dict[str, str]]:

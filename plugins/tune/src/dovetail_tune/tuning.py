@@ -102,6 +102,8 @@ def tune(
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:
             tuned.compiled = dovetail.load(bench.folder_of(tuned.winner.candidate), plugins)
+            if tuned.winner.candidate.threads:
+                tuned.compiled.options["threads"] = tuned.winner.candidate.threads
             if journal is None:
                 # Weights are read from the folder until the result is saved; it goes when the result does.
                 _keep_until_freed(tuned, stack.pop_all())
