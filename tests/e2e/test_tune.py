@@ -4,8 +4,10 @@ Nothing here asserts who is fast: that is a matter of the machine.
 """
 
 import json
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -93,7 +95,7 @@ def test_a_folder_of_models_makes_one_table(tmp_path):
         ((DIGITS, "--data", DATA), "no goal says how accurate the result must be", "--min-snr 30"),
         ((DIGITS, "--data", DATA, "--min-snr", "loud"), "--min-snr loud is no goal", ""),
         ((DIGITS, "--data", DATA, "--min-snr", 30, "--budget", "soon"), "--budget soon: seconds above 0", ""),
-        ((DIGITS, "--data", DATA, "--min-snr", 30, "--budget", 0.001), "before the host had run the model", "larger --budget"),
+        ((DIGITS, "--data", DATA, "--min-snr", 30, "--budget", 0.001), "before the host had run", "larger --budget"),
         ((DIGITS, "--data", DATA, "--min-snr", 30, "--threads", "two"), "numbers with commas", ""),
         ((DIGITS, "--data", DATA, "--min-snr", 30, "--backend", "bpu-int8"), "cannot run here", "dovetail backends"),
         (("nothing.onnx", "--data", DATA, "--min-snr", 30), "nothing.onnx: no such file", ""),
@@ -120,3 +122,22 @@ def test_a_mixed_plan_has_every_node_where_its_segment_says(monkeypatch, tmp_pat
     saved = [path for path in (tmp_path / "candidates").iterdir() if path.name.startswith("mixed")]
     placed = {node.name: node.backend for node in dovetail.load(saved[0]).plan.nodes}
     assert {name: placed[name] for name in pins} == pins
+
+
+def test_an_interrupted_run_leaves_no_process_and_goes_on_where_it_was(tmp_path):
+    words = (DIGITS, "--backend", "cpu-bf16:policies=lean", "--data", DATA, "--min-snr", 40, "--no-mix")
+    command = [sys.executable, "-m", "dovetail.cli.main", "tune", *map(str, words), "-o", str(tmp_path / "out")]
+    journal = tmp_path / "out.tune" / "journal.jsonl"
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while not journal.exists() and running.poll() is None:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode and "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+    before = journal.read_text()
+    assert '"host"' in before
+    done = tune(*words, "-o", tmp_path / "out")
+    assert done.returncode == 0 and (tmp_path / "out" / "result.json").exists()
+    assert journal.read_text().startswith(before)
+    assert journal.read_text().count('"kind": "candidate", "name": "host"') == 1
