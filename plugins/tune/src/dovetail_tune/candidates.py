@@ -1,0 +1,157 @@
+"""Candidates: requests whose results compete, one per backend, option and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compiler import make_engine
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes import BackendChoice, load_chosen
+from dovetail.planning import HOST
+
+if TYPE_CHECKING:
+    from dovetail.plugin import Backend, Registry
+
+EVERY_NODE = "*"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A request that competes.
+
+    Attributes:
+        name: Its name in tables and in the journal: `cpu-int8`, `cpu-bf16 high`, `cpu-int8 raised`.
+        backends: Its backends, in order of preference.
+        high: Selectors of nodes to compute in the types of the source model.
+        pins: Manual placements.
+        raised: Whether nodes are raised until the goals are met.
+        threads: Threads of each engine; 0 for the engine's own choice.
+    """
+
+    name: str
+    backends: tuple[str, ...]
+    high: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    raised: bool = False
+    threads: int = 0
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this is the source model on the host, in its own types."""
+        return self.backends == (HOST,)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether segments of the model have different candidates."""
+        return bool(self.pins)
+
+    def until_goals_are_met(self) -> Candidate:
+        """Return the same request with nodes raised until the goals are met."""
+        name, at, threads = self.name.partition(" @")
+        return replace(self, name=f"{name} raised{at}{threads}", raised=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for a worker and for the journal."""
+        return {
+            "name": self.name, "backends": list(self.backends), "high": list(self.high), "pins": list(self.pins),
+            "raised": self.raised, "threads": self.threads,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What competes, and what does not.
+
+    Attributes:
+        found: The candidates; the first is the host alone.
+        absent: Why other installed backends do not compete, by name.
+    """
+
+    found: tuple[Candidate, ...]
+    absent: Mapping[str, str]
+
+
+def candidates_of(
+    registry: Registry, backends: Sequence[str | BackendChoice] = (), threads: Sequence[int] = (0,)
+) -> Candidates:
+    """Return the candidates of every backend that runs here, or of `backends` alone.
+
+    A backend competes with its default options, with everything high, and with every other value of one option at a
+    time. A backend that is named with options has only these.
+
+    Args:
+        registry: The registry with the installed backends.
+        backends: Names of backends, with options or without; all installed ones if empty.
+        threads: Thread counts to try; 0 for the engine's own choice.
+
+    Raises:
+        UsageError: A thread count is negative, or a backend that is named does not exist.
+        DovetailError: A backend that is named cannot run here.
+    """
+    if not threads or any(count < 0 for count in threads):
+        raise UsageError(f"--threads {','.join(map(str, threads))}: numbers from 0 are expected")
+    host = load_chosen(registry, BackendChoice(HOST))
+    absent: dict[str, str] = {}
+    ranked = [(0, Candidate(HOST, (HOST,)))]
+    for choice in map(BackendChoice.parse, backends or [name for name in registry.backend if name != HOST]):
+        if choice.name == HOST:
+            continue
+        try:
+            backend = load_chosen(registry, choice)
+            why = why_not_here(backend, host, registry)
+        except DovetailError as error:
+            if backends:
+                raise
+            why = error.message
+        if why and backends:
+            raise DovetailError(f"backend '{choice}' cannot run here: {why}", "`dovetail backends` lists what can")
+        if why:
+            absent[choice.name] = why
+        else:
+            ranked += _of_backend(choice, backend)
+    # Defaults of all backends come first, and options last, because a budget may end anywhere.
+    ranked.sort(key=lambda pair: pair[0])
+    found = list({candidate.name: candidate for _, candidate in ranked}.values())
+    counted = [
+        replace(candidate, name=f"{candidate.name} @{count}" if count else candidate.name, threads=count)
+        for candidate in found
+        for count in dict.fromkeys(threads)
+    ]
+    return Candidates(tuple(counted), absent)
+
+
+def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
+    """Return why a backend does not compete on this machine; empty if it does.
+
+    An engine of the host that stands in for another device checks results, and says nothing about that device's speed.
+    """
+    reasons = []
+    for name in backend.engines:
+        if backend.device != host.device and name in host.engines:
+            continue
+        try:
+            ok, why = make_engine(registry, name).available()
+        except (DovetailError, ImportError) as error:
+            ok, why = False, str(error)
+        if ok:
+            return ""
+        reasons.append(f"{name}: {why}")
+    return "; ".join(reasons) or f"no engine here runs on the device '{backend.device}'"
+
+
+def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, Candidate]]:
+    """Yield the candidates of a backend, each with its rank among those of all backends."""
+    yield 1, Candidate(str(choice), (str(choice),))
+    if backend.low and backend.low != backend.high:
+        yield 2, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
+    if choice.options:
+        return
+    for option, values in backend.options.items():
+        if option in backend.idle_options:
+            continue
+        for value in values:
+            if value != backend.chosen.get(option):
+                text = str(BackendChoice(choice.name, {option: value}))
+                yield 3, Candidate(text, (text,))

@@ -1,0 +1,295 @@
+"""The contest: every candidate is tried, the best few race as whole models, and the fastest within the goals wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.mixing import Mixing
+from dovetail_tune.outcome import Entry, Tuned
+from dovetail_tune.race import RaceResult, race
+from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
+from dovetail_tune.trying import FAILED, NOT_TRIED, PREPARED, Bench, Tried
+from dovetail_tune.worker_process import Worker, WorkerError
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.plugin import PluginSet
+
+    from dovetail_tune.race import Turn
+
+_FINALISTS = 4  # results that are loaded at the same time in the last race
+_ROUNDS = 20  # of a heat
+_HEATS = 3  # each in fresh processes
+_HEAT = 2.0  # seconds of a heat at least
+_TOLERANCE = 0.03  # a difference that is not worth a longer race
+_GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
+_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
+_CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
+
+
+class Contest:
+    """Tries candidates against the baseline, and lets the best race.
+
+    Args:
+        bench: Compiles, measures and times.
+        candidates: The candidates, the baseline first.
+        original: The source model.
+        plugins: The plugins.
+        progress: Called with (what, done, total).
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        candidates: Candidates,
+        original: Model,
+        plugins: PluginSet,
+        progress: Callable[[str, int, int], None] | None = None,
+    ):
+        self._bench, self._candidates = bench, candidates
+        self._original, self._plugins = original, plugins
+        self._progress = progress
+        self._tried: dict[str, Tried] = {}
+        self._done, self._total = 0, len(candidates.found) + 1
+        self._notes = [bench.halves.text]
+        self._bound: float | None = None
+        self._unproven = ""
+        self._front: Sequence[tuple[float, float]] = ()
+
+    def run(self, mixed: bool) -> Tuned:
+        """Return the outcome.
+
+        Args:
+            mixed: Whether plans that mix candidates compete.
+
+        Raises:
+            DovetailError: The host cannot run the model, or the time is up before it did.
+        """
+        if self._bench.journal.others:
+            self._notes.append(f"the journal's figures are of {self._bench.journal.others}, and are not used")
+        first = self._candidates.found[0]
+        whole = self._bench.deadline
+        self._step(first.name)
+        tried = self._bench.try_(first, None)
+        if tried.status == FAILED:
+            if whole.is_over:
+                raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
+            raise DovetailError(f"the model does not run on the host: {tried.why}")
+        self._tried[first.name] = tried
+        with ExitStack() as stack:
+            baseline = self._baseline(first, stack)
+            self._bench.deadline = whole.until(_TRYING)
+            for candidate in self._candidates.found[1:]:
+                self._try(candidate, baseline)
+            for candidate in self._worth_raising():
+                self._total += 1
+                self._try(candidate, baseline)
+            self._bench.deadline = whole.until(_MIXING)
+            mixing = self._try_mixed(baseline) if mixed else None
+        self._bench.deadline = whole
+        result, memory = self._last_race(first)
+        if mixing is not None and first.name in result.turns:
+            mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
+            self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front
+        return self._outcome(first, result, memory)
+
+    def _baseline(self, first: Candidate, stack: ExitStack) -> Turn:
+        """Load the baseline for comparisons, and once more if its process ends."""
+
+        def started() -> Turn:
+            worker = stack.enter_context(Worker(self._bench.blocked))
+            worker.ask(self._bench.job("load", first), _GRACE)
+            return self._bench.turn(worker)
+
+        turns = [started()]
+
+        def turn(runs: int) -> Sequence[float]:
+            try:
+                return turns[0](runs)
+            except WorkerError:
+                turns[0] = started()
+                return turns[0](runs)
+
+        return turn
+
+    def _try(self, candidate: Candidate, baseline: Turn) -> None:
+        if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
+            self._tried[candidate.name] = Tried(candidate, FAILED, f"{NOT_TRIED}: the time was up")
+            return
+        self._step(candidate.name)
+        self._tried[candidate.name] = self._bench.try_(candidate, baseline)
+
+    def _worth_raising(self) -> list[Candidate]:
+        """Return requests that may meet the goals with nodes raised, and be faster than what meets them now."""
+        best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
+        missing = [t for t in self._tried.values() if t.status == PREPARED and t.missed and not t.candidate.high]
+        faster = [t for t in missing if t.against is not None and t.against.low < min(best, 1.0)]
+        ordered = sorted(faster, key=lambda t: t.against.median if t.against else 1.0)
+        return [t.candidate.until_goals_are_met() for t in ordered if not t.candidate.raised]
+
+    def _try_mixed(self, baseline: Turn) -> Mixing:
+        mixing = Mixing(self._bench, self._original, self._plugins, self._tried, self._step)
+        for candidate in mixing.candidates():
+            self._total += 1
+            self._try(candidate, baseline)
+            mixing.learn(self._tried[candidate.name])
+        self._notes += mixing.notes
+        return mixing
+
+    def _finalists(self, first: Candidate) -> list[Tried]:
+        """Return the baseline and the best few that meet the goals."""
+        valid = [t for t in self._tried.values() if t.is_valid and t.against is not None]
+        valid.sort(key=lambda t: t.against.median if t.against else 1.0)
+        best = min([1.0, *(t.against.high for t in valid if t.against)])
+        close = [t for t in valid if t.against and t.against.low <= best * _CLOSE]
+        return [self._tried[first.name], *close[: _FINALISTS - 1]]
+
+    def _last_race(self, first: Candidate) -> tuple[RaceResult, dict[str, int]]:
+        """Let the finalists race in fresh processes; return the race, and the memory of each."""
+        finalists = self._finalists(first)
+        names = [tried.candidate.name for tried in finalists]
+        known = self._bench.journal.find("race", ", ".join(names))
+        if known is not None:
+            return RaceResult(known["leader"], known["turns"], known["failed"], known["heats"]), known["memory"]
+        memory: dict[str, int] = {}
+        result = RaceResult("")
+        active = list(finalists)
+        for heat in range(_HEATS):
+            result.add(self._heat(active, first, heat, memory))
+            active = [t for t in active if t.candidate.name in result.turns]
+            if not active:
+                raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()))
+            base = active[0].candidate.name
+            result.leader = min((t.candidate.name for t in active), key=lambda name: result.ratio(name, base).median)
+            active = [
+                t for t in active
+                if t.candidate.is_baseline or result.ratio(t.candidate.name, result.leader).low <= 1 + _TOLERANCE
+            ]  # fmt: skip
+            if self._bench.deadline.is_over or len(active) == 1:
+                break
+        if result.failed and self._bench.deadline.is_over:
+            return result, memory  # more time may help, so that no journal says that they failed
+        self._bench.journal.record(
+            "race", ", ".join(names), leader=result.leader, turns=result.turns, failed=result.failed,
+            heats=result.heats, memory=memory,
+        )  # fmt: skip
+        return result, memory
+
+    def _heat(self, finalists: Sequence[Tried], first: Candidate, heat: int, memory: dict[str, int]) -> RaceResult:
+        """Let finalists race in fresh processes, whose luck with memory differs from heat to heat."""
+        failed: dict[str, str] = {}
+        with ExitStack() as stack:
+            turns: dict[str, Turn] = {}
+            for tried in finalists:
+                name = tried.candidate.name
+                worker = stack.enter_context(Worker(self._bench.blocked))
+                try:
+                    grown = worker.ask(self._bench.job("load", tried.candidate), _GRACE)["bytes"]
+                    memory[name] = max(grown, memory.get(name, 0))
+                    turns[name] = self._bench.turn(worker)
+                except WorkerError as error:
+                    failed[name] = error.message
+
+            def progress(rounds: int) -> None:
+                self._racing(heat * _ROUNDS + rounds)
+
+            if not turns:
+                return RaceResult("", failed=failed)
+            over = self._bench.deadline
+            result = race(turns, _ROUNDS, _TOLERANCE, lambda: over.is_over, progress, first.name, _HEAT)
+        result.failed |= failed
+        return result
+
+    def _outcome(self, first: Candidate, result: RaceResult, memory: dict[str, int]) -> Tuned:
+        entries = []
+        base = result.seconds(first.name) if first.name in result.turns else None
+        for name, tried in self._tried.items():
+            entry = Entry(
+                tried.candidate, None, None, tried.snr_db, tried.answers, tried.bytes, memory.get(name), tried.engines,
+                _remark(tried), tried.is_valid,
+            )  # fmt: skip
+            if name in result.turns:
+                entry.seconds = result.seconds(name)
+                if name != first.name and first.name in result.turns:
+                    entry.against = result.ratio(name, first.name)
+            elif name in result.failed:
+                entry.remark, entry.meets = f"left out: {result.failed[name]}", False
+            elif tried.against is not None:
+                entry.against = tried.against
+                entry.seconds = None if base is None else base * tried.against.median
+            entries.append(entry)
+        entries.sort(key=lambda e: (e.seconds is None, e.seconds or 0.0))
+        for name, why in self._candidates.absent.items():
+            self._notes.append(f"{name} does not compete: {why}")
+        raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
+        winner = self._winner(raced, result) if raced else None
+        if winner is not None:
+            winner.remark = "the fastest within the goal"
+            self._notes += self._doubts(winner, raced, result)
+        if any(tried.why.startswith(NOT_TRIED) for tried in self._tried.values()):
+            self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
+        return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate(winner), front=self._front)
+
+    def _certificate(self, winner: Entry | None) -> str:
+        """Say how far the winner is from the bound."""
+        if self._unproven:
+            return f"no certificate: {self._unproven}"
+        if self._bound is None or winner is None:
+            return ""
+        gap = (1.0 if winner.against is None else winner.against.median) / self._bound - 1
+        return f"within {100 * max(0.0, gap):.0f} % of the best that these measurements allow (by HiGHS)"
+
+    @staticmethod
+    def _winner(raced: Sequence[Entry], result: RaceResult) -> Entry:
+        """Return the fastest entry; a mixed plan must be clearly faster than every other one."""
+        base = raced[0].candidate.name
+        ordered = sorted(raced, key=lambda e: result.ratio(e.candidate.name, base).median)
+        for position, entry in enumerate(ordered):
+            rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
+            if not entry.candidate.is_mixed or all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
+                return entry
+        return ordered[0]
+
+    @staticmethod
+    def _doubts(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list[str]:
+        """Say which others the race cannot tell from the winner."""
+        found = []
+        for other in raced:
+            ratio = _ratio(other, winner, result)
+            if other is winner or ratio.is_clear:
+                continue
+            if ratio.low > 1 - MARGIN and ratio.high < 1 + MARGIN:
+                found.append(f"{other.candidate.name} is as fast: it takes {ratio} of the time")
+            else:
+                name = other.candidate.name
+                found.append(
+                    f"timings are too noisy to tell {name} from {winner.candidate.name}: it takes {ratio} of its time"
+                )
+        return found
+
+    def _racing(self, rounds: int) -> None:
+        if self._progress:
+            self._progress(f"last race{self._bench.deadline.text}", min(rounds, _HEATS * _ROUNDS), _HEATS * _ROUNDS)
+
+    def _step(self, what: str) -> None:
+        if self._progress:
+            deadline = self._bench.deadline
+            left = deadline.elapsed / self._done * (self._total - self._done) if self._done else 0.0
+            text = deadline.text or (f" (about {left:.0f} s to go)" if left else "")
+            self._progress(f"{what}{text}", self._done, self._total)
+        self._done = min(self._done + 1, self._total)
+
+
+def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
+    return result.ratio(entry.candidate.name, other.candidate.name)
+
+
+def _remark(tried: Tried) -> str:
+    if tried.status == FAILED:
+        return tried.why if tried.why.startswith(NOT_TRIED) else f"left out: {tried.why}"
+    return tried.why or "; ".join(tried.missed)

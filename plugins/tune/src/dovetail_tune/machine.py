@@ -1,0 +1,65 @@
+"""What timings depend on besides the model: the machine and the versions of everything that computes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+_NAME = re.compile(r"[\w.-]*")
+_CPU_KEYS = ("model name", "flags", "Features", "CPU part")
+
+
+def fingerprint(distributions: Iterable[str]) -> dict[str, str]:
+    """Return the processor, the number of CPUs, and the versions of `distributions` with all that they require.
+
+    Timings of one fingerprint say nothing about another.
+    """
+    versions = sorted(_versions(distributions).items())
+    return {
+        "machine": platform.machine(),
+        "processor": _digest("\n".join(_processor())),
+        "cpus": str(cpus()),
+        "versions": _digest("\n".join(f"{name} {version}" for name, version in versions)),
+    }
+
+
+def cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def _processor() -> list[str]:
+    """Return what identifies the kind of processor; frequencies and addresses vary between reads."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return [platform.processor()]
+    return list(dict.fromkeys(line for line in lines if line.partition("\t")[0].strip(" :") in _CPU_KEYS))
+
+
+def _versions(distributions: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    waiting = list(distributions)
+    while waiting:
+        name = waiting.pop().lower().replace("_", "-")
+        if name in found:
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        found[name] = distribution.version
+        waiting += [_NAME.match(text)[0] for text in distribution.requires or () if "extra ==" not in text]  # type: ignore[index]
+    return found
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

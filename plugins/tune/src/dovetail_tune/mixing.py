@@ -1,0 +1,252 @@
+"""Mixed plans: segments are profiled under the best candidates, and the best mixtures are tried as whole models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import dovetail
+from dovetail.compiler import Driver
+from dovetail.errors import DovetailError
+from dovetail.passes import Context, Instrumentation, Request
+from dovetail.planning import HOST
+
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.certificate import optimum
+from dovetail_tune.exact_values import ExactValues
+from dovetail_tune.front import pareto_front
+from dovetail_tune.machine import fingerprint
+from dovetail_tune.problem import Problem
+from dovetail_tune.profiles import Profiles, profile_cache
+from dovetail_tune.segments import Segment, segments_of
+from dovetail_tune.trying import PREPARED, Bench, Tried
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.plugin import PluginSet
+
+_MIXED = 3  # candidates beside the host that are mixed
+_WITHIN = 1.5  # of the best single candidate's time, those that are mixed
+_PLANS = 3  # mixed plans that are tried as whole models
+_WORTH = 0.99  # of the best known time, what a mixed plan is predicted to take
+MIXED = "mixed"
+
+
+class Mixing:
+    """Profiles segments, and yields mixed plans, best first; what is measured of one corrects the next prediction.
+
+    Args:
+        bench: Compiles, measures and times.
+        original: The source model.
+        plugins: The plugins.
+        tried: What is known of single candidates, by name; the baseline first.
+        step: Called with what is being done.
+
+    Attributes:
+        notes: Why nothing is mixed, or what a prediction leaves out, as sentences.
+        bound: The least time of any plan by these measurements, relative to the baseline's; None if it is unknown.
+        unproven: Why `bound` is unknown, in words.
+        front: Predicted plans that are the fastest for their noise, as (share of the baseline's time, SNR in dB).
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        original: Model,
+        plugins: PluginSet,
+        tried: Mapping[str, Tried],
+        step: Callable[[str], None],
+    ):
+        self._bench, self._original, self._plugins, self._step = bench, original, plugins, step
+        self._tried = dict(tried)
+        self._chosen = _chosen(list(tried.values()))
+        self._whole: list[float] = []
+        self._plans: dict[str, tuple[int, ...]] = {}
+        self._posing: Callable[[], Problem] | None = None
+        self._switches: dict[tuple[int, int], float] = {}
+        self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
+        self._best = 1.0
+        self.notes: list[str] = []
+        self.bound: float | None = None
+        self.unproven = ""
+        self.front: list[tuple[float, float]] = []
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield mixed plans that are predicted to be faster than every single candidate and accurate enough."""
+        if len(self._chosen) < 2:
+            self.notes.append("nothing is mixed: no backend comes close to the fastest one")
+            return
+        try:
+            segments, profiles = self._profiled()
+        except DovetailError as error:
+            self.notes.append(f"nothing is mixed: {error.message}")
+            return
+        if len(segments) < 2:
+            self.notes.append("nothing is mixed: no single value separates two parts of the model")
+            return
+        if self._bench.deadline.is_over or any((s.index, 0) not in profiles.seconds for s in segments):
+            self.notes.append("nothing is mixed: not every segment was profiled")
+            return
+        self._posing = lambda: self._posed(segments, profiles)
+        self._best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
+        for _ in range(_PLANS):
+            plan = self._next(self._posing())
+            if plan is None:
+                break
+            candidate = self._mixed(segments, plan)
+            self._plans[candidate.name] = plan
+            yield candidate
+
+    def learn(self, tried: Tried) -> None:
+        """Correct the cost of the switches between candidates that a mixed plan has by what it took."""
+        plan = self._plans.get(tried.candidate.name)
+        if plan is None or self._posing is None or tried.against is None:
+            return
+        if tried.is_valid:
+            self._best = min(self._best, tried.against.median)
+        switches = [(one, other) for one, other in zip(plan, plan[1:]) if one != other]
+        missing = tried.against.median * self._whole[0] - self._posing().time_of(plan)
+        for kind in set(switches):
+            self._switches[kind] = self._switches.get(kind, 0.0) + missing / len(switches)
+
+    def _profiled(self) -> tuple[list[Segment], Profiles]:
+        names = list(dict.fromkeys(name for tried in self._chosen for name in tried.candidate.backends))
+        ctx = Context(Request.of(*names), plugins=self._plugins)
+        ctx.load_backends()
+        # Prepared for all backends at once, as mixed plans are, so that nodes have the same names.
+        model = Driver(self._original, ctx, (), Instrumentation()).prepare()
+        segments = segments_of(model)
+        folder = self._bench.folder / "segments"
+        candidates = [tried.candidate for tried in self._chosen]
+        values = ExactValues(model, segments, self._bench.halves.calibrate, folder, self._plugins)
+        owned = [p.distribution for p in self._plugins.plugins if p.status == "ok" and p.distribution]
+        profiles = Profiles(self._bench, candidates, values, folder, profile_cache(fingerprint(owned)), self._step)
+        if len(segments) > 1:
+            profiles.measure(segments)
+        failed = {self._chosen[number].candidate.name: why for (_, number), why in profiles.failed.items()}
+        self.notes += [f"{name} is not mixed everywhere: {why}" for name, why in failed.items()]
+        if profiles.was_cached:
+            self.notes.append(f"{profiles.was_cached} of {len(segments)} segments were profiled before on this machine")
+        return segments, profiles
+
+    def _posed(self, segments: Sequence[Segment], profiles: Profiles) -> Problem:
+        """Return the problem; what a whole model takes less than its segments is what joining neighbors saves."""
+        names = range(len(profiles.noise[0, 0]))
+        seconds, noise = [], []
+        for segment in segments:
+            keys = [(segment.index, number) for number in range(len(self._chosen))]
+            there = [key in profiles.seconds and key in profiles.noise for key in keys]
+            seconds.append([profiles.seconds[k] if ok else math.inf for k, ok in zip(keys, there)])
+            noise.append([profiles.noise[k] if ok else [0.0 for _ in names] for k, ok in zip(keys, there)])
+        # The segments give the shape of the costs; the whole models, measured beside each other, give their scale.
+        base = sum(row[0] for row in seconds)
+        self._whole = [base]
+        joins = []
+        for number, tried in enumerate(self._chosen):
+            ratio = self._ratios[tried.candidate.name]
+            alone = sum(row[number] for row in seconds)
+            joins.append((ratio * base - alone) / (len(segments) - 1) if alone < math.inf else 0.0)
+        kinds = range(len(joins))
+        table = [[joins[i] if i == j else self._switches.get((i, j), 0.0) for j in kinds] for i in kinds]
+        borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
+        return Problem(seconds, noise, borders, [_budget(self._bench.goals) for _ in names])
+
+    def _next(self, problem: Problem) -> tuple[int, ...] | None:
+        """Return the fastest plan that was not tried, is a mixture, and is predicted to be worth a trial."""
+        plans = [plan for plan in pareto_front(problem) if problem.is_feasible(plan)]
+        try:
+            best = optimum(problem, min(20.0, max(1.0, self._bench.deadline.remaining))).plan
+            plans += [best] if best is not None else []
+        except DovetailError:
+            pass  # `certify` says what is missing
+        worth = [
+            plan for plan in plans
+            if len(set(plan)) > 1 and plan not in self._plans.values()
+            and problem.time_of(plan) < self._best * self._whole[0] * _WORTH
+        ]  # fmt: skip
+        return min(worth, key=problem.time_of, default=None)
+
+    def _mixed(self, segments: Sequence[Segment], plan: Sequence[int]) -> Candidate:
+        """Return the request for a plan: every node where its segment's candidate has it."""
+        members = [self._chosen[number].candidate for number in dict.fromkeys(plan)]
+        backends = tuple(dict.fromkeys(name for member in members for name in member.backends if name != HOST))
+        pins: list[str] = []
+        high: list[str] = []
+        for segment, number in zip(segments, plan):
+            candidate = self._chosen[number].candidate
+            placed = self._placed(candidate)
+            for name in segment.nodes:
+                pins.append(f"{name}={placed.get(name, HOST)}")
+                if candidate.high:
+                    high.append(name)
+        parts = "".join(chr(ord("a") + number) for number in plan)
+        what = ", ".join(f"{chr(ord('a') + n)} {self._chosen[n].candidate.name}" for n in dict.fromkeys(plan))
+        return Candidate(f"{MIXED} {parts} ({what})", backends, tuple(high), tuple(pins))
+
+    def _placed(self, candidate: Candidate) -> dict[str, str]:
+        """Return the backend of every node in the candidate's own result."""
+        if candidate.is_baseline:
+            return {}
+        plan = dovetail.load(self._bench.folder_of(candidate), self._plugins).plan
+        return {node.name: node.backend for node in plan.nodes}
+
+    def certify(self, ratios: Mapping[str, float]) -> None:
+        """Set `front` and `bound` by what the last race measured.
+
+        Args:
+            ratios: The times of whole models, relative to the baseline's, by candidate.
+        """
+        if self._posing is None:
+            return
+        self._ratios |= {name: ratio for name, ratio in ratios.items() if name in self._ratios}
+        problem = self._posing()
+        base = self._whole[0]
+        plans = pareto_front(problem)
+        self.front = [(problem.time_of(plan) / base, _decibels(problem.noise_of(plan))) for plan in plans]
+        try:
+            proven = optimum(problem)
+        except DovetailError as error:
+            self.unproven = f"{error.message}: {error.hint}"
+            return
+        if 0 < proven.bound < math.inf:
+            self.bound = proven.bound / self._whole[0]
+        else:
+            self.unproven = "HiGHS found no bound in time"
+
+
+def _chosen(tried: Sequence[Tried]) -> list[Tried]:
+    """Return the baseline and the few candidates that may be the faster one for some segments."""
+    timed = [
+        t for t in tried[1:]
+        if t.status == PREPARED and t.against is not None and not t.candidate.raised
+        and t.candidate.threads == tried[0].candidate.threads
+    ]  # fmt: skip
+    timed.sort(key=lambda t: t.against.median if t.against else math.inf)
+    best = min([1.0, *(t.against.median for t in timed if t.against)])
+    close = [t for t in timed if t.against and t.against.low <= best * _WITHIN]
+    backends: dict[str, Tried] = {}
+    for one in close:  # one choice of options per backend, low and high apart
+        backends.setdefault(one.candidate.backends[0].partition(":")[0] + " high" * bool(one.candidate.high), one)
+    consistent: dict[str, str] = {}
+    found = []
+    for one in backends.values():
+        name = one.candidate.backends[0].partition(":")[0]
+        if consistent.setdefault(name, one.candidate.backends[0]) == one.candidate.backends[0]:
+            found.append(one)
+    return [tried[0], *found[:_MIXED]] if tried else []
+
+
+def _budget(goals: Mapping[str, float]) -> float:
+    """Return the noise that goals leave to an output; goals that say nothing about it are measured, not predicted."""
+    found = [math.inf]
+    if "min_snr" in goals:
+        found.append(10 ** (-goals["min_snr"] / 10))
+    if "min_cosine" in goals:
+        found.append(2 * (1 - goals["min_cosine"]))
+    return min(found)
+
+
+def _decibels(noise: Sequence[float]) -> float:
+    worst = max(noise, default=0.0)
+    return math.inf if worst <= 0 else -10 * math.log10(worst)

@@ -1,0 +1,155 @@
+"""The outcome of a tuning: a table of what was tried, the winner, and what is to be said about it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail_onnx.files.writing import write_text
+
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.statistics_of_pairs import Ratio
+
+if TYPE_CHECKING:
+    from dovetail.compiler import CompiledModel
+
+REPORT = "tune.json"
+
+
+@dataclass
+class Entry:
+    """One candidate in the table.
+
+    Attributes:
+        candidate: The candidate.
+        seconds: Median seconds of a run; None if it was not timed.
+        against: Ratio of its time to the baseline's; None for the baseline, and if it was not timed.
+        snr_db: Signal-to-noise ratio of the worst float output on samples that nothing was calibrated with.
+        answers: Share of rows with the same largest element; None without rows of scores.
+        bytes: Size of the files that are needed to run it.
+        memory: Bytes by which its process grew when it was loaded and run; None unless it was in the last race.
+        engines: The engines that ran it.
+        remark: What became of it, in words: why it failed or lost.
+        meets: Whether it meets the goals.
+    """
+
+    candidate: Candidate
+    seconds: float | None = None
+    against: Ratio | None = None
+    snr_db: float | None = None
+    answers: float | None = None
+    bytes: int = 0
+    memory: int | None = None
+    engines: tuple[str, ...] = ()
+    remark: str = ""
+    meets: bool = False
+
+    def row(self) -> dict[str, str]:
+        """Return the cells of the table."""
+        against = self.against
+        return {
+            "candidate": self.candidate.name,
+            "ms": "" if self.seconds is None else f"{1000 * self.seconds:.3g}",
+            "of host": "" if against is None else f"{against.median:.3f} +-{100 * against.spread:.0f}%",
+            "SNR dB": _decibels(self.snr_db),
+            "answers": "" if self.answers is None else f"{100 * self.answers:.2f}%",
+            "MB": f"{self.bytes / 1e6:.3g}" if self.bytes else "",
+            "memory MB": "" if self.memory is None else f"{self.memory / 1e6:.0f}",
+            "engines": ", ".join(self.engines),
+            "remark": self.remark,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        ratio = self.against
+        return {
+            **self.candidate.as_dict(), "seconds": self.seconds,
+            "against_host": None if ratio is None else vars(ratio),
+            "snr_db": self.snr_db if self.snr_db is None or math.isfinite(self.snr_db) else str(self.snr_db),
+            "answers": self.answers, "bytes": self.bytes, "memory_bytes": self.memory,
+            "engines": list(self.engines), "remark": self.remark, "meets_goals": self.meets,
+        }  # fmt: skip
+
+
+@dataclass
+class Tuned:
+    """The outcome for one model.
+
+    Attributes:
+        model: Name of the model.
+        entries: Every candidate, fastest first; those without a time last.
+        winner: The fastest candidate that meets the goals; None if none does.
+        compiled: The winner's result; None if there is no winner.
+        notes: What limits the figures, as sentences.
+        certificate: How far the winner may be from the best plan, as a sentence; empty without one.
+        front: Predicted plans that are the fastest for their noise, as (share of the host's time, SNR in dB).
+    """
+
+    model: str
+    entries: list[Entry] = field(default_factory=list)
+    winner: Entry | None = None
+    compiled: CompiledModel | None = field(default=None, repr=False)
+    notes: list[str] = field(default_factory=list)
+    certificate: str = ""
+    front: Sequence[tuple[float, float]] = ()
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return the rows of the table; columns without any figure are left out."""
+        rows = [entry.row() for entry in self.entries]
+        used = [key for key in (rows[0] if rows else ()) if any(row[key] for row in rows)]
+        return [{key: row[key] for key in used} for row in rows]
+
+    def lines(self) -> list[str]:
+        """Return the winner and the certificate as lines."""
+        if self.winner is None:
+            return ["no candidate meets the goals"]
+        against = self.winner.against
+        how = "" if against is None else f", {1 / against.median:.2f} times as fast as the host alone"
+        line = f"fastest within the goal: {self.winner.candidate.name}{how}"
+        return [line, *([self.certificate] if self.certificate else [])]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "model": self.model, "winner": self.winner.as_dict() if self.winner else None,
+            "candidates": [entry.as_dict() for entry in self.entries], "notes": list(self.notes),
+            "certificate": self.certificate,
+            "front": [[share, snr if math.isfinite(snr) else "inf"] for share, snr in self.front],
+        }  # fmt: skip
+
+    def save(self, folder: str | Path) -> None:
+        """Write the winner's result as `compile` does; in a folder, the table is beside it in `tune.json`.
+
+        Raises:
+            DovetailError: There is no winner, or the folder cannot be written.
+        """
+        from dovetail.errors import DovetailError
+
+        if self.compiled is None:
+            raise DovetailError("no candidate meets the goals, so there is nothing to save", "lower the goal")
+        self.compiled.save(folder)
+        if Path(folder).is_dir():  # other stores keep a result in one file
+            write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
+
+
+def combined(outcomes: Mapping[str, Tuned | str]) -> list[dict[str, str]]:
+    """Return one row per model of several: its winner, or why there is none."""
+    rows = []
+    for name, outcome in outcomes.items():
+        winner = outcome.winner if isinstance(outcome, Tuned) else None
+        blank = Entry(Candidate("", ())).row()
+        row = {"model": name, **(winner.row() if winner is not None else blank)}
+        if winner is None:
+            row["remark"] = outcome if isinstance(outcome, str) else "no candidate meets the goals"
+        rows.append(row)
+    return rows
+
+
+def _decibels(snr: float | None) -> str:
+    if snr is None:
+        return ""
+    return "exact" if snr == math.inf else "broken" if snr == -math.inf else f"{snr:.1f}"

@@ -1,0 +1,160 @@
+"""Profiles: the time of every distinct segment under every candidate, kept per machine and version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.exact_values import ExactValues
+from dovetail_tune.journal import Journal
+from dovetail_tune.race import race
+from dovetail_tune.worker_process import Worker, WorkerError
+
+if TYPE_CHECKING:
+    from dovetail_tune.segments import Segment
+    from dovetail_tune.trying import Bench
+
+_ROUNDS = 12
+_LEAST = 0.5  # seconds
+_FILE = "profiles.jsonl"
+
+
+def profile_cache(key: Mapping[str, str]) -> Journal:
+    """Return the profiles of this machine: `$DOVETAIL_PROFILES`, else `dovetail/tune` in `$XDG_CACHE_HOME`.
+
+    Args:
+        key: The fingerprint of the machine and its versions; profiles of others stay in the file and are not used.
+    """
+    folder = os.environ.get("DOVETAIL_PROFILES", "")
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(home) if home else Path.home() / ".cache"
+    return Journal((Path(folder) if folder else base / "dovetail" / "tune") / _FILE, key)
+
+
+class Profiles:
+    """Compiles and times segments, one process per candidate; a crash costs one candidate for one segment.
+
+    Args:
+        bench: How to run.
+        candidates: The candidates, the baseline first.
+        values: Inputs of the segments.
+        folder: Where files of segments are written.
+        cache: Profiles of earlier runs on this machine.
+        step: Called with what is profiled.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        candidates: Sequence[Candidate],
+        values: ExactValues,
+        folder: Path,
+        cache: Journal,
+        step: Callable[[str], None],
+    ):
+        self._bench, self._candidates, self._values = bench, candidates, values
+        self._folder, self._cache, self._step = folder, cache, step
+        self.seconds: dict[tuple[int, int], float] = {}
+        self.noise: dict[tuple[int, int], list[float]] = {}
+        self.failed: dict[tuple[int, int], str] = {}
+        self.was_cached = 0
+
+    def measure(self, segments: Sequence[Segment]) -> None:
+        """Fill `seconds` and `noise` by segment and candidate, and `failed` for those that have neither.
+
+        Stops when the time is up, with some segments missing.
+        """
+        with ExitStack() as stack:
+            workers: dict[int, Worker] = {}
+            for segment in segments:
+                if self._bench.deadline.is_over:
+                    return
+                self._step(f"segment {segment.index + 1} of {len(segments)}")
+                segment.model.clone().save(self._file(segment), external=True)
+                if self._recall(segment):
+                    self.was_cached += 1
+                    continue
+                for number, candidate in enumerate(self._candidates):
+                    try:
+                        if number not in workers:
+                            workers[number] = stack.enter_context(Worker(self._bench.blocked))
+                        workers[number].ask(self._job(segment, number), self._bench.deadline.remaining)
+                        outputs = self._outputs(segment, number)
+                        noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs)
+                        self.noise[segment.index, number] = noise = noise or [0.0] * len(self._values.names)
+                        self._bench.journal.record("noise", self._named(segment, candidate), noise=noise)
+                    except WorkerError as error:
+                        self.failed[segment.index, number] = error.message
+                        if number in workers:
+                            workers.pop(number).close()  # it may have ended; another one starts for the next segment
+                self._time(segment, workers)
+
+    def _recall(self, segment: Segment) -> bool:
+        """Take times and noise of every candidate from earlier runs, if all of them are known."""
+        names = self._keys(segment)
+        times = [self._cache.find("segment", name) for name in names]
+        noise = [self._bench.journal.find("noise", self._named(segment, c)) for c in self._candidates]
+        if not all(times) or not all(noise):
+            return False
+        for number, (time, found) in enumerate(zip(times, noise)):
+            if time and found:
+                self.seconds[segment.index, number] = time["seconds"]
+                self.noise[segment.index, number] = found["noise"]
+        return True
+
+    def _time(self, segment: Segment, workers: Mapping[int, Worker]) -> None:
+        """Time the candidates that compiled, in turns, unless a segment of this structure was timed before."""
+        numbers = [n for n in range(len(self._candidates)) if (segment.index, n) in self.noise]
+        names = self._keys(segment)
+        known = {n: self._cache.find("segment", names[n]) for n in numbers}
+        if all(known.values()):
+            self.was_cached += 1
+            self.seconds |= {(segment.index, n): entry["seconds"] for n, entry in known.items() if entry}
+            return
+        turns = {str(n): self._bench.turn(workers[n]) for n in numbers}
+        try:
+            # None drops out: a slow segment of one plan is a number that the others are compared with.
+            result = race(turns, _ROUNDS, float("inf"), lambda: self._bench.deadline.is_over, least=_LEAST)
+        except WorkerError as error:
+            self.failed |= {(segment.index, n): error.message for n in numbers}
+            return
+        for n in numbers:
+            if str(n) in result.failed:
+                self.failed[segment.index, n] = result.failed[str(n)]
+                continue
+            base = str(numbers[0]) if str(numbers[0]) in result.turns else str(n)
+            seconds = result.seconds(base) * result.ratio(str(n), base).median
+            self.seconds[segment.index, n] = seconds
+            self._cache.record("segment", names[n], seconds=seconds)
+
+    def _job(self, segment: Segment, number: int) -> dict[str, object]:
+        job = self._bench.job("segment", self._candidates[number])
+        inputs, outputs = self._values.inputs_of(segment), self._outputs(segment, number)
+        return {**job, "model": str(self._file(segment)), "data": str(inputs), "outputs": str(outputs)}
+
+    def _file(self, segment: Segment) -> Path:
+        return self._folder / f"segment_{segment.index}" / "segment.onnx"
+
+    def _outputs(self, segment: Segment, number: int) -> Path:
+        return self._folder / f"segment_{segment.index}" / f"outputs_{number}"
+
+    def _keys(self, segment: Segment) -> list[str]:
+        """Return what the time of a segment depends on, per candidate."""
+        key = f"{segment.key} {self._shapes(segment)}"
+        return [f"{key} {candidate.name} x{self._bench.callers}" for candidate in self._candidates]
+
+    @staticmethod
+    def _named(segment: Segment, candidate: Candidate) -> str:
+        return f"{segment.index} {candidate.name}"
+
+    def _shapes(self, segment: Segment) -> str:
+        """Return the shapes of the timed inputs, which an open extent leaves out of the structure."""
+        import numpy as np
+
+        first = min(self._values.inputs_of(segment).glob("*.npz"))
+        with np.load(first) as file:
+            return " ".join("x".join(map(str, file[name].shape)) for name in sorted(file.files))

@@ -1,0 +1,136 @@
+"""Races: loaded results take turns, and those that are clearly slower than the leader drop out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dovetail_tune.statistics_of_pairs import Ratio, ratio_of
+from dovetail_tune.worker_process import WorkerError
+
+TURN = 0.03  # seconds that a turn should last, so that the clock and the switch between processes do not count
+MOST_RUNS = 50
+FEWEST_ROUNDS = 6  # with fewer, no interval has 95 % confidence
+NARROW = 0.01  # spread at which more rounds say nothing new
+
+Turn = Callable[[int], Sequence[float]]
+"""Runs a result a number of times, and returns the seconds of each run."""
+
+
+@dataclass
+class RaceResult:
+    """The outcome of a race.
+
+    Attributes:
+        leader: The fastest, by the median of the ratios to it.
+        turns: Seconds of the fastest run of each turn, by name; rounds that a runner missed are absent at the end.
+        failed: Why a runner failed while it was timed, by name.
+        heats: The turns of each heat, if there were several.
+    """
+
+    leader: str
+    turns: dict[str, list[float]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    heats: list[dict[str, list[float]]] = field(default_factory=list)
+
+    def seconds(self, name: str) -> float:
+        """Return the median seconds over the turns."""
+        return statistics.median(self.turns[name])
+
+    def add(self, other: RaceResult) -> None:
+        """Append the turns of another heat; a runner that failed in one of them has none.
+
+        Rounds of a runner that dropped out earlier are paired with those of the same heat only.
+        """
+        self.failed |= other.failed
+        self.heats.append(dict(other.turns))
+        self.turns = {
+            name: [second for heat in self.heats for second in heat.get(name, ())]
+            for name in {**self.turns, **other.turns}
+            if name not in self.failed
+        }
+
+    def ratio(self, name: str, other: str) -> Ratio:
+        """Return the ratio of two runners' times in the rounds that both ran."""
+        ours: list[float] = []
+        theirs: list[float] = []
+        for heat in self.heats or [self.turns]:
+            rounds = min(len(heat.get(name, ())), len(heat.get(other, ())))
+            ours += heat.get(name, [])[:rounds]
+            theirs += heat.get(other, [])[:rounds]
+        return ratio_of(ours, theirs)
+
+
+def race(
+    runners: Mapping[str, Turn],
+    rounds: int,
+    tolerance: float = 0.0,
+    is_over: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda _: None,
+    keep: str = "",
+    least: float = 0.0,
+) -> RaceResult:
+    """Let runners take turns, in alternating order, until one is clearly the fastest or the rest is noise.
+
+    A runner drops out if the interval of its ratio to the leader lies above 1 + `tolerance`.
+
+    Args:
+        runners: What runs a result, by name.
+        rounds: The most rounds.
+        tolerance: How much slower a runner may be and stay in the race.
+        is_over: Whether the time is up; at least one round is run.
+        progress: Called with the number of rounds that were run.
+        keep: A runner that never drops out.
+        least: Seconds before anything is decided. Other load on the machine comes in phases, and a race within one
+            phase measures that phase, with a narrow interval.
+
+    Raises:
+        WorkerError: Every runner failed.
+    """
+    result = RaceResult("")
+    runs: dict[str, int] = {}
+    for name, turn in runners.items():
+        try:
+            quick = min(turn(2))
+            runs[name] = max(1, min(MOST_RUNS, math.ceil(TURN / max(quick, 1e-6))))
+            result.turns[name] = []
+        except WorkerError as error:
+            result.failed[name] = error.message
+    active = list(runs)
+    begun = time.monotonic()
+    for number in itertools.count():
+        lasted = time.monotonic() - begun >= least
+        if not active or (number and is_over()) or (lasted and number >= rounds):
+            break
+        for name in list(active if number % 2 == 0 else reversed(active)):
+            try:
+                # Interference only adds time, so the fastest run of a turn is the least disturbed one.
+                result.turns[name].append(min(runners[name](runs[name])))
+            except WorkerError as error:
+                active.remove(name)
+                del result.turns[name]
+                result.failed[name] = error.message
+        progress(number + 1)
+        if not active:
+            break
+        result.leader = _leader(result, active)
+        if number + 1 >= FEWEST_ROUNDS and lasted:
+            ratios = {name: result.ratio(name, result.leader) for name in active if name != result.leader}
+            active = [
+                name for name in active
+                if name in (result.leader, keep) or ratios[name].low <= 1 + tolerance
+            ]  # fmt: skip
+            if all(ratios[name].spread <= NARROW for name in active if name != result.leader):
+                break
+    if not result.turns:
+        raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()) or "nothing was timed")
+    return result
+
+
+def _leader(result: RaceResult, active: Sequence[str]) -> str:
+    """Return the active runner whose median ratio to the first one is the smallest."""
+    return min(active, key=lambda name: result.ratio(name, active[0]).median)

@@ -1,0 +1,61 @@
+"""Robust statistics of paired timings: the median ratio with its confidence interval."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+CONFIDENCE = 0.95
+MARGIN = 0.02  # two processes that run the same model differ by up to this, because their memory lies elsewhere
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The ratio of two times that were measured in pairs.
+
+    Attributes:
+        median: Median of the ratios of the pairs.
+        low, high: Interval that holds the true median with 95 % confidence; with fewer than six pairs, their range.
+        pairs: Number of pairs.
+    """
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def spread(self) -> float:
+        """Half the width of the interval, relative to the median."""
+        return (self.high - self.low) / 2 / self.median
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval lies beyond what two processes of one model may differ by."""
+        return self.low > 1 + MARGIN or self.high < 1 - MARGIN
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f} in {self.pairs} pairs)"
+
+
+def ratio_of(times: Sequence[float], others: Sequence[float]) -> Ratio:
+    """Return the ratio of `times` to `others`, seconds of the same rounds.
+
+    The interval is that of the sign test, which assumes nothing about the distribution of the noise.
+    """
+    ratios = sorted(time / other for time, other in zip(times, others, strict=True))
+    rank = _rank(len(ratios))
+    return Ratio(statistics.median(ratios), ratios[rank], ratios[-1 - rank], len(ratios))
+
+
+@cache
+def _rank(number: int) -> int:
+    """Return how many of `number` sorted values lie outside of the interval of the median at each end."""
+    outside, rank = 2.0**-number, 0
+    total = outside
+    while 2 * (total + (following := outside * (number - rank) / (rank + 1))) <= 1 - CONFIDENCE:
+        rank, outside, total = rank + 1, following, total + following
+    return rank if 2 * total <= 1 - CONFIDENCE and math.isfinite(total) else 0

@@ -1,0 +1,180 @@
+"""Trying one candidate: compiled, measured on the judging half, and timed beside the baseline."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.data_split import Halves
+from dovetail_tune.deadline import Deadline
+from dovetail_tune.journal import Journal
+from dovetail_tune.race import Turn, race
+from dovetail_tune.statistics_of_pairs import Ratio
+from dovetail_tune.worker_process import Worker, WorkerError
+
+_QUICK_ROUNDS = 16
+_QUICK = 1.5  # seconds of a quick comparison at least
+_HOPELESS = 0.5  # this much slower than the baseline, a candidate needs no closer look
+TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
+NOT_TRIED = "not tried"
+PREPARED, FAILED, REPEATED = "prepared", "failed", "repeated"
+
+
+@dataclass
+class Tried:
+    """What is known about a candidate.
+
+    Attributes:
+        candidate: The candidate.
+        status: `prepared`, `failed`, or `repeated` if its result is that of another candidate.
+        why: Why it failed, or which candidate it repeats.
+        snr_db: Signal-to-noise ratio of the worst float output on the judging half; None without float outputs.
+        answers: Share of rows with the same largest element; None without rows of scores.
+        missed: Goals that it misses, in words.
+        bytes: Size of the files that are needed to run it.
+        coverage: The coverage line.
+        engines: The engines that ran it.
+        against: Ratio of its time to the baseline's; None if it was not timed.
+    """
+
+    candidate: Candidate
+    status: str
+    why: str = ""
+    snr_db: float | None = None
+    answers: float | None = None
+    missed: tuple[str, ...] = ()
+    bytes: int = 0
+    coverage: str = ""
+    engines: tuple[str, ...] = ()
+    against: Ratio | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is a result of its own that meets the goals."""
+        return self.status == PREPARED and not self.missed
+
+
+@dataclass
+class Bench:
+    """What trying needs: the files, the way to run, and what was tried before.
+
+    Attributes:
+        model: The file of the source model.
+        halves: The data.
+        goals: Accuracy goals as plain data.
+        folder: Where results are kept.
+        journal: What was tried before.
+        deadline: The time that is left.
+        blocked: Plugins to leave out.
+        callers: Calls at the same time while timing.
+        digests: The candidate of each distinct result, by its digest and threads.
+    """
+
+    model: Path
+    halves: Halves
+    goals: Mapping[str, float]
+    folder: Path
+    journal: Journal
+    deadline: Deadline
+    blocked: tuple[str, ...] = ()
+    callers: int = 1
+    digests: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def folder_of(self, candidate: Candidate) -> Path:
+        """Return the folder of a candidate's result."""
+        digest = hashlib.sha256(repr(candidate.as_dict()).encode()).hexdigest()[:8]
+        return self.folder / "candidates" / f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', candidate.name)[:60]}-{digest}"
+
+    def try_(self, candidate: Candidate, baseline: Turn | None) -> Tried:
+        """Compile a candidate, compare it with the original, and time it beside the baseline.
+
+        A candidate that was tried before is not tried again. Whatever goes wrong is the candidate's `why`.
+
+        Args:
+            candidate: The candidate.
+            baseline: Runs the baseline; None to skip timing.
+        """
+        known = self.journal.find("candidate", candidate.name)
+        if known is not None and known["candidate"] == candidate.as_dict():
+            tried = _tried(candidate, known)
+            if tried.status != PREPARED or (self.folder_of(candidate) / "result.json").exists():
+                self.digests.setdefault((known["digest"], candidate.threads), candidate.name)
+                return tried
+        try:
+            with Worker(self.blocked) as worker:
+                return self._tried_in(worker, candidate, baseline)
+        except WorkerError as error:
+            if self.deadline.is_over:
+                # More time may help, so that no journal says so.
+                return Tried(candidate, FAILED, f"{NOT_TRIED} to the end: the time was up")
+            return self._recorded(Tried(candidate, FAILED, error.message))
+
+    def turn(self, worker: Worker) -> Turn:
+        """Return what runs the result that a worker holds."""
+
+        def run(runs: int) -> list[float]:
+            limit = max(self.deadline.remaining, TURN_LIMIT)
+            return worker.ask({"job": "time", "runs": runs, "callers": self.callers}, limit)["seconds"]
+
+        return run
+
+    def job(self, kind: str, candidate: Candidate) -> dict[str, Any]:
+        """Return a job about a candidate as plain data."""
+        streams = {"streams": self.callers} if self.callers > 1 else {}
+        return {
+            "job": kind, "candidate": candidate.as_dict(), "model": str(self.model), "goals": dict(self.goals),
+            "calibrate": str(self.halves.calibrate), "judge": str(self.halves.judge),
+            "folder": str(self.folder_of(candidate)), "threads": candidate.threads, **streams,
+        }  # fmt: skip
+
+    def _tried_in(self, worker: Worker, candidate: Candidate, baseline: Turn | None) -> Tried:
+        known = {digest: name for (digest, threads), name in self.digests.items() if threads == candidate.threads}
+        answer = worker.ask({**self.job("prepare", candidate), "known": list(known)}, self.deadline.remaining)
+        digest = answer["digest"]
+        if digest in known:
+            return self._recorded(Tried(candidate, REPEATED, f"the same result as {known[digest]}"), digest)
+        self.digests[digest, candidate.threads] = candidate.name
+        compared = answer["verification"]
+        snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
+        answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
+        tried = Tried(
+            candidate, PREPARED, "",
+            -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),
+            tuple(answer["missed"]), answer["bytes"], answer["coverage"], tuple(answer["engines"]),
+        )  # fmt: skip
+        if baseline is not None:
+            name = candidate.name
+            quick = race({"": baseline, name: self.turn(worker)}, _QUICK_ROUNDS, _HOPELESS, self._is_over, least=_QUICK)
+            if name in quick.failed or "" in quick.failed:
+                raise WorkerError(quick.failed.get(name) or quick.failed[""])
+            tried.against = quick.ratio(name, "")
+        return self._recorded(tried, digest)
+
+    def _is_over(self) -> bool:
+        return self.deadline.is_over
+
+    def _recorded(self, tried: Tried, digest: str = "") -> Tried:
+        ratio = tried.against
+        self.journal.record(
+            "candidate", tried.candidate.name, candidate=tried.candidate.as_dict(), status=tried.status, why=tried.why,
+            snr_db=None if tried.snr_db is None else str(tried.snr_db), answers=tried.answers,
+            missed=list(tried.missed), bytes=tried.bytes, coverage=tried.coverage, engines=list(tried.engines),
+            against=None if ratio is None else [ratio.median, ratio.low, ratio.high, ratio.pairs], digest=digest,
+        )  # fmt: skip
+        return tried
+
+
+def _tried(candidate: Candidate, entry: Mapping[str, Any]) -> Tried:
+    """Return what a journal's entry says."""
+    snr, against = entry["snr_db"], entry["against"]
+    return Tried(
+        candidate, entry["status"], entry["why"], None if snr is None else float(snr), entry["answers"],
+        tuple(entry["missed"]), entry["bytes"], entry["coverage"], tuple(entry["engines"]),
+        None if against is None else Ratio(*against),
+    )  # fmt: skip

@@ -1,0 +1,190 @@
+"""The child process: reads jobs as lines of JSON, and answers each with one line.
+
+Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `segment` compiles a part of a model; `load`
+loads a saved result; `time` runs what was compiled or loaded last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import PluginSet
+
+Job = Mapping[str, Any]
+
+
+class Jobs:
+    """The state of a worker: its plugins, and the result that is timed."""
+
+    def __init__(self, plugins: PluginSet):
+        self._plugins = plugins
+        self._compiled: CompiledModel | None = None
+        self._feeds: dict[str, np.ndarray] = {}
+
+    def prepare(self, job: Job) -> dict[str, Any]:
+        """Compile a candidate on the calibration half, save it, and compare it with the original on the other half."""
+        import dovetail
+        from dovetail_verify.accuracy.goals import Goals
+
+        from dovetail_tune.result_digest import result_digest
+
+        candidate, goals = job["candidate"], Goals(**job["goals"])
+        accuracy: dict[str, Any] = goals.as_dict() if candidate["raised"] else {"verify": False}
+        begun = time.perf_counter()
+        self._compiled = compiled = dovetail.compile(
+            job["model"], candidate["backends"], high=candidate["high"], pins=candidate["pins"], data=job["calibrate"],
+            plugins=self._plugins, **accuracy,
+        )  # fmt: skip
+        seconds = time.perf_counter() - begun
+        digest = result_digest(compiled.model)
+        if digest in job["known"]:
+            return {"digest": digest}
+        compiled.save(job["folder"])
+        _use(compiled, job)
+        compared = dovetail.verify(job["model"], compiled, job["judge"], plugins=self._plugins)
+        self._feeds = self._timed_inputs(job)
+        return {
+            "digest": digest, "compile_seconds": seconds, "verification": compared.as_dict(),
+            "missed": list(map(str, goals.missed(compared))),
+            "bytes": _size(Path(job["folder"])), "coverage": compiled.coverage(), "engines": _engines(compiled),
+        }  # fmt: skip
+
+    def load(self, job: Job) -> dict[str, Any]:
+        """Load a saved result, and run it once."""
+        import dovetail
+
+        before = _peak()
+        self._compiled = dovetail.load(job["folder"], self._plugins)
+        _use(self._compiled, job)
+        self._feeds = self._timed_inputs(job)
+        self.time({"runs": 1})
+        return {"bytes": max(0, _peak() - before), "engines": _engines(self._compiled)}
+
+    def segment(self, job: Job) -> dict[str, Any]:
+        """Compile a part of a model, and write its outputs for every batch, for timing and for measuring its noise."""
+        import dovetail
+        from dovetail_runtime.data.batches import batches, fitted
+
+        from dovetail_tune.data_split import save_arrays
+
+        candidate = job["candidate"]
+        model = dovetail.open(job["model"], self._plugins)
+        self._compiled = compiled = dovetail.compile(
+            model, candidate["backends"], high=candidate["high"], data=job["data"], plugins=self._plugins, verify=False
+        )
+        _use(compiled, job)
+        folder = Path(job["outputs"])
+        folder.mkdir(parents=True, exist_ok=True)
+        self._feeds = {}
+        for number, (feeds, _) in enumerate(batches(model, job["data"], compiled.model, whole=True)):
+            given = dict(fitted(compiled.model, feeds))
+            self._feeds = self._feeds or given
+            save_arrays(folder / f"{number:06}.npz", compiled.run(given))
+        return {"engines": _engines(compiled)}
+
+    def time(self, job: Job) -> dict[str, Any]:
+        """Run once without measuring, which warms caches and lets other processes' threads go idle, then `runs` times.
+
+        With several `callers`, these call at the same time, and the seconds are those of all calls over their number.
+        """
+        compiled, feeds, runs, callers = self._compiled, self._feeds, job["runs"], job.get("callers", 1)
+        if compiled is None:
+            raise DovetailError("nothing is loaded")
+        if callers == 1:
+            compiled.run(feeds)
+            return {"seconds": [_seconds(lambda: compiled.run(feeds)) for _ in range(runs)]}
+        with ThreadPoolExecutor(callers) as pool:
+
+            def together(times: int) -> None:
+                list(pool.map(lambda _: [compiled.run(feeds) for _ in range(times)], range(callers)))
+
+            together(1)
+            return {"seconds": [_seconds(lambda: together(runs)) / (runs * callers)]}
+
+    def _timed_inputs(self, job: Job) -> dict[str, np.ndarray]:
+        """Return the first batch of the judging half, in the extents of the result."""
+        import dovetail
+        from dovetail_runtime.data.batches import batches, fitted
+
+        original = dovetail.open(job["model"], self._plugins)
+        made = self._compiled.model if self._compiled is not None else original
+        feeds, _ = next(batches(original, job["judge"], made, whole=True))
+        return dict(fitted(made, feeds))
+
+
+def _use(compiled: CompiledModel, job: Job) -> None:
+    """Set the engine options that a job asks for."""
+    for option in ("threads", "streams"):
+        if job.get(option):
+            compiled.options[option] = job[option]
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def _engines(compiled: CompiledModel) -> list[str]:
+    """Return the engines that run the regions, without repetitions; empty if its executor does not tell."""
+    return sorted({runner.engine for runner in compiled.regions})
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.suffix not in _REPORTS)
+
+
+_REPORTS = (".yaml", ".json")  # what nobody needs to run the result
+
+
+def _peak() -> int:
+    """Return the peak of resident memory of this process, in bytes."""
+    try:
+        # `getrusage` starts from the memory of the process that started this one.
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak << 10
+
+
+def answer(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], line: str) -> dict[str, Any]:
+    """Do the job in `line`, and return its answer, or its error as data."""
+    try:
+        job = json.loads(line)
+        return jobs[job["job"]](job)
+    except DovetailError as error:
+        return {"error": error.message, "hint": error.hint}
+    except MemoryError:
+        return {"error": "there is not enough memory"}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Answer jobs until standard input ends; arguments are names of plugins to leave out."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    from dovetail.plugin import load_plugins
+
+    jobs = Jobs(load_plugins(block=sys.argv[1:]))
+    table = {"prepare": jobs.prepare, "load": jobs.load, "segment": jobs.segment, "time": jobs.time}
+    for line in sys.stdin:
+        print(json.dumps(answer(table, line)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

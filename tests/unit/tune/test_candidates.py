@@ -1,0 +1,56 @@
+"""Which requests compete: backends that run here, their options, and everything high."""
+
+import pytest
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import load_plugins
+from dovetail_tune.candidates import candidates_of
+
+REGISTRY = load_plugins().registry
+
+
+def names(*args, **options):
+    return [candidate.name for candidate in candidates_of(REGISTRY, *args, **options).found]
+
+
+def test_a_backend_competes_with_its_defaults_with_everything_high_and_with_every_option():
+    assert names(["cpu-bf16"]) == ["host", "cpu-bf16", "cpu-bf16 high", "cpu-bf16:policies=lean"]
+
+
+def test_defaults_of_all_backends_come_first_because_a_budget_may_end_anywhere():
+    found = names(["cpu-bf16", "cpu-int8"])
+    assert found[:5] == ["host", "cpu-bf16", "cpu-int8", "cpu-bf16 high", "cpu-int8 high"]
+    assert all(":" in name for name in found[5:])
+
+
+def test_a_backend_with_options_competes_with_these_only():
+    assert names(["cpu-bf16:policies=lean"]) == ["host", "cpu-bf16:policies=lean", "cpu-bf16:policies=lean high"]
+
+
+def test_every_thread_count_is_a_candidate():
+    assert names(["cpu-bf16:policies=lean"], threads=(1, 2))[:3] == ["host @1", "host @2", "cpu-bf16:policies=lean @1"]
+    assert candidates_of(REGISTRY, threads=(1,)).found[0].threads == 1
+
+
+def test_without_names_all_that_run_here_compete_and_the_others_have_a_reason():
+    found = candidates_of(REGISTRY)
+    assert "cpu-bf16" in [candidate.name for candidate in found.found]
+    # ONNX Runtime computes its integers here, which says nothing about the speed of a BPU.
+    assert found.absent["bpu-int8"] == "no engine here runs on the device 'bpu'"
+
+
+def test_a_backend_that_is_named_and_does_not_run_here_is_an_error():
+    with pytest.raises(DovetailError, match="backend 'bpu-int8' cannot run here: no engine here runs on the device"):
+        candidates_of(REGISTRY, ["bpu-int8"])
+    with pytest.raises(DovetailError, match="cpu-bf17"):
+        candidates_of(REGISTRY, ["cpu-bf17"])
+
+
+def test_raised_requests_keep_their_threads():
+    candidate = candidates_of(REGISTRY, ["cpu-int8"], (2,)).found[1]
+    raised = candidate.until_goals_are_met()
+    assert (raised.name, raised.threads, raised.raised) == ("cpu-int8 raised @2", 2, True)
+
+
+def test_thread_counts_are_not_negative():
+    with pytest.raises(UsageError, match="--threads -1"):
+        candidates_of(REGISTRY, threads=(-1,))

@@ -1,0 +1,63 @@
+"""The table, the winner's line, and the plot."""
+
+import math
+import xml.etree.ElementTree as ET
+
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.outcome import Entry, Tuned, combined
+from dovetail_tune.plot import front_svg
+from dovetail_tune.statistics_of_pairs import ratio_of
+
+HOST = Entry(
+    Candidate("host", ("host",)), 2e-3, None, math.inf, 1.0, 4_000_000, 50_000_000, ("onnxruntime-cpu",), "", True
+)
+LOW = Entry(
+    Candidate("cpu-int8", ("cpu-int8",)), 1e-3, ratio_of([1.0] * 9, [2.0] * 9), 31.4, 0.99, 1_000_000, 9_000_000,
+    ("openvino-cpu-int8",), "the fastest within the goal", True,
+)  # fmt: skip
+NOISY = Entry(Candidate("cpu-bf16 <raised>", ("cpu-bf16",)), 3e-3, None, 12.0, remark="'y' has SNR 12.0 dB, ...")
+CRASHED = Entry(Candidate("crashing-npu", ("crashing-npu",)), remark="left out: its process ended with signal SIGSEGV")
+TUNED = Tuned(
+    "net.onnx", [LOW, HOST, NOISY, CRASHED], LOW, None, [], "within 4 % of ...", [(0.4, 29.0), (1.0, math.inf)]
+)
+
+
+def test_a_row_says_time_accuracy_answers_size_and_memory():
+    row = TUNED.rows()[0]
+    assert row["candidate"] == "cpu-int8" and row["ms"] == "1" and row["of host"] == "0.500 +-0%"
+    assert (row["SNR dB"], row["answers"], row["MB"], row["memory MB"]) == ("31.4", "99.00%", "1", "9")
+    assert TUNED.rows()[1]["SNR dB"] == "exact"
+
+
+def test_columns_that_nobody_fills_are_left_out():
+    assert list(Tuned("net", [CRASHED]).rows()[0]) == ["candidate", "remark"]
+
+
+def test_the_lines_name_the_winner_its_speed_and_the_certificate():
+    assert TUNED.lines() == [
+        "fastest within the goal: cpu-int8, 2.00 times as fast as the host alone",
+        "within 4 % of ...",
+    ]
+    assert Tuned("net").lines() == ["no candidate meets the goals"]
+
+
+def test_a_folder_of_models_has_one_row_each():
+    rows = combined({"net.onnx": TUNED, "other.onnx": "no data for it"})
+    assert [(row["model"], row["candidate"], row["remark"]) for row in rows] == [
+        ("net.onnx", "cpu-int8", "the fastest within the goal"), ("other.onnx", "", "no data for it"),
+    ]  # fmt: skip
+
+
+def test_the_plot_is_well_formed_and_has_a_point_per_candidate_and_the_front():
+    svg = ET.fromstring(front_svg(TUNED))
+    space = "{http://www.w3.org/2000/svg}"
+    assert svg.find(f"{space}title").text == "net.onnx: time and accuracy"
+    points = svg.findall(f"{space}g")
+    assert [point.find(f"{space}text").text for point in points] == ["cpu-int8", "host", "cpu-bf16 <raised>"]
+    fills = [point.find(f"{space}circle").get("fill") for point in points]
+    assert fills[2] == "white" and "white" not in fills[:2]  # hollow: it misses the goal
+    assert len(svg.find(f"{space}polyline").get("points").split()) == 2
+
+
+def test_a_plot_of_nothing_is_a_document_too():
+    assert ET.fromstring(front_svg(Tuned("net"))).tag.endswith("svg")

@@ -1,0 +1,65 @@
+"""Races: who takes turns, who drops out, and when the rest is noise."""
+
+import random
+
+import pytest
+from dovetail_tune.race import FEWEST_ROUNDS, race
+from dovetail_tune.worker_process import WorkerError
+
+
+def steady(seconds, noise=0.0, seed=0):
+    """A runner whose turns differ by up to `noise`, and whose runs within a turn do not."""
+    generator = random.Random(seed)
+    return lambda runs: [seconds * (1 + noise * generator.random())] * runs
+
+
+def test_the_fastest_leads_and_the_clearly_slower_drop_out_as_soon_as_an_interval_has_its_confidence():
+    result = race({"a": steady(2e-3), "b": steady(1e-3), "c": steady(9e-3)}, rounds=50)
+    assert result.leader == "b"
+    assert {name: len(turns) for name, turns in result.turns.items()} == dict.fromkeys("abc", FEWEST_ROUNDS)
+    assert result.ratio("c", "b").median == pytest.approx(9)
+
+
+def test_a_runner_that_is_kept_stays_to_the_end():
+    near = {"a": steady(1e-3, 0.5, 1), "b": steady(1.01e-3, 0.5, 2), "base": steady(1)}
+    result = race(near, rounds=12, keep="base")
+    assert len(result.turns["base"]) == 12
+
+
+def test_of_two_that_are_alike_the_ratio_is_not_clear():
+    result = race({"a": steady(1e-3, 0.5, 1), "b": steady(1e-3, 0.5, 2)}, rounds=30)
+    assert not result.ratio("a", "b").is_clear
+
+
+def test_one_that_crashes_is_named_and_the_others_go_on():
+    runs = iter(range(5))
+
+    def crashing(number):
+        if next(runs) == 3:
+            raise WorkerError("its process ended with signal SIGSEGV")
+        return [1e-4] * number
+
+    result = race({"crashing": crashing, "other": steady(1e-3)}, rounds=9)
+    assert result.leader == "other"
+    assert result.failed == {"crashing": "its process ended with signal SIGSEGV"}
+    assert "crashing" not in result.turns
+
+
+def test_if_all_crash_there_is_no_winner():
+    def crashing(number):
+        raise WorkerError("refused")
+
+    with pytest.raises(WorkerError, match="a: refused; b: refused"):
+        race({"a": crashing, "b": crashing}, rounds=3)
+
+
+def test_when_the_time_is_up_one_round_was_run():
+    result = race({"a": steady(1e-3), "b": steady(2e-3)}, rounds=9, is_over=lambda: True)
+    assert result.leader == "a" and len(result.turns["b"]) == 1
+
+
+def test_interference_in_a_turn_does_not_count():
+    def disturbed(runs):
+        return [1e-3, *[0.5] * (runs - 1)]
+
+    assert race({"a": disturbed}, rounds=6).seconds("a") == 1e-3
