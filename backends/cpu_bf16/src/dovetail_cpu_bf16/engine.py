@@ -74,7 +74,8 @@ class OpenVinoCpu(Engine):
         from dovetail_cpu_bf16.session import OpenVinoSession
 
         region, files = prepare_for_frontend(region)
-        config: dict[str, object] = {**_CONFIGURATION, **self.settings, "LP_TRANSFORMS_MODE": self.transforms_low_precision}
+        config: dict[str, object] = {**_CONFIGURATION, **self.settings}
+        config["LP_TRANSFORMS_MODE"] = self.transforms_low_precision
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if count := int(cast("int | str", options.get(option, 0))):
                 config[key] = count

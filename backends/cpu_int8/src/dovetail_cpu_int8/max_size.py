@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail.ir import Model
     from dovetail.plugin import CompileJob, Proceed
 
 

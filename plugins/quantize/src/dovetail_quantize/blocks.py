@@ -20,9 +20,9 @@ _AT_ONCE = 1 << 20  # numbers
 class BlockWeight:
     """A weight in a format with a scale per group of elements.
 
-    A weight of a billion numbers has tens of millions of scales, so these are not kept as `Parameters`: integers, scales
-    and zero points are lazy tensors, which the weight is read for when they are written. Reading one computes all three,
-    and the other two are kept until they are read as well.
+    A model of a billion weights has tens of millions of scales, so these are not kept as `Parameters`: integers,
+    scales and zero points are lazy tensors, computed when they are written. Reading one of them computes all three, and
+    the other two are kept until they are read as well.
 
     Args:
         source: The weight.
@@ -42,7 +42,7 @@ class BlockWeight:
         self._kept: dict[str, ir.Tensor] = {}
 
     def constants(self, names: Mapping[str, str]) -> list[ir.LazyTensor]:
-        """Return the parts that are named: `integers` in the shape of the weight, `scale` and `zero_point` per block."""
+        """Return the parts that are named: `integers`, as the weight, and `scale` and `zero_point`, one per block."""
         return [self._lazy(part, name) for part, name in names.items()]
 
     def _lazy(self, part: str, name: str) -> ir.LazyTensor:
