@@ -99,8 +99,8 @@ class Writer:
         return self.folder / "model.onnx"
 
 
-def write(folder: Path, shape: Shape, seed: int = 0) -> Path:
-    """Write a decoder; return the path of its model."""
+def write(folder: Path, shape: Shape, seed: int = 0, tied: bool = True) -> Path:
+    """Write a decoder; return the path of its model. If not `tied`, the head has a weight of its own."""
     w = Writer(folder, seed)
     inputs: dict[str, tuple[int, list]] = {
         "input_ids": (TensorProto.INT64, [1, "S"]),
@@ -161,9 +161,12 @@ def write(folder: Path, shape: Shape, seed: int = 0) -> Path:
         product = w.add("Mul", [silu, up], f"{n}.product")
         down = linear(f"{n}.down", product, shape.intermediate, shape.hidden)
         hidden = w.add("Add", [hidden, down], f"{n}.add2")
-    turned = w.add("Transpose", [table], "head.turned", perm=[1, 0])
-    scaled = w.small("head.scale", 4 * gain, np.float32)
-    logits = w.add("MatMul", [w.add("Mul", [norm("norm", hidden), scaled], "head.scaled"), turned], "head")
+    scaled = w.add("Mul", [norm("norm", hidden), w.small("head.scale", 4 * gain, np.float32)], "head.scaled")
+    if tied:
+        head = w.add("Transpose", [table], "head.turned", perm=[1, 0])
+    else:
+        head = w.weight("head.weight", shape.hidden, shape.vocabulary, 1.0)
+    logits = w.add("MatMul", [scaled, head], "head")
     return w.finish(inputs, logits, [1, "S", shape.vocabulary])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir import FLOAT32, FreshNames
+from dovetail.ir import FLOAT32, FreshNames, name_of
 from dovetail.planning import Placement, set_placement
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class NewNodes:
         """Register a constant under a fresh name like that of its tensor."""
         tensor.name = self._names.fresh(tensor.name or "constant")
         value = ir.Value(
-            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor
         )
         self.graph.register_initializer(value)
         return value
@@ -78,7 +78,7 @@ class NewNodes:
         """Remove what computed a value, and the constants behind it, where nothing reads them any more."""
         while value is not None and not value.uses() and not value.is_graph_output():
             if value.is_initializer():
-                del self.graph.initializers[value.name]
+                del self.graph.initializers[name_of(value)]
                 return
             producer = value.producer()
             if producer is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from dovetail.planning import Parameters
@@ -13,6 +13,7 @@ from dovetail_quantize.integers import bounds, slices
 if TYPE_CHECKING:
     from dovetail.ir import Format
 
+    _Numbers: TypeAlias = "np.ndarray | np.floating"
 
 _SHRUNK = np.linspace(1.0, 0.72, 15, dtype=np.float32)
 """Ends of the range that are tried, as shares of the largest numbers."""
@@ -111,7 +112,7 @@ class _Best:
         self.scale, self.zero = np.ones(len(rows), np.float32), np.zeros(len(rows), np.float32)
         self._explained = np.full(len(rows), -1, np.float32)
 
-    def fit(self, scale: np.ndarray, zero: np.ndarray | np.float32, low: np.ndarray, high: np.ndarray) -> None:
+    def fit(self, scale: np.ndarray, zero: _Numbers, low: _Numbers, high: _Numbers) -> None:
         """Quantize the rows with a scale each, and keep the scale of regression where it explains more of them."""
         scale = np.where(np.abs(scale) < _SMALLEST, 1, scale)
         integers = np.clip(np.rint(self._rows / scale), low, high)
