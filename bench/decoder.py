@@ -46,7 +46,7 @@ class Shape(NamedTuple):
         return self.layers * (attention + 3 * self.hidden * self.intermediate) + self.vocabulary * self.hidden
 
 
-SHAPES = {"small": Shape(6, 512, 1408, 8, 4, 8192), "1b": Shape(22, 2048, 5632, 32, 4, 32000)}
+SHAPES = {"small": Shape(6, 512, 1536, 8, 4, 8192), "1b": Shape(22, 2048, 5632, 32, 4, 32000)}
 
 
 class Writer:

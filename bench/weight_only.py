@@ -2,16 +2,17 @@
 
     python bench/weight_only.py [--shape small] [--tokens 64] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
 
-The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head that
-shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those of
-the logits of `--tokens` tokens, of files that ONNX Runtime runs with accuracy level 1; milliseconds are those of one
-token behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO, the least of runs that
-take turns, as ratios to float32 in ONNX Runtime.
+The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head
+that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those
+of the logits of `--tokens` tokens, of files that ONNX Runtime runs with accuracy level 1. Times are those of one token
+behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO: the least of runs that take
+turns, as ratios to float32 in ONNX Runtime.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import tempfile
 import time
@@ -53,6 +54,7 @@ def theirs(source: Path, out: Path, algorithm: str, block: int, symmetric: bool)
     """Quantize with ONNX Runtime's tool."""
     from onnxruntime.quantization import matmul_nbits_quantizer as tool
 
+    logging.disable(logging.INFO)
     model = onnx.load(str(source))
     config = tool.KQuantWeightOnlyQuantConfig() if algorithm == "k_quant" else None
     if config is not None:

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.ir import Format
-from dovetail_quantize.blocks import BlockWeight
+from dovetail_quantize.blocks import BlockWeight, quantized_in_slabs
 from dovetail_quantize.integers import quantize_array, shaped
 from dovetail_quantize.observers.clipping import MeanSquaredError
 from dovetail_quantize.observers.extremes import MinMax
@@ -97,3 +97,10 @@ def test_a_weight_is_read_once_for_its_three_parts_and_nothing_is_kept():
     for tensor in blocks.constants(PARTS):
         tensor.numpy()
     assert reads == [1] and not blocks._kept
+
+
+@pytest.mark.parametrize("text", ["int8[symmetric,axis=0]", "int8[symmetric,axis=-1]", "uint8[asymmetric]"])
+def test_slabs_of_a_large_weight_give_what_the_whole_gives(text):
+    format_, array = Format.of(text), weight((4099, 300))
+    parameters = observed(MinMax, format_, array)
+    assert (quantized_in_slabs(array, format_, parameters) == quantize_array(array, format_, parameters)).all()

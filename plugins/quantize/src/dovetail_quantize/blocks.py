@@ -1,4 +1,4 @@
-"""Weights with one scale per block: integers, scales and zero points, computed when they are written."""
+"""Weights in slabs, and those with a scale per block: integers, scales and zero points, computed when they are written."""
 
 from __future__ import annotations
 
@@ -72,6 +72,20 @@ class BlockWeight:
             zero[of_scales] = np.asarray(found.zero_point).reshape(zero[of_scales].shape).astype(kind)
         parts = {"integers": integers, "scale": scale, "zero_point": zero}
         return {part: ir.Tensor(array) for part, array in parts.items()}
+
+
+def quantized_in_slabs(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+    """Quantize an array in slabs along its first axis, so that no copies of all of its floats are made."""
+    if not array.ndim or format_.group is not None or array.size <= _AT_ONCE:
+        return quantize_array(array, format_, parameters)
+    integers = np.empty(array.shape, format_.dtype.numpy())
+    step = max(1, _AT_ONCE * len(array) // array.size)
+    by_row = format_.axis is not None and format_.axis % array.ndim == 0
+    for start in range(0, len(array), step):
+        rows = slice(start, start + step)
+        own = Parameters(*(part[rows] for part in parameters)) if by_row else parameters
+        integers[rows] = quantize_array(array[rows], format_, own)
+    return integers
 
 
 def block_constants(

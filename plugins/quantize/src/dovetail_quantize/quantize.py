@@ -13,8 +13,8 @@ from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.blocks import block_constants
-from dovetail_quantize.integers import parameters_of, quantize_array
+from dovetail_quantize.blocks import block_constants, quantized_in_slabs
+from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
 
@@ -38,7 +38,7 @@ class QuantizedTensor(ir.LazyTensor):
         self._format, self._parameters = format_, parameters
 
     def _whole(self) -> ir.Tensor:
-        integers = quantize_array(self.source.numpy(), self._format, self._parameters)
+        integers = quantized_in_slabs(self.source.numpy(), self._format, self._parameters)
         return ir.Tensor(integers, dtype=self.dtype, name=self.name)
 
 
