@@ -1,12 +1,12 @@
 """Weights alone in few bits: cpu-int8 beside ONNX Runtime's MatMulNBits quantizer, on a decoder with random weights.
 
-    python bench/weight_only.py [--shape small] [--tokens 64] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
+    python bench/weight_only.py [--shape small] [--tokens 256] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
 
 The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head
 that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those
 of the logits of `--tokens` tokens, of files that ONNX Runtime runs with accuracy level 1. Times are those of one token
-behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO: the least of runs that take
-turns, as ratios to float32 in ONNX Runtime.
+behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
+the least of runs that take turns, as ratios to float32 in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ OURS = {
 }
 
 
-def compiled(source: Path, out: Path, backend: str, share: float = 0.0) -> Path:
-    """Compile for ONNX Runtime's operator; with `share`, of the bytes between 4 and 8 bits that many are allowed."""
+def compiled(source: Path, out: Path, backend: str, share: float = 0.0, kernel: str = "nbits") -> Path:
+    """Compile for a kernel; with `share`, of the bytes between 4 and 8 bits that many are allowed."""
     request = {}
     if share:
         narrow, wide = (
@@ -45,7 +45,7 @@ def compiled(source: Path, out: Path, backend: str, share: float = 0.0) -> Path:
             for bits, options in ((4, backend), (8, "weights=int8"))
         )
         request["max_size"] = int(narrow + share * (wide - narrow))
-    made = dovetail.compile(source, f"cpu-int8:{backend},kernel=nbits", verify=False, try_engines=False, **request)
+    made = dovetail.compile(source, f"cpu-int8:{backend},kernel={kernel}", verify=False, try_engines=False, **request)
     made.save(out)
     return out / "model.onnx"
 
@@ -117,7 +117,7 @@ def accuracy(exact: np.ndarray, found: np.ndarray) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=decoder.SHAPES, default="small")
-    for name, default in (("tokens", 64), ("past", 64), ("rounds", 15), ("threads", min(2, os.cpu_count() or 1))):
+    for name, default in (("tokens", 256), ("past", 64), ("rounds", 15), ("threads", min(2, os.cpu_count() or 1))):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
@@ -128,6 +128,10 @@ def main() -> None:
         files = {"float32": source}
         files |= {
             f"cpu-int8 {name}": compiled(source, folder / f"ours_{index}", **asked)
+            for index, (name, asked) in enumerate(OURS.items())
+        }
+        qdq = {
+            f"cpu-int8 {name}": compiled(source, folder / f"qdq_{index}", **asked, kernel="qdq")
             for index, (name, asked) in enumerate(OURS.items())
         }
         for algorithm, block, symmetric in (
@@ -143,7 +147,7 @@ def main() -> None:
         exact, rows, runs = None, [], {}
         for name, path in files.items():
             runs[name] = [in_onnxruntime(path, level, options.threads) for level in (1, 4)]
-            runs[name].append(in_openvino(path, options.threads))
+            runs[name].append(in_openvino(qdq.get(name, path), options.threads))
             found = runs[name][0](long)
             exact = found if exact is None else exact
             snr, kl = accuracy(exact, found) if name != "float32" else (np.inf, 0.0)
@@ -160,8 +164,9 @@ def main() -> None:
         for row in rows:
             titles = ("ORT level 1", "ORT level 4", "OpenVINO")
             row |= {title: f"{spent / base:.3f}" for title, spent in zip(titles, times[row["file"]], strict=True)}
-        print(table(rows))
-        print(f"float32 in ONNX Runtime: {base * 1e3:.3g} ms per token")
+        print()
+        table(rows)
+        print(f"\nfloat32 in ONNX Runtime: {base * 1e3:.3g} ms per token")
 
 
 if __name__ == "__main__":
