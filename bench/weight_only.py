@@ -3,9 +3,9 @@
     python bench/weight_only.py [--shape small] [--tokens 256] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
 
 The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head
-that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those
-of the logits of `--tokens` tokens, of files that ONNX Runtime runs with accuracy level 1. Times are those of one token
-behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
+that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are
+those of the logits of `--tokens` tokens, with accuracy level 1 in ONNX Runtime. Times are those of one token behind
+`--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
 the least of runs that take turns, as ratios to float32 in ONNX Runtime.
 """
 

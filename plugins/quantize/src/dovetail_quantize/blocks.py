@@ -1,4 +1,4 @@
-"""Weights in slabs, and those with a scale per block: integers, scales and zero points, computed when they are written."""
+"""Weights that are quantized in slabs when they are written; those with a scale per block."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, name_of
 from dovetail.passes import Pass
@@ -185,14 +187,21 @@ class _Calibration:
 
     def _of_weight(self, held: Held, weight: ir.TensorProtocol) -> None:
         if held.format.group is not None and self._only_stored(held):
-            self._in_blocks(held)
+            self._in_blocks(held, weight)
             return
         observer = self._observer(held)
         observer.update(weight.numpy())
         self._set([held], observer.parameters(), "weights")
 
-    def _in_blocks(self, held: Held) -> None:
+    def _in_blocks(self, held: Held, weight: ir.TensorProtocol) -> None:
         """Leave the scales of a weight's blocks to the writing of it: there are too many to keep for all weights."""
+        array = weight.numpy()
+        if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            node = held.uses[0].node.name
+            raise DovetailError(
+                f"weight '{held.value.name}' holds an infinite number or NaN, and {held.format} has neither",
+                f"look at the model, or compute '{node}' in floats (--high {shlex.quote(str(node))})",
+            )
         try:
             number_of_scales(held.format, held.value.shape)
         except ValueError as error:

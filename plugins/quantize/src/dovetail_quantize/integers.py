@@ -75,8 +75,8 @@ _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 def bounds(format_: Format) -> tuple[int, int]:
     """Return the smallest and the largest integer that a format uses.
 
-    A symmetric signed format omits the smallest integer, so that its range is symmetric. In blocks of few bits it counts
-    too much to be left out, and a negative scale can give it to the largest number.
+    A symmetric signed format omits the smallest integer, so that its range is symmetric. A format with blocks has few
+    of them and uses all: a negative scale can give the smallest one to the largest number.
     """
     bits = format_.dtype.bitwidth
     if format_.element.startswith("u"):
