@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from dovetail.errors import DovetailError
@@ -44,6 +45,7 @@ class Weight:
     formats: tuple[Format, ...]
     node: ir.Node
     level: int = 0
+    _errors: dict[int, float] = field(default_factory=dict)
 
     @property
     def chosen(self) -> Format:
@@ -59,9 +61,11 @@ class Weight:
         return math.prod(shape) * bits // 8 + 4 * scales + (zeros * bits + 7) // 8
 
     def error(self, level: int) -> float:
-        """Return the squared error of a sample of the weight in a format, relative to its squares."""
+        """Return the squared error of a sample of the weight in a format, relative to its squares; measured once."""
         assert self.value.const_value is not None, "a weight is a constant"
-        return _relative_error(self.value.const_value.numpy(), self.formats[level])
+        if level not in self._errors:
+            self._errors[level] = _relative_error(self.value.const_value.numpy(), self.formats[level])
+        return self._errors[level]
 
 
 def _relative_error(array: np.ndarray, format_: Format) -> float:
@@ -113,9 +117,9 @@ class WeightBudget:
     def choose(self, groups: Sequence[Sequence[Weight]], view: View) -> None:
         """Choose the formats of weights, one level per group; without a limit, the first format of each.
 
-        Every group begins with its first format. The step to the next one that takes away most of the error for its
-        bytes is made first, and steps that no longer fit are left out. The error is that of the weights, relative to
-        their squares: noise that a product adds to its result, where its inputs are alike.
+        Every group begins with its first format. The step to a later one that takes away most of the error for its
+        bytes is made first; a group whose best step no longer fits stays as it is. The error is that of the weights,
+        relative to their squares: noise that a product adds to its result, where its inputs are alike.
 
         Raises:
             DovetailError: The limit is too small for the fewest bits.
@@ -130,24 +134,53 @@ class WeightBudget:
                 f"--max-size allows {self.limit:,} bytes, and the weights need {size:,} with the fewest bits",
                 "allow more, or larger blocks (block=128)",
             )
-        steps = [_step(group) for group in groups if all(len(weight.formats) > 1 for weight in group)]
-        for gain, more, group in sorted(steps, key=lambda step: -step[0] / max(1, step[1])):
-            if size + more > self.limit:
+        steps = [step for index, group in enumerate(groups) if (step := _next_step(group, index))]
+        heapq.heapify(steps)
+        while steps:
+            step = heapq.heappop(steps)
+            if size + step.more > self.limit:
                 continue
-            size += more
+            size += step.more
+            group = groups[step.group]
             for weight in group:
-                weight.level = 1
-                why = f"{weight.value.name} has {weight.chosen}: {gain / more:.3g} less relative error per byte"
+                weight.level = step.level
+            if (following := _next_step(group, step.group)) is not None:
+                heapq.heappush(steps, following)
+        for weight in weights:
+            if weight.level:
+                why = f"'{weight.value.name}' has {weight.chosen}, because --max-size has room for it"
                 view.remark("passed", weight.node, "max-size", why)
-        wide = sum(weight.level for weight in weights)
+        wide = sum(weight.level > 0 for weight in weights)
         why = f"{pluralize(wide, 'weight')} of {len(weights)} with more bits, {size:,} of {self.limit:,} bytes"
         view.remark("analysis", "", "max-size", why)
 
 
-def _step(group: Sequence[Weight]) -> tuple[float, int, Sequence[Weight]]:
-    """Return how much error the next format takes away from a group, and the bytes that it adds."""
-    gain = sum(weight.error(0) - weight.error(1) for weight in group)
-    return gain, sum(weight.size(1) - weight.size(0) for weight in group), group
+class _Step(NamedTuple):
+    """Further formats for the weights of a group; the least one takes away most error for its bytes.
+
+    Attributes:
+        gain: The negative error per byte that it takes away.
+        group: Index of the group.
+        level: Index of the formats.
+        more: The bytes that it adds.
+    """
+
+    gain: float
+    group: int
+    level: int
+    more: int
+
+
+def _next_step(group: Sequence[Weight], index: int) -> _Step | None:
+    """Return the best step of a group from its formats to later ones; None if there are none."""
+    level = group[0].level
+    size, error = (sum(weight.size(level) for weight in group), sum(weight.error(level) for weight in group))
+    steps = []
+    for further in range(level + 1, min(len(weight.formats) for weight in group)):
+        more = sum(weight.size(further) for weight in group) - size
+        gain = error - sum(weight.error(further) for weight in group)
+        steps.append(_Step(-gain / max(1, more), index, further, more))
+    return min(steps, default=None)
 
 
 def _bytes(value: ir.Value) -> int:
