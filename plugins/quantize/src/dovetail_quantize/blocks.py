@@ -21,8 +21,8 @@ class BlockWeight:
     """A weight in a format with a scale per group of elements.
 
     A model of a billion weights has tens of millions of scales, so these are not kept as `Parameters`: integers,
-    scales and zero points are lazy tensors, computed when they are written. Reading one of them computes all three, and
-    the other two are kept until they are read as well.
+    scales and zero points are lazy tensors, computed when they are written. Reading the first of them finds the scales
+    and zero points, which are kept until all of them are read; integers are never kept.
 
     Args:
         source: The weight.
@@ -39,39 +39,49 @@ class BlockWeight:
         floats: ir.DataType,
     ):
         self._source, self._format, self._observed, self._floats = source, format_, observed, floats
-        self._kept: dict[str, ir.Tensor] = {}
+        self._parameters: tuple[np.ndarray, np.ndarray] | None = None
+        self._named: frozenset[str] = frozenset()
+        self._left: set[str] = set()
 
     def constants(self, names: Mapping[str, str]) -> list[ir.LazyTensor]:
         """Return the parts that are named: `integers`, as the weight, and `scale` and `zero_point`, one per block."""
+        self._named = frozenset(names)
         return [self._lazy(part, name) for part, name in names.items()]
 
     def _lazy(self, part: str, name: str) -> ir.LazyTensor:
         shape = tuple(self._source.shape.numpy())
         shape = shape if part == "integers" else scale_shape(self._format, shape)
         dtype = self._floats if part == "scale" else self._format.dtype
+        return ir.LazyTensor(lambda: ir.Tensor(self._read(part)), dtype, ir.Shape(shape), name=name)
 
-        def read() -> ir.Tensor:
-            if part not in self._kept:
-                self._kept = self._computed()
-            return self._kept.pop(part)
+    def _read(self, part: str) -> np.ndarray:
+        if self._parameters is None:
+            self._parameters, self._left = self._observe(), set(self._named)
+        scale, zero = self._parameters
+        self._left.discard(part)
+        if not self._left:
+            self._parameters = None
+        return {"scale": scale, "zero_point": zero}[part] if part != "integers" else self._quantized(scale, zero)
 
-        return ir.LazyTensor(read, dtype, ir.Shape(shape), name=name)
-
-    def _computed(self) -> dict[str, ir.Tensor]:
-        shape, kind = tuple(self._source.shape.numpy()), self._format.dtype.numpy()
-        blocks = scale_shape(self._format, shape)
-        integers, zero = np.empty(shape, kind), np.empty(blocks, kind)
-        scale = np.empty(blocks, self._floats.numpy())
-        for rows, of_scales, slab in _slabs(self._source.numpy(), self._format):
+    def _observe(self) -> tuple[np.ndarray, np.ndarray]:
+        shape = scale_shape(self._format, self._source.shape.numpy())
+        scale, zero = np.empty(shape, self._floats.numpy()), np.empty(shape, self._format.dtype.numpy())
+        for _, blocks, slab in _slabs(self._source.numpy(), self._format):
             found = self._observed(slab)
-            # The integers must fit the scales that are stored, in the type that they are stored in.
-            stored = np.asarray(found.scale, np.float32).astype(scale.dtype)
-            kept = Parameters(tuple(stored.astype(np.float64).tolist()), found.zero_point)
-            integers[rows] = quantize_array(slab, self._format, kept)
-            scale[of_scales] = stored.reshape(scale[of_scales].shape)
-            zero[of_scales] = np.asarray(found.zero_point).reshape(zero[of_scales].shape).astype(kind)
-        parts = {"integers": integers, "scale": scale, "zero_point": zero}
-        return {part: ir.Tensor(array) for part, array in parts.items()}
+            scale[blocks] = np.asarray(found.scale, np.float32).reshape(scale[blocks].shape)
+            zero[blocks] = np.asarray(found.zero_point).reshape(zero[blocks].shape)
+        return scale, zero
+
+    def _quantized(self, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+        """Return the integers for the scales as they are stored, in the type that they are stored in."""
+        integers = np.empty(tuple(self._source.shape.numpy()), self._format.dtype.numpy())
+        for rows, blocks, slab in _slabs(self._source.numpy(), self._format):
+            parameters = Parameters(
+                tuple(scale[blocks].astype(np.float64).reshape(-1).tolist()),
+                tuple(zero[blocks].astype(np.int64).reshape(-1).tolist()),
+            )
+            integers[rows] = quantize_array(slab, self._format, parameters)
+        return integers
 
 
 def quantized_in_slabs(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
@@ -83,7 +93,7 @@ def quantized_in_slabs(array: np.ndarray, format_: Format, parameters: Parameter
     by_row = format_.axis is not None and format_.axis % array.ndim == 0
     for start in range(0, len(array), step):
         rows = slice(start, start + step)
-        own = Parameters(*(part[rows] for part in parameters)) if by_row else parameters
+        own = Parameters(parameters.scale[rows], parameters.zero_point[rows]) if by_row else parameters
         integers[rows] = quantize_array(array[rows], format_, own)
     return integers
 
