@@ -53,3 +53,25 @@ def test_a_plan_replays_without_data(folder):
     first = dovetail.load(folder)
     assert held == {name: [form.get("scale") for form in forms] for name, forms in first.plan.values.items()}
     assert json.loads((folder / "result.json").read_text())
+
+
+def test_weights_alone_need_no_data_and_run_in_both_engines(tmp_path, capsys):
+    import onnxruntime
+
+    out, digits = tmp_path / "out", DIGITS / "digits.onnx"
+    backend = ["--backend", "cpu-int8:weights=int4,scheme=asymmetric"]
+    assert main(["compile", str(digits), *backend, "--max-size", "1MB", "-o", str(out)]) == 0
+    images = np.load(DIGITS / "test.npz")["image"]
+    exact = dovetail.compile(digits, "host").run({"image": images})["probabilities"]
+    session = onnxruntime.InferenceSession(str(out / "model.onnx"), providers=["CPUExecutionProvider"])
+    for found in (
+        dovetail.load(out).run({"image": images})["probabilities"],
+        session.run(["probabilities"], {"image": images})[0],
+    ):
+        assert (found.argmax(-1) == exact.argmax(-1)).mean() >= 0.98
+    capsys.readouterr()
+    assert main(["compile", str(digits), *backend, "--max-size", "much", "-o", str(out)]) == 2
+    assert "600MB" in capsys.readouterr().err
+    assert main(["compile", str(digits), *backend, "--max-size", "1kB", "-o", str(out)]) != 0
+    assert "the weights need" in capsys.readouterr().err
+    assert (out / "model.onnx").exists()

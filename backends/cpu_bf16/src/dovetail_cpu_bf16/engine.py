@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from dovetail.plugin import Availability, Engine, Reads, RegionModel
 from dovetail_runtime.serialize import TENSOR_TYPES, source_of
@@ -47,10 +47,12 @@ class OpenVinoCpu(Engine):
     Attributes:
         transforms_low_precision: Whether OpenVINO's low-precision transformations are enabled. They move 8-bit rounding
             across reductions, pooling and padding, which changes results.
+        settings: Further properties of the CPU plugin.
     """
 
     name = "openvino-cpu"
     transforms_low_precision = False
+    settings: ClassVar[Mapping[str, object]] = {}
     reads = Reads(opset=26, ir_version=13, types=_TYPES)
     """Opset and types of OpenVINO's ONNX frontend; unsupported newer operators are rejected one by one.
     """
@@ -72,7 +74,8 @@ class OpenVinoCpu(Engine):
         from dovetail_cpu_bf16.session import OpenVinoSession
 
         region, files = prepare_for_frontend(region)
-        config: dict[str, object] = {**_CONFIGURATION, "LP_TRANSFORMS_MODE": self.transforms_low_precision}
+        config: dict[str, object] = {**_CONFIGURATION, **self.settings}
+        config["LP_TRANSFORMS_MODE"] = self.transforms_low_precision
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if count := int(cast("int | str", options.get(option, 0))):
                 config[key] = count

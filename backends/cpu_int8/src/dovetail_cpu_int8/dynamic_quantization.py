@@ -10,6 +10,8 @@ from dovetail.ir import FLOAT32, FreshNames, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import Placement, get_placement, set_placement
 
+from dovetail_cpu_int8.weight_formats import weights_alone
+
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
@@ -37,6 +39,8 @@ class DynamicQuantization(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the products of the main graph, the only one with quantized nodes."""
+        if any(backend.name == _BACKEND and weights_alone(backend) for backend in ctx.backends):
+            return False
         rewriter = _Rewriter(model, ctx)
         for node in list(model.graph):
             placement = get_placement(node)

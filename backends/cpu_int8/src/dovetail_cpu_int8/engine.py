@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 
@@ -27,6 +28,9 @@ class OpenVinoCpuInt8(OpenVinoCpu):
 
     name = "openvino-cpu-int8"
     transforms_low_precision = True
+    # Products with weights of few bits and float inputs are computed as the file says. By default, the plugin rounds
+    # such inputs to int8.
+    settings: ClassVar[Mapping[str, object]] = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
 
     def read(self, source: Path | bytes) -> ov.Model:
         """Read a region's file, with workarounds, and hold in int8 what two computed operands are multiplied in."""

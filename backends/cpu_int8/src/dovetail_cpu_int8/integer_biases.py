@@ -50,11 +50,15 @@ class IntegerBiases(Pass):
 
 def _store_bias(node: ir.Node, model: Model, names: FreshNames, ctx: Context) -> bool:
     """Store the bias of one MatMul; return whether it has one in another form."""
-    scales = [_scale_of(value) for value in node.inputs]
-    add = _reader(node)
-    if any(scale is None for scale in scales) or add is None:
+    add, found = _reader(node), []
+    for value in node.inputs if add is not None else ():
+        scale = _scale_of(value)
+        if scale is None:  # scales of a weight are computed when they are read: not without a scale of the input
+            return False
+        found.append(np.asarray(scale, np.float32))
+    if add is None:
         return False
-    given, weight = (np.asarray(scale, np.float32) for scale in scales)
+    given, weight = found
     index = next((at for at, value in enumerate(add.inputs) if value is not None and value.is_initializer()), None)
     if index is None or given.size != 1:
         return False

@@ -30,6 +30,7 @@ def register(registry: Registry) -> None:
     registry.observer("minmax", "dovetail_quantize.observers.extremes:MinMax")
     registry.observer("percentile", "dovetail_quantize.observers.clipping:Percentile")
     registry.observer("mse", "dovetail_quantize.observers.clipping:MeanSquaredError")
+    registry.observer("least-squares", "dovetail_quantize.observers.least_squares:LeastSquares")
     registry.observer("kl", "dovetail_quantize.observers.clipping:Entropy")
     registry.observer("isotone", "dovetail_quantize.observers.extremes:Isotone")
     registry.conversion("quantize", "dovetail_quantize.conversions:Quantize")

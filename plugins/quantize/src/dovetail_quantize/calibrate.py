@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, name_of
 from dovetail.passes import Pass
@@ -26,6 +28,7 @@ from dovetail_quantize.parameters import (
     replayed_parameters,
     weight_scale_for_bias,
 )
+from dovetail_quantize.refining.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,7 +122,7 @@ class _Calibration:
     def __init__(self, model: Model, ctx: Context):
         self._model, self._ctx = model, ctx
         self._replayed: dict[int, Parameters] = {}
-        self._found: dict[int, tuple[Parameters, str]] = {}
+        self._found: dict[int, tuple[Parameters | None, str]] = {}
 
     def find(self, held: list[Held]) -> None:
         """Find the parameters of all sharing groups; products of scales come last."""
@@ -183,9 +186,36 @@ class _Calibration:
             self._found[id(one)] = (expressible(parameters, one.format), source)
 
     def _of_weight(self, held: Held, weight: ir.TensorProtocol) -> None:
+        if held.format.group is not None and self._only_stored(held):
+            self._in_blocks(held, weight)
+            return
         observer = self._observer(held)
         observer.update(weight.numpy())
         self._set([held], observer.parameters(), "weights")
+
+    def _in_blocks(self, held: Held, weight: ir.TensorProtocol) -> None:
+        """Leave the scales of a weight's blocks to the writing of it: there are too many to keep for all weights."""
+        array = weight.numpy()
+        if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            node = held.uses[0].node.name
+            raise DovetailError(
+                f"weight '{held.value.name}' holds an infinite number or NaN, and {held.format} has neither",
+                f"look at the model, or compute '{node}' in floats (--high {shlex.quote(str(node))})",
+            )
+        try:
+            number_of_scales(held.format, held.value.shape)
+        except ValueError as error:
+            for use in held.uses:
+                why = f"'{held.value.name}' cannot be held in {held.format}: {error}"
+                self._ctx.refuse(use.node, placement_of(use.node).backend, why, rule="calibration")
+        self._observer(held)  # checks its name and options
+        self._found[id(held)] = (None, "weights")
+
+    def _only_stored(self, held: Held) -> bool:
+        """Check whether nothing but the stored weight needs its scales: no emitter and no refinement of its backend."""
+        names = {placement_of(use.node).backend for use in held.uses}
+        emitting = any(backend.name in names and backend.artifacts for backend in self._ctx.backends)
+        return not emitting and not any(steps for name, steps in steps_of(self._ctx).items() if name in names)
 
     def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
         """Raise the scale of a weight whose bias would saturate."""
@@ -283,7 +313,12 @@ class _Calibration:
                 f"node '{node.name}': the scale of '{held.value.name}' is {held.rule.scale}, and {port} has none",
                 "list quantized types for this port in the backend's file, or another scale",
             )
-        return self._found[id(factor)][0]
+        parameters = self._found[id(factor)][0]
+        if parameters is not None:
+            return parameters
+        weight = weight_of(factor.value)
+        assert weight is not None, "only weights are held in blocks without their scales"
+        return self._observer(factor).of_part(weight.numpy())
 
 
 _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"

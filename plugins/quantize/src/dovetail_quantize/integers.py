@@ -75,13 +75,14 @@ _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 def bounds(format_: Format) -> tuple[int, int]:
     """Return the smallest and the largest integer that a format uses.
 
-    A symmetric signed format omits the smallest integer, so that its range is symmetric.
+    A symmetric signed format omits the smallest integer, so that its range is symmetric. A format with blocks has few
+    of them and uses all: a negative scale can give the smallest one to the largest number.
     """
     bits = format_.dtype.bitwidth
     if format_.element.startswith("u"):
         return 0, (1 << bits) - 1
     largest = (1 << (bits - 1)) - 1
-    return (-largest - 1 if format_.scheme == "asymmetric" else -largest), largest
+    return (-largest - 1 if format_.scheme == "asymmetric" or format_.group is not None else -largest), largest
 
 
 def parameters_of(quantized: QuantizedValue) -> Parameters:

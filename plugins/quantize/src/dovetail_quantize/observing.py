@@ -219,6 +219,7 @@ class NamedObserver:
 
     def __init__(self, held: Held, table: Table, choice: ObserverChoice | None = None):
         self.format, self.choice = held.format, choice or chosen_observer(held)
+        self._table = table
         self._held, self._who = held, table.title(self.choice.name) if self.choice.name in table else ""
         made = resolve_observer(self.choice, table)
         self.observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
@@ -232,11 +233,25 @@ class NamedObserver:
 
     def parameters(self) -> Parameters:
         """Return the observer's parameters, after checking them against the format."""
+        return self._checked(self._held.value.shape)
+
+    def of_part(self, part: np.ndarray) -> Parameters:
+        """Return the parameters of a part of a weight, for which an observer of its own is made.
+
+        Scales of blocks may be negative: DequantizeLinear takes them, and the largest number of a block can then have
+        the integer that has no counterpart.
+        """
+        alone = NamedObserver(self._held, self._table, self.choice)
+        alone.update(part)
+        return alone._checked(part.shape)
+
+    def _checked(self, shape: ir.Shape | Sequence[int] | None) -> Parameters:
         found = self._called("finds no scale for", self.observer.parameters)
         held = self._held
         sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
-        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, held.value.shape))
-        if sizes != {wanted} or not all(scale > 0 for scale in found.scale):
+        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, shape))
+        signed = held.format.group is not None
+        if sizes != {wanted} or not all(scale > 0 or signed and scale < 0 for scale in found.scale):
             raise DovetailError(
                 f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
                 "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",

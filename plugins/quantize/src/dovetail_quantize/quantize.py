@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.ir import FlatGraph, Format, FreshNames, constant_of, dtype_name, dtype_of, insert_after_value, name_of
 from dovetail.passes import Pass
-from dovetail.planning import HOST, Step, placement_of, set_placement
+from dovetail.planning import HOST, Placement, Step, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.integers import parameters_of, quantize_array
+from dovetail_quantize.blocks import block_constants, quantized_in_slabs
+from dovetail_quantize.integers import parameters_of
+from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class QuantizedTensor(ir.LazyTensor):
         self._format, self._parameters = format_, parameters
 
     def _whole(self) -> ir.Tensor:
-        integers = quantize_array(self.source.numpy(), self._format, self._parameters)
+        integers = quantized_in_slabs(self.source.numpy(), self._format, self._parameters)
         return ir.Tensor(integers, dtype=self.dtype, name=self.name)
 
 
@@ -76,7 +78,9 @@ class Inserter:
             _Conversions(self, value, forms).insert()
             return
         for held, quantized in forms:
-            if not is_adopted(dequantizing(value), held.format, parameters_of(quantized), value.shape):
+            if quantized.parameters is None:
+                self._store_blocks(held, weight)
+            elif not is_adopted(dequantizing(value), held.format, quantized.parameters, value.shape):
                 self._store(held, quantized, weight)
         producer = value.producer()
         if not value.uses() and producer is not None:
@@ -147,8 +151,33 @@ class Inserter:
                 made[backend], nodes = self.step(stored, step, name_of(value), backend, dtype_of(value))
                 graph.insert_before(graph[0], nodes)
             use.node.replace_input_with(use.index, made[backend])
+        self._drop(value)
+
+    def _store_blocks(self, held: Held, weight: ir.TensorProtocol) -> None:
+        """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
+        graph, value, format_ = self.model.graph, held.value, held.format
+        observer = NamedObserver(held, self.ctx.registry.observer)
+        constants = block_constants(weight, format_, observer.of_part, dtype_of(value), name_of(value), self.names)
+        for constant in constants:
+            graph.register_initializer(constant)
+        made: dict[str, ir.Value] = {}
+        for use in held.uses:
+            backend = placement_of(use.node).backend
+            if backend not in made:
+                node = ir.node("DequantizeLinear", constants, {"axis": format_.axis, "block_size": format_.group})
+                node.name = self.names.fresh(f"{value.name}_dequantize")
+                result = node.outputs[0]
+                result.name = self.names.fresh(f"{value.name}_{dtype_name(dtype_of(value))}")
+                result.type, result.shape = ir.TensorType(dtype_of(value)), value.shape
+                set_placement(node, Placement(backend, Format.of(format_.expressed)))
+                graph.insert_before(graph[0], node)
+                made[backend] = result
+            use.node.replace_input_with(use.index, made[backend])
+        self._drop(value)
+
+    def _drop(self, value: ir.Value) -> None:
         if value.is_initializer() and not value.uses() and not value.is_graph_output():
-            del graph.initializers[name_of(value)]
+            del self.model.graph.initializers[name_of(value)]
 
 
 class _Conversions:

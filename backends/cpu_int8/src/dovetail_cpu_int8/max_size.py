@@ -1,0 +1,95 @@
+"""The option `--max-size` of `dovetail compile`: a size within which weights get 4 or 8 bits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import UsageError
+from dovetail.plugin import Option
+
+from dovetail_cpu_int8.size_budget import BYTES
+from dovetail_cpu_int8.weight_formats import weights_alone
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
+    from dovetail.passes import Context
+    from dovetail.planning import Plan
+    from dovetail.plugin import CompileJob, Proceed
+
+
+_KEYWORD = "max_size"
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
+
+
+class MaxSize(Option):
+    """The option `--max-size SIZE`: with `cpu-int8:weights=int4`, bytes of all weights together."""
+
+    commands = ("compile", "plan", "bisect")
+    keywords = (_KEYWORD,)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--max-size`."""
+        parser.add_argument(
+            "--max-size",
+            metavar="SIZE",
+            help="bytes of all weights, as 600MB: those of cpu-int8:weights=int4 have 8 bits where it helps most",
+        )
+
+    def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
+        """Return the keyword argument `max_size`."""
+        return {} if args.max_size is None else {_KEYWORD: args.max_size}
+
+    def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the size in bytes.
+
+        Raises:
+            UsageError: It is no size.
+        """
+        given = keywords.get(_KEYWORD)
+        return {} if given is None else {BYTES: _bytes(given)}
+
+    def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str]:
+        """Return the size as command-line words."""
+        return ("--max-size", str(recorded[BYTES])) if BYTES in recorded else ()
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile; the strategy `weights-alone` reads the record.
+
+        Raises:
+            UsageError: No backend chooses among formats of weights.
+        """
+        _check(job.ctx, job.keywords)
+        return proceed()
+
+    def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
+        """Check that some backend reads the size.
+
+        Raises:
+            UsageError: None does.
+        """
+        _check(ctx, keywords)
+
+
+def _check(ctx: Context, keywords: Mapping[str, Any]) -> None:
+    if keywords.get(_KEYWORD) is not None and not any(map(weights_alone, ctx.backends)):
+        raise UsageError(
+            "--max-size needs a backend that stores weights in few bits",
+            "request --backend cpu-int8:weights=int4, or leave it out",
+        )
+
+
+def _bytes(given: object) -> int:
+    found = _SIZE.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
+    size = int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else 0
+    if size <= 0:
+        raise UsageError(f"max_size={given!r} is no size", "write a number of bytes, or 600MB, 1.5GB, 512MiB")
+    return size
+
+
+MAX_SIZE = MaxSize()

@@ -1,0 +1,187 @@
+"""Bits of weights within a size: more of them where the error falls most for the bytes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.text import pluralize
+from dovetail_quantize.integers import quantize_array, scale_shape, shaped
+from dovetail_quantize.observers.extremes import MinMax
+from dovetail_quantize.observers.least_squares import LeastSquares
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+    from dovetail.ir import Format, Model
+    from dovetail.passes import Context
+    from dovetail.plugin import View
+
+
+OPTION = "max-size"
+"""The option, and the name of its record in the request."""
+BYTES = "bytes"
+"""Key of the record: the size."""
+_SAMPLED = 1 << 17  # numbers of a weight whose error is measured
+
+
+@dataclass(eq=False)
+class Weight:
+    """A weight with the formats that its readers take.
+
+    Attributes:
+        value: The weight.
+        formats: Its formats, fewest bits first.
+        node: Its first reader.
+        level: Index of the chosen format.
+    """
+
+    value: ir.Value
+    formats: tuple[Format, ...]
+    node: ir.Node
+    level: int = 0
+    _errors: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Format:
+        """The chosen format."""
+        return self.formats[self.level]
+
+    def size(self, level: int) -> int:
+        """Return the bytes of integers, scales and zero points in a format."""
+        assert self.value.shape is not None, "a weight has a shape"
+        format_, shape = self.formats[level], self.value.shape.numpy()
+        scales, bits = math.prod(scale_shape(format_, shape)), format_.dtype.bitwidth
+        zeros = scales if format_.scheme == "asymmetric" or format_.group is None else 0
+        return math.prod(shape) * bits // 8 + 4 * scales + (zeros * bits + 7) // 8
+
+    def error(self, level: int) -> float:
+        """Return the squared error of a sample of the weight in a format, relative to its squares; measured once."""
+        assert self.value.const_value is not None, "a weight is a constant"
+        if level not in self._errors:
+            self._errors[level] = _relative_error(self.value.const_value.numpy(), self.formats[level])
+        return self._errors[level]
+
+
+def _relative_error(array: np.ndarray, format_: Format) -> float:
+    """Return the relative squared error of a sample: rows of the scales' slabs, evenly spread."""
+    assert format_.axis is not None, "weights have a scale per channel or block"
+    axis = format_.axis % array.ndim
+    others = [at for at in range(array.ndim) if at != axis]
+    if format_.group is None:
+        # Whole channels, since a channel has one scale.
+        kept = max(1, _SAMPLED // max(1, array.size // array.shape[axis]))
+        array = np.take(array, _spread(array.shape[axis], kept), axis=axis)
+    else:
+        kept = max(1, _SAMPLED // max(1, array.shape[axis]))
+        array = np.take(array, _spread(array.shape[others[0]], kept), axis=others[0])
+    observer = (LeastSquares if format_.group is not None else MinMax)(format_)
+    observer.update(array)
+    parameters = observer.parameters()
+    integers = quantize_array(array, format_, parameters).astype(np.float32)
+    scale, zero = (shaped(part, format_, array.shape).astype(np.float32) for part in parameters)
+    exact = array.astype(np.float32)
+    total = float(np.square(exact, dtype=np.float64).sum())
+    return float(np.square((integers - zero) * scale - exact, dtype=np.float64).sum()) / total if total else 0.0
+
+
+def _spread(extent: int, count: int) -> np.ndarray:
+    return np.unique(np.linspace(0, extent - 1, min(count, extent)).astype(int))
+
+
+@dataclass(frozen=True)
+class WeightBudget:
+    """Analysis: the size that the request allows for all weights of the model.
+
+    Attributes:
+        limit: The size in bytes; None if none is requested.
+        held: The bytes of all initializers of the model as it is.
+    """
+
+    limit: int | None
+    held: int
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> WeightBudget:
+        """Read the request and add up the initializers, without reading them."""
+        limit = ctx.request.options.get(OPTION, {}).get(BYTES)
+        graphs = (graph for _, graph in model.graphs())
+        tensors = (value.const_value for graph in graphs for value in graph.initializers.values())
+        return cls(limit, sum(tensor.nbytes for tensor in tensors if tensor is not None))
+
+    def choose(self, groups: Sequence[Sequence[Weight]], view: View) -> None:
+        """Choose the formats of weights, one level per group; without a limit, the first format of each.
+
+        Every group begins with its first format. The step to a later one that takes away most of the error for its
+        bytes is made first; a group whose best step no longer fits stays as it is. The error is that of the weights,
+        relative to their squares: noise that a product adds to its result, where its inputs are alike.
+
+        Raises:
+            DovetailError: The limit is too small for the fewest bits.
+        """
+        weights = [weight for group in groups for weight in group]
+        if self.limit is None or not weights:
+            return
+        floats = sum(_bytes(weight.value) for weight in weights)
+        size = self.held - floats + sum(weight.size(0) for weight in weights)
+        if size > self.limit:
+            raise DovetailError(
+                f"--max-size allows {self.limit:,} bytes, and the weights need {size:,} with the fewest bits",
+                "allow more, or larger blocks (block=128)",
+            )
+        steps = [step for index, group in enumerate(groups) if (step := _next_step(group, index))]
+        heapq.heapify(steps)
+        while steps:
+            step = heapq.heappop(steps)
+            if size + step.more > self.limit:
+                continue
+            size += step.more
+            group = groups[step.group]
+            for weight in group:
+                weight.level = step.level
+            if (following := _next_step(group, step.group)) is not None:
+                heapq.heappush(steps, following)
+        for weight in weights:
+            if weight.level:
+                why = f"'{weight.value.name}' has {weight.chosen}, because --max-size has room for it"
+                view.remark("passed", weight.node, "max-size", why)
+        wide = sum(weight.level > 0 for weight in weights)
+        why = f"{pluralize(wide, 'weight')} of {len(weights)} with more bits, {size:,} of {self.limit:,} bytes"
+        view.remark("analysis", "", "max-size", why)
+
+
+class _Step(NamedTuple):
+    """Further formats for the weights of a group; the least one takes away most error for its bytes.
+
+    Attributes:
+        gain: The negative error per byte that it takes away.
+        group: Index of the group.
+        level: Index of the formats.
+        more: The bytes that it adds.
+    """
+
+    gain: float
+    group: int
+    level: int
+    more: int
+
+
+def _next_step(group: Sequence[Weight], index: int) -> _Step | None:
+    """Return the best step of a group from its formats to later ones; None if there are none."""
+    level = group[0].level
+    size, error = (sum(weight.size(level) for weight in group), sum(weight.error(level) for weight in group))
+    steps = []
+    for further in range(level + 1, min(len(weight.formats) for weight in group)):
+        more = sum(weight.size(further) for weight in group) - size
+        gain = error - sum(weight.error(further) for weight in group)
+        steps.append(_Step(-gain / max(1, more), index, further, more))
+    return min(steps, default=None)
+
+
+def _bytes(value: ir.Value) -> int:
+    return 0 if value.const_value is None else value.const_value.nbytes

@@ -1,0 +1,111 @@
+"""The strategy `weights-alone`: products with constant weights read these in few bits, and all else in floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail.planning import Claims
+from dovetail_onnx.signatures import Signatures, input_name
+from dovetail_placement.strategies.every_node import Autocast
+from dovetail_quantize.integers import scale_shape
+
+from dovetail_cpu_int8.size_budget import Weight, WeightBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+    from dovetail.planning import Claim
+    from dovetail.plugin import Backend, Format, View
+
+
+_ALONE = ("int8", "int4")
+_ACTIVE, _PASSIVE = "active", "passive"
+_WHY_FLOAT = "no format of the backend's file fits the weight"
+
+
+def weights_alone(backend: Backend) -> bool:
+    """Check whether the options of `cpu-int8` quantize weights, and no activations."""
+    return backend.chosen.get("weights") in _ALONE
+
+
+@dataclass(frozen=True)
+class WeightsAlone(Autocast):
+    """Claims every node that the backend's file accepts, and chooses one format for every weight.
+
+    That is the first in the file whose blocks fit the weight. With a budget (`--max-size`), weights get more bits where
+    the squared error falls most for the bytes. Products that read the same value, such as those of queries, keys and
+    values, have one format; so have all readers of a weight.
+    """
+
+    def claim(self, view: View, backend: Backend) -> Claims:
+        """Claim nodes of `view` for `backend`, with one format for every weight."""
+        claims = super().claim(view, backend)
+        signatures = Signatures(view.model.ir.opset_imports)
+        found = {claim.node: _port_of(claim, signatures) for claim in claims.claims}
+        weights: dict[ir.Node, tuple[str, Weight]] = {}
+        groups: dict[tuple[int, ...], list[Weight]] = {}
+        shared: dict[int, Weight] = {}
+        for claim in claims.claims:
+            port = found[claim.node]
+            if port is None:
+                continue
+            name, index = port
+            value = claim.node.inputs[index]
+            assert value is not None, "a port with formats has a value"
+            formats = _fitting(claim.ports[name], value)
+            if not formats:
+                continue
+            weight = shared.setdefault(id(value), Weight(value, formats, claim.node))
+            if weight.formats != formats:  # read along different axes: its first reader decides, this one reads floats
+                continue
+            weights[claim.node] = name, weight
+            reads = (id(claim.node.inputs[0]),) if index else (0, id(value))
+            members = groups.setdefault((*reads, *map(id, formats)), [])
+            if weight not in members:
+                members.append(weight)
+        view.analysis(WeightBudget).choose(list(groups.values()), view)
+        return Claims([_settled(claim, found, weights) for claim in claims.claims], claims.edits)
+
+
+def _port_of(claim: Claim, signatures: Signatures) -> tuple[str, int] | None:
+    """Return name and index of the port at which a node may read integers; None if there is none."""
+    names = [name for name, formats in claim.ports.items() if any(format_.quantized for format_ in formats)]
+    if not names or claim.pinned or claim.role != _ACTIVE:
+        return None
+    signature = signatures(claim.node)
+    return next(
+        ((name, index) for index in range(len(claim.node.inputs)) if (name := input_name(index, signature)) in names),
+        None,
+    )
+
+
+def _fitting(formats: Sequence[Format], value: ir.Value) -> tuple[Format, ...]:
+    """Return the quantized formats whose blocks divide a weight."""
+    fitting = []
+    for format_ in formats:
+        try:
+            scale_shape(format_, value.shape)
+        except ValueError:
+            continue
+        if format_.quantized:
+            fitting.append(format_)
+    return tuple(fitting)
+
+
+def _settled(
+    claim: Claim, found: dict[ir.Node, tuple[str, int] | None], weights: dict[ir.Node, tuple[str, Weight]]
+) -> Claim:
+    if claim.node in weights:
+        name, weight = weights[claim.node]
+        return replace(claim, ports={**claim.ports, name: (weight.chosen,)}, settled=frozenset(claim.ports))
+    if claim.pinned or claim.role not in (_ACTIVE, _PASSIVE):
+        return claim
+    floats = {name: kept for name, formats in claim.ports.items() if (kept := _floats(formats))}
+    because = _WHY_FLOAT if found[claim.node] else ""
+    return replace(claim, ports=floats, rules={}, role="pass", because=because)
+
+
+def _floats(formats: Sequence[Format]) -> tuple[Format, ...]:
+    return tuple(format_ for format_ in formats if not format_.quantized)

@@ -1,0 +1,173 @@
+"""Weights alone in few bits: cpu-int8 beside ONNX Runtime's MatMulNBits quantizer, on a decoder with random weights.
+
+    python bench/weight_only.py [--shape small] [--tokens 256] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
+
+The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head
+that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are
+those of the logits of `--tokens` tokens, with accuracy level 1 in ONNX Runtime. Times are those of one token behind
+`--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
+the least of runs that take turns, as ratios to float32 in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import decoder
+import dovetail
+import numpy as np
+import onnx
+from measure import table
+
+OURS = {
+    "int8": {"backend": "weights=int8"},
+    "int4, 32": {"backend": "weights=int4"},
+    "int4, 128": {"backend": "weights=int4,block=128"},
+    "uint4, 32": {"backend": "weights=int4,scheme=asymmetric"},
+    "uint4, 64": {"backend": "weights=int4,scheme=asymmetric,block=64"},
+    "uint4, 128": {"backend": "weights=int4,scheme=asymmetric,block=128"},
+    "uint4, 128, mixed": {"backend": "weights=int4,scheme=asymmetric,block=128", "share": 0.25},
+}
+
+
+def compiled(source: Path, out: Path, backend: str, share: float = 0.0, kernel: str = "nbits") -> Path:
+    """Compile for a kernel; with `share`, of the bytes between 4 and 8 bits that many are allowed."""
+    request = {}
+    if share:
+        narrow, wide = (
+            _all_bytes(compiled(source, out.with_name(f"{out.name}_{bits}"), options))
+            for bits, options in ((4, backend), (8, "weights=int8"))
+        )
+        request["max_size"] = int(narrow + share * (wide - narrow))
+    made = dovetail.compile(source, f"cpu-int8:{backend},kernel={kernel}", verify=False, try_engines=False, **request)
+    made.save(out)
+    return out / "model.onnx"
+
+
+def theirs(source: Path, out: Path, algorithm: str, block: int, symmetric: bool) -> Path:
+    """Quantize with ONNX Runtime's tool."""
+    from onnxruntime.quantization import matmul_nbits_quantizer as tool
+
+    logging.disable(logging.INFO)
+    model = onnx.load(str(source))
+    config = tool.KQuantWeightOnlyQuantConfig() if algorithm == "k_quant" else None
+    if config is not None:
+        config.block_size, config.bits = block, 4
+    quantizer = tool.MatMulNBitsQuantizer(model, block_size=block, is_symmetric=symmetric, algo_config=config)
+    quantizer.process()
+    out.mkdir(parents=True, exist_ok=True)
+    onnx.save(quantizer.model.model, str(out / "model.onnx"))
+    return out / "model.onnx"
+
+
+def _all_bytes(path: Path, but: str = " ") -> int:
+    model = onnx.load(str(path), load_external_data=False)
+    sizes = 0
+    for tensor in model.graph.initializer:
+        if tensor.name.startswith(but):
+            continue
+        length = next((int(entry.value) for entry in tensor.external_data if entry.key == "length"), None)
+        sizes += len(tensor.raw_data) if length is None else length
+    return sizes
+
+
+Run = Callable[[dict[str, np.ndarray]], np.ndarray]
+
+
+def in_onnxruntime(path: Path, level: int, threads: int) -> Run:
+    """ONNX Runtime on a file, with an accuracy level for every product."""
+    import onnxruntime
+
+    model = onnx.load(str(path))
+    for node in model.graph.node:
+        if node.op_type == "MatMulNBits":
+            kept = [one for one in node.attribute if one.name != "accuracy_level"]
+            del node.attribute[:]
+            node.attribute.extend([*kept, onnx.helper.make_attribute("accuracy_level", level)])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run(None, feeds)[0]
+
+
+def in_openvino(path: Path, threads: int) -> Run:
+    """OpenVINO on a file, as its users run it."""
+    import openvino
+
+    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+    request = openvino.Core().compile_model(str(path), "CPU", config).create_infer_request()
+    return lambda feeds: np.array(request.infer(feeds).to_tuple()[0])
+
+
+def accuracy(exact: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+    """Return SNR in dB and mean KL divergence of two arrays of logits."""
+    logs = [one - one.max(-1, keepdims=True) for one in (exact.astype(np.float64), found.astype(np.float64))]
+    first, second = (one - np.log(np.exp(one).sum(-1, keepdims=True)) for one in logs)
+    noise = np.square(found.astype(np.float64) - exact).sum()
+    snr = 10 * np.log10(np.square(exact.astype(np.float64)).sum() / noise)
+    return float(snr), float((np.exp(first) * (first - second)).sum(-1).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=decoder.SHAPES, default="small")
+    for name, default in (("tokens", 256), ("past", 64), ("rounds", 15), ("threads", min(2, os.cpu_count() or 1))):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        folder = options.folder or Path(work)
+        shape = decoder.SHAPES[options.shape]
+        source = decoder.write(folder / "source", shape, tied=False)
+        files = {"float32": source}
+        files |= {
+            f"cpu-int8 {name}": compiled(source, folder / f"ours_{index}", **asked)
+            for index, (name, asked) in enumerate(OURS.items())
+        }
+        qdq = {
+            f"cpu-int8 {name}": compiled(source, folder / f"qdq_{index}", **asked, kernel="qdq")
+            for index, (name, asked) in enumerate(OURS.items())
+        }
+        for algorithm, block, symmetric in (
+            ("default", 32, True), ("default", 32, False), ("default", 128, False),
+            ("k_quant", 32, False), ("k_quant", 128, False),
+        ):  # fmt: skip
+            name = f"ONNX Runtime {algorithm}, {'int4' if symmetric else 'uint4'}, {block}"
+            files[name] = theirs(source, folder / f"theirs_{len(files)}", algorithm, block, symmetric)
+        long, one = (
+            decoder.feeds(shape, options.tokens, 0, 1),
+            decoder.feeds(shape, 1, options.past, 2),
+        )
+        exact, rows, runs = None, [], {}
+        for name, path in files.items():
+            runs[name] = [in_onnxruntime(path, level, options.threads) for level in (1, 4)]
+            runs[name].append(in_openvino(qdq.get(name, path), options.threads))
+            found = runs[name][0](long)
+            exact = found if exact is None else exact
+            snr, kl = accuracy(exact, found) if name != "float32" else (np.inf, 0.0)
+            size = _all_bytes(path, "embedding") / 1e6
+            rows.append({"file": name, "MB": f"{size:.3g}", "SNR": f"{snr:.2f}", "KL": f"{kl:.2e}"})
+        times = {name: [np.inf] * 3 for name in files}
+        for _ in range(options.rounds):
+            for name, each in runs.items():
+                for index, run in enumerate(each):
+                    start = time.perf_counter()
+                    run(one)
+                    times[name][index] = min(times[name][index], time.perf_counter() - start)
+        base = times["float32"][0]
+        for row in rows:
+            titles = ("ORT level 1", "ORT level 4", "OpenVINO")
+            row |= {title: f"{spent / base:.3f}" for title, spent in zip(titles, times[row["file"]], strict=True)}
+        print()
+        table(rows)
+        print(f"\nfloat32 in ONNX Runtime: {base * 1e3:.3g} ms per token")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Weights that are quantized in slabs when they are written; those with a scale per block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.planning import Parameters
+
+from dovetail_quantize.integers import quantize_array, scale_shape
+
+if TYPE_CHECKING:
+    from dovetail.ir import Format, FreshNames
+
+_AT_ONCE = 1 << 20  # numbers
+
+
+class BlockWeight:
+    """A weight in a format with a scale per group of elements.
+
+    A model of a billion weights has tens of millions of scales, so these are not kept as `Parameters`: integers,
+    scales and zero points are lazy tensors, computed when they are written. Reading the first of them finds the scales
+    and zero points, which are kept until all of them are read; integers are never kept.
+
+    Args:
+        source: The weight.
+        format_: The format; it has a group.
+        observed: Returns the parameters of a part of the weight, a slab along its first axis.
+        floats: Element type of the scales.
+    """
+
+    def __init__(
+        self,
+        source: ir.TensorProtocol,
+        format_: Format,
+        observed: Callable[[np.ndarray], Parameters],
+        floats: ir.DataType,
+    ):
+        self._source, self._format, self._observed, self._floats = source, format_, observed, floats
+        self._parameters: tuple[np.ndarray, np.ndarray] | None = None
+        self._named: frozenset[str] = frozenset()
+        self._left: set[str] = set()
+
+    def constants(self, names: Mapping[str, str]) -> list[ir.LazyTensor]:
+        """Return the parts that are named: `integers`, as the weight, and `scale` and `zero_point`, one per block."""
+        self._named = frozenset(names)
+        return [self._lazy(part, name) for part, name in names.items()]
+
+    def _lazy(self, part: str, name: str) -> ir.LazyTensor:
+        shape = tuple(self._source.shape.numpy())
+        shape = shape if part == "integers" else scale_shape(self._format, shape)
+        dtype = self._floats if part == "scale" else self._format.dtype
+        return ir.LazyTensor(lambda: ir.Tensor(self._read(part)), dtype, ir.Shape(shape), name=name)
+
+    def _read(self, part: str) -> np.ndarray:
+        if self._parameters is None:
+            self._parameters, self._left = self._observe(), set(self._named)
+        scale, zero = self._parameters
+        self._left.discard(part)
+        if not self._left:
+            self._parameters = None
+        return {"scale": scale, "zero_point": zero}[part] if part != "integers" else self._quantized(scale, zero)
+
+    def _observe(self) -> tuple[np.ndarray, np.ndarray]:
+        shape = scale_shape(self._format, self._source.shape.numpy())
+        scale, zero = np.empty(shape, self._floats.numpy()), np.empty(shape, self._format.dtype.numpy())
+        for _, blocks, slab in _slabs(self._source.numpy(), self._format):
+            found = self._observed(slab)
+            scale[blocks] = np.asarray(found.scale, np.float32).reshape(scale[blocks].shape)
+            zero[blocks] = np.asarray(found.zero_point).reshape(zero[blocks].shape)
+        return scale, zero
+
+    def _quantized(self, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+        """Return the integers for the scales as they are stored, in the type that they are stored in."""
+        integers = np.empty(tuple(self._source.shape.numpy()), self._format.dtype.numpy())
+        for rows, blocks, slab in _slabs(self._source.numpy(), self._format):
+            parameters = Parameters(
+                tuple(scale[blocks].astype(np.float64).reshape(-1).tolist()),
+                tuple(zero[blocks].astype(np.int64).reshape(-1).tolist()),
+            )
+            integers[rows] = quantize_array(slab, self._format, parameters)
+        return integers
+
+
+def quantized_in_slabs(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+    """Quantize an array in slabs along its first axis, so that no copies of all of its floats are made."""
+    if not array.ndim or format_.group is not None or array.size <= _AT_ONCE:
+        return quantize_array(array, format_, parameters)
+    integers = np.empty(array.shape, format_.dtype.numpy())
+    step = max(1, _AT_ONCE * len(array) // array.size)
+    by_row = format_.axis is not None and format_.axis % array.ndim == 0
+    for start in range(0, len(array), step):
+        rows = slice(start, start + step)
+        own = Parameters(parameters.scale[rows], parameters.zero_point[rows]) if by_row else parameters
+        integers[rows] = quantize_array(array[rows], format_, own)
+    return integers
+
+
+def block_constants(
+    weight: ir.TensorProtocol,
+    format_: Format,
+    observed: Callable[[np.ndarray], Parameters],
+    floats: ir.DataType,
+    name: str,
+    names: FreshNames,
+) -> list[ir.Value]:
+    """Return the inputs of the DequantizeLinear of a weight in blocks: integers, scales and, unless 0, zero points.
+
+    Args:
+        weight: The weight.
+        format_: The format; it has a group.
+        observed: Returns the parameters of a part of the weight, a slab along its first axis.
+        floats: Element type of the scales.
+        name: Prefix of their names.
+        names: Generator of fresh names.
+    """
+    parts = {"integers": names.fresh(f"{name}_{format_.element}"), "scale": names.fresh(f"{name}_scale")}
+    if format_.scheme == "asymmetric" or format_.element.startswith("u"):
+        parts["zero_point"] = names.fresh(f"{name}_zero_point")
+    return [
+        ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+        for tensor in BlockWeight(weight, format_, observed, floats).constants(parts)
+    ]
+
+
+def _slabs(array: np.ndarray, format_: Format) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Yield parts of a weight along its first axis, of whole blocks, with their places among weights and scales."""
+    assert format_.axis is not None and format_.group is not None
+    unit = format_.group if format_.axis % array.ndim == 0 else 1
+    across = max(1, array.size // max(1, array.shape[0]))
+    step = max(1, _AT_ONCE // (across * unit)) * unit
+    for start in range(0, array.shape[0], step):
+        rows = slice(start, min(start + step, array.shape[0]))
+        yield rows, slice(rows.start // unit, rows.stop // unit), array[rows]

@@ -1,0 +1,179 @@
+"""`cpu-int8:weights=int8` and `weights=int4`: weights in few bits, products in floats, and no data."""
+
+import dovetail
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import pytest
+from dovetail.errors import DovetailError, UsageError
+from onnx import numpy_helper
+
+from .nets import plugins
+
+INT4 = "cpu-int8:weights=int4"
+MATMUL = "y = MatMul (x, w)"
+QKV = "q = MatMul (x, w) k = MatMul (x, v) s = Add (q, k) y = MatMul (s, u)"
+TIED = "e = Gather (t, i) z = MatMul (e, w) r = Transpose <perm = [1, 0]> (t) y = MatMul (z, r)"
+SHAPES = {
+    "w": (128, 128),
+    "v": (128, 128),
+    "u": (128, 128),
+    "g": (96, 128),
+    "t": (500, 128),
+    "o": (100, 128),
+    "b": (96,),
+}
+
+
+def model(body, given="float[5,128] x"):
+    text = f'<ir_version: 10, opset_import: ["": 21]> g ({given}) => (float[a,c] y) {{ {body} }}'
+    if "Gather" in body:
+        text = text.replace("float[a,c]", "float[5,500]")
+    made = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(1)
+    read = {name for node in made.graph.node for name in node.input}
+    for name in sorted(read & SHAPES.keys()):
+        array = (rng.standard_normal(SHAPES[name]) / np.sqrt(SHAPES[name][0])).astype(np.float32)
+        made.graph.initializer.append(numpy_helper.from_array(array, name))
+    return made
+
+
+def compiled(source, backend=INT4, **request):
+    return dovetail.compile(source, backend, plugins=plugins(), verify=False, **request)
+
+
+def inputs(source):
+    rng = np.random.default_rng(2)
+    if source.graph.input[0].name == "i":
+        return {"i": rng.integers(0, 500, 5)}
+    shape = [extent.dim_value for extent in source.graph.input[0].type.tensor_type.shape.dim]
+    return {"x": rng.standard_normal(shape).astype(np.float32)}
+
+
+def snr(exact, found):
+    return 10 * np.log10((exact**2).sum() / ((found - exact) ** 2).sum())
+
+
+def run(content, feeds):
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+
+
+def formats(result):
+    return {name: held["format"] for name, (held,) in result.plan.values.items()}
+
+
+def operators(result):
+    return [node.op_type for node in result.model.graph]
+
+
+@pytest.mark.parametrize(
+    ("options", "format_", "least"),
+    [
+        ("weights=int8", "int8[symmetric,axis=1]", 38),
+        ("weights=int4", "int4[symmetric,axis=0,group=32]", 18),
+        ("weights=int4,block=64", "int4[symmetric,axis=0,group=64]", 17),
+        ("weights=int4,block=128", "int4[symmetric,axis=0,group=128]", 16),
+        ("weights=int4,scheme=asymmetric", "uint4[asymmetric,axis=0,group=32]", 20),
+        ("weights=int4,block=128,scheme=asymmetric", "uint4[asymmetric,axis=0,group=128]", 17),
+    ],
+)
+@pytest.mark.parametrize("kernel", ["qdq", "nbits"])
+def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel):
+    source = model(MATMUL)
+    result = compiled(source, f"cpu-int8:{options},kernel={kernel}")
+    assert formats(result) == {"w": format_}
+    assert operators(result) == (["DequantizeLinear", "MatMul"] if kernel == "qdq" else ["MatMulNBits"])
+    exact = run(source.SerializeToString(), inputs(source))
+    assert snr(exact, result.run(inputs(source))["y"]) > least
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize("body", [MATMUL, "y = Gemm <transB = 1> (x, g, b)", "y = Gemm (x, w)"])
+def test_both_kernels_and_both_engines_compute_the_same(scheme, body):
+    source = model(body)
+    feeds = inputs(source)
+    found = [compiled(source, f"{INT4},scheme={scheme},kernel={kernel}") for kernel in ("qdq", "nbits")]
+    results = [one.run(feeds)["y"] for one in found]
+    results.append(run(onnx_ir.to_proto(found[1].model.ir).SerializeToString(), feeds))
+    for other in results[1:]:
+        assert np.abs(other - results[0]).max() <= 1e-5 * np.abs(results[0]).max()
+
+
+def test_accuracy_level_4_rounds_what_products_read():
+    source = model(MATMUL)
+    levels = [compiled(source, f"{INT4},kernel=nbits,accuracy_level={level}") for level in (1, 4)]
+    exact, rounded = (one.run(inputs(source))["y"] for one in levels)
+    assert 0 < np.abs(exact - rounded).max() < 0.05 * np.abs(exact).max()
+    assert any("rounded to int8" in remark.why for remark in levels[1].remarks)
+    with pytest.raises(UsageError, match="accuracy_level=4 is an attribute of MatMulNBits"):
+        compiled(source, f"{INT4},accuracy_level=4")
+
+
+def test_an_embedding_that_is_also_the_head_is_stored_once():
+    source = model(TIED, "int64[5] i")
+    result = compiled(source)
+    stored = [value for value in result.model.graph.initializers.values() if value.name.startswith("t_int8")]
+    assert [value.shape.numpy() for value in stored] == [(500, 128)]
+    assert "t" not in result.model.graph.initializers
+    exact = run(source.SerializeToString(), inputs(source))
+    assert snr(exact, result.run(inputs(source))["y"]) > 17
+
+
+def test_rows_are_gathered_as_integers():
+    result = compiled(model(TIED, "int64[5] i"), "cpu-int8:weights=int8")
+    read = {node.inputs[0].name for node in result.model.graph if node.op_type == "Gather"}
+    assert read == {"t_int8", "t_scale"}
+
+
+def test_a_weight_that_no_block_fits_has_8_bits():
+    result = compiled(model("y = MatMul (x, o)", "float[5,100] x"))
+    assert formats(result) == {"o": "int8[symmetric,axis=1]"}
+
+
+def test_a_replayed_plan_has_the_same_formats():
+    source = model(QKV)
+    first = compiled(source, max_size="60kB")
+    assert formats(compiled(source, plan=first.plan)) == formats(first)
+
+
+def sizes(result):
+    return sum(value.const_value.nbytes for value in result.model.graph.initializers.values())
+
+
+def test_within_a_size_products_of_one_value_share_a_format():
+    source = model(QKV)
+    narrow, wide = compiled(source), compiled(source, "cpu-int8:weights=int8")
+    between = compiled(source, max_size=sizes(narrow) + 2 * 128 * 64)
+    found = formats(between)
+    assert found["w"] == found["v"] and len(set(found.values())) == 2
+    assert sizes(narrow) < sizes(between) <= sizes(narrow) + 2 * 128 * 64 < sizes(wide)
+    assert any("of 3 with more bits" in remark.why for remark in between.remarks)
+    exact = run(source.SerializeToString(), inputs(source))
+    results = [snr(exact, one.run(inputs(source))["y"]) for one in (narrow, between, wide)]
+    assert results == sorted(results)
+
+
+def test_sizes_that_cannot_be():
+    with pytest.raises(DovetailError, match=r"--max-size allows 1,000 bytes, and the weights need"):
+        compiled(model(QKV), max_size=1000)
+    with pytest.raises(UsageError, match="is no size"):
+        compiled(model(QKV), max_size="much")
+    with pytest.raises(UsageError, match="needs a backend that stores weights in few bits"):
+        compiled(model(QKV), "host", max_size="1MB")
+
+
+def test_bad_weights_are_errors_that_name_them():
+    source = model(MATMUL)
+    array = numpy_helper.to_array(source.graph.initializer[0]).copy()
+    array[0, 0] = np.nan
+    source.graph.initializer[0].CopyFrom(numpy_helper.from_array(array, "w"))
+    with pytest.raises(DovetailError, match="'w'"):
+        compiled(source)
+
+
+def test_refinements_on_request_read_the_scales_of_blocks():
+    source = model(MATMUL)
+    data = [inputs(source)] * 2
+    result = compiled(source, data=data, refine="rounding")
+    assert formats(result) == {"w": "int4[symmetric,axis=0,group=32]"}
