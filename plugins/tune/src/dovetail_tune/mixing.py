@@ -10,7 +10,7 @@ import dovetail
 from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Instrumentation, Request
-from dovetail.planning import HOST
+from dovetail.planning import HOST, PlannedNode
 
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
@@ -172,24 +172,24 @@ class Mixing:
         members = [self._chosen[number].candidate for number in dict.fromkeys(plan)]
         backends = tuple(dict.fromkeys(name for member in members for name in member.backends if name != HOST))
         pins: list[str] = []
-        high: list[str] = []
         for segment, number in zip(segments, plan):
             candidate = self._chosen[number].candidate
             placed = self._placed(candidate)
-            for name in segment.nodes:
-                pins.append(f"{name}={placed.get(name, HOST)}")
-                if candidate.high:
-                    high.append(name)
+            pins += [f"{name}={placed.get(name, HOST)}" for name in segment.nodes]
         parts = "".join(chr(ord("a") + number) for number in plan)
         what = ", ".join(f"{chr(ord('a') + n)} {self._chosen[n].candidate.name}" for n in dict.fromkeys(plan))
-        return Candidate(f"{MIXED} {parts} ({what})", backends, tuple(high), tuple(pins))
+        return Candidate(f"{MIXED} {parts} ({what})", backends, (), tuple(pins))
 
     def _placed(self, candidate: Candidate) -> dict[str, str]:
-        """Return the backend of every node in the candidate's own result."""
+        """Return the backend of every node in the candidate's own result, as a pin has it.
+
+        Its precision follows from the backend's policies, except where everything is high: a selector per node in
+        `--high` would be compared with every node of the model.
+        """
         if candidate.is_baseline:
             return {}
         plan = dovetail.load(self._bench.folder_of(candidate), self._plugins).plan
-        return {node.name: node.backend for node in plan.nodes}
+        return {node.name: _pinned(node, bool(candidate.high)) for node in plan.nodes}
 
     def certify(self, ratios: Mapping[str, float]) -> None:
         """Set `front` and `bound` by what the last race measured.
@@ -235,6 +235,12 @@ def _chosen(tried: Sequence[Tried]) -> list[Tried]:
         if consistent.setdefault(name, one.candidate.backends[0]) == one.candidate.backends[0]:
             found.append(one)
     return [tried[0], *found[:_MIXED]] if tried else []
+
+
+def _pinned(node: PlannedNode, is_high: bool) -> str:
+    precision = node.precision
+    pins_type = is_high and node.backend != HOST and precision is not None and precision.is_float
+    return f"{node.backend}/{precision}" if pins_type else node.backend
 
 
 def _budget(goals: Mapping[str, float]) -> float:
