@@ -3,6 +3,7 @@
 Nothing here asserts who is fast: that is a matter of the machine.
 """
 
+import functools
 import json
 import signal
 import subprocess
@@ -128,7 +129,9 @@ def test_an_interrupted_run_leaves_no_process_and_goes_on_where_it_was(tmp_path)
     words = (DIGITS, "--backend", "cpu-bf16:policies=lean", "--data", DATA, "--min-snr", 40, "--no-mix")
     command = [sys.executable, "-m", "dovetail.cli.main", "tune", *map(str, words), "-o", str(tmp_path / "out")]
     journal = tmp_path / "out.tune" / "journal.jsonl"
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    # A parent in the background may ignore the signal, and pass that on.
+    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listens) as running:
         while not journal.exists() and running.poll() is None:
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)

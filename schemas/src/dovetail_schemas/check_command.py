@@ -17,7 +17,7 @@ from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
 from dovetail_schemas.errors import near_miss
-from dovetail_schemas.options import parse_options
+from dovetail_schemas.options import parse_options, variant_applies
 from dovetail_schemas.type_specs import resolve_observer
 from dovetail_schemas.yaml_source import Entries, Items, Node, load_document, load_tree
 
@@ -238,8 +238,12 @@ def lint_backend(
         for kind, (section, key) in _NAMED.items():
             _check_names(layer, section, key, kind, known[kind])
         _check_opset(layer)
-    for options in _combinations(parse_options(tree.get("options"))):
+    declared = parse_options(tree.get("options"))
+    for options in _combinations(declared):
         load(options)
+    for variant in _variants(tree):
+        for options in itertools.islice(_reaching(variant, declared), 1):
+            load(options)
 
 
 def _variants(tree: Entries) -> Iterator[Entries]:
@@ -267,6 +271,19 @@ def _check_opset(layer: Entries) -> None:
     for part in node.text("opset").split(".."):
         if part.isdecimal() and not 1 <= int(part) <= newest:
             raise node.error(f"opset {part} does not exist; onnx {onnx.__version__} knows 1 to {newest}")
+
+
+def _reaching(variant: Entries, declared: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, str]]:
+    """Yield values of the options that a variant names, with which it applies."""
+    when = variant.require("when")
+    named = [key.raw for key, _ in when.entries("when")]
+    if not declared.keys() >= set(named):
+        return  # options of the file that it extends
+    first = {name: values[0] for name, values in declared.items()}
+    for values in itertools.product(*(declared[name] for name in named)):
+        options = dict(zip(named, values))
+        if variant_applies(when, declared, {**first, **options}):
+            yield options
 
 
 def _combinations(declared: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, str]]:

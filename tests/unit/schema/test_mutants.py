@@ -79,7 +79,8 @@ def read(repository):
 
     def read_file(path):
         tree = load_tree(path)
-        names = {kind: {word.raw for word in _words(tree, *where)} for kind, where in NAMED.items()}
+        parts = [tree, *getattr(tree.get("variants"), "items", ())]
+        names = {kind: {word.raw for part in parts for word in _words(part, *where)} for kind, where in NAMED.items()}
         peek_backend(path)
         load_backend(path, find, {}, FACTS)
         lint_backend(path, names, lambda options: load_backend(path, find, options, FACTS))
@@ -88,6 +89,8 @@ def read(repository):
 
 
 def _words(tree, section, key):
+    if not hasattr(tree, "get"):
+        return []
     node = {name.raw: value for name, value in getattr(tree.get(section), "pairs", ())}.get(key)
     return [word for word in getattr(node, "items", (node,)) if hasattr(word, "raw")]
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import UsageError
 from dovetail.plugin import Option
 
-from dovetail_cpu_int8.size_budget import BYTES
-from dovetail_cpu_int8.weight_formats import weights_alone
-
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
@@ -21,6 +18,12 @@ if TYPE_CHECKING:
     from dovetail.planning import Plan
     from dovetail.plugin import CompileJob, Proceed
 
+
+OPTION = "max-size"
+"""The option, and the name of its record in the request."""
+
+BYTES = "bytes"
+"""Key of the record: the size."""
 
 _KEYWORD = "max_size"
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -77,7 +80,11 @@ class MaxSize(Option):
 
 
 def _check(ctx: Context, keywords: Mapping[str, Any]) -> None:
-    if keywords.get(_KEYWORD) is not None and not any(map(weights_alone, ctx.backends)):
+    if keywords.get(_KEYWORD) is None:
+        return
+    from dovetail_cpu_int8.weight_formats import weights_alone
+
+    if not any(map(weights_alone, ctx.backends)):
         raise UsageError(
             "--max-size needs a backend that stores weights in few bits",
             "request --backend cpu-int8:weights=int4, or leave it out",

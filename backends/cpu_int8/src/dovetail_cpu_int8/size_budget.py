@@ -14,6 +14,8 @@ from dovetail_quantize.integers import quantize_array, scale_shape, shaped
 from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.observers.least_squares import LeastSquares
 
+from dovetail_cpu_int8.max_size import BYTES, OPTION
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,10 +25,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import View
 
 
-OPTION = "max-size"
-"""The option, and the name of its record in the request."""
-BYTES = "bytes"
-"""Key of the record: the size."""
 _SAMPLED = 1 << 17  # numbers of a weight whose error is measured
 
 
