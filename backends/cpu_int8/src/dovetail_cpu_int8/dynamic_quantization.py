@@ -10,7 +10,7 @@ from dovetail.ir import FLOAT32, FreshNames, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import Placement, get_placement, set_placement
 
-from dovetail_cpu_int8.weight_formats import weights_alone
+from dovetail_cpu_int8.max_size import weights_alone
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

@@ -13,8 +13,8 @@ from dovetail.ir import input_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement
 
+from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
-from dovetail_cpu_int8.weight_formats import weights_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable

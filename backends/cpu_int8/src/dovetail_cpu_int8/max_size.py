@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import Backend, CompileJob, Proceed
 
 
 OPTION = "max-size"
@@ -28,6 +28,14 @@ BYTES = "bytes"
 _KEYWORD = "max_size"
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
+
+
+_ALONE = ("int8", "int4")
+
+
+def weights_alone(backend: Backend) -> bool:
+    """Check whether the options of `cpu-int8` quantize weights, and no activations."""
+    return backend.chosen.get("weights") in _ALONE
 
 
 class MaxSize(Option):
@@ -82,8 +90,6 @@ class MaxSize(Option):
 def _check(ctx: Context, keywords: Mapping[str, Any]) -> None:
     if keywords.get(_KEYWORD) is None:
         return
-    from dovetail_cpu_int8.weight_formats import weights_alone
-
     if not any(map(weights_alone, ctx.backends)):
         raise UsageError(
             "--max-size needs a backend that stores weights in few bits",

@@ -20,14 +20,8 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, Format, View
 
 
-_ALONE = ("int8", "int4")
 _ACTIVE, _PASSIVE = "active", "passive"
 _WHY_FLOAT = "no format of the backend's file fits the weight"
-
-
-def weights_alone(backend: Backend) -> bool:
-    """Check whether the options of `cpu-int8` quantize weights, and no activations."""
-    return backend.chosen.get("weights") in _ALONE
 
 
 @dataclass(frozen=True)
