@@ -104,8 +104,8 @@ class Context:
         try_engines: Load the result on its backends' engines: always (True), never (False), or unless the model is
             large or a plan is replayed (None).
         files_wanted: Whether emitters of whole-model files run; False for results that are discarded.
-        asked: Overrides by options, by name of a main-graph node: `high`, `low` or an element type known to its
-            backend's strategy, and the option that asks for it (`--min-snr 30`).
+        asked: Overrides by options, by name of a main-graph node: `high`, `low`, `IN_FLOATS` or an element type that
+            its backend's strategy knows, and the option that asks for it (`--min-snr 30`).
         kept: Results that stay valid when the model is decided again, such as engines and ranges, by pass name.
         measured: Measurements that hold for all requests with the same model and data, by pass name; the contexts of
             one compilation share them.

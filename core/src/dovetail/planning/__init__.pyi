@@ -26,7 +26,7 @@ from dovetail.planning.node_keys import (
     structural_keys as structural_keys,
     walk as walk,
 )
-from dovetail.planning.node_request import NodeRequest as NodeRequest
+from dovetail.planning.node_request import IN_FLOATS as IN_FLOATS, NodeRequest as NodeRequest
 from dovetail.planning.placement import (
     HOST as HOST,
     PART as PART,

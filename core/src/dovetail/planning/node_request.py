@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
 
+IN_FLOATS = "floats"
+"""A precision: backends with integers leave the node to the following ones, which compute it in floats."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
     """A request about the nodes that a selector names.
@@ -21,7 +25,7 @@ class NodeRequest:
         asked_by: The option, or file, line and key, for messages: `--high head.*`, `config.yaml:31, run_on_bpu`.
         backend: Name of the backend; empty if `precision` is for whichever backend has the nodes.
         formats: The pinned formats by port; `""` stands for all other ports. Empty if no format is pinned.
-        precision: `low`, `high`, or the name of an element type that the strategy of the backend understands.
+        precision: `low`, `high`, `IN_FLOATS`, or the name of an element type that the backend's strategy understands.
         ports: The ports that `precision` is for, in the terms of the backend's strategy.
         names_of: What the selector names: nodes of the `prepared` model, where it must match; nodes of the `source`
             model, which preparation may have renamed, folded or removed; or one `node` of the main graph, by its name.

@@ -177,6 +177,11 @@ class Backend(ABC):
         return False
 
     @property
+    def has_integers(self) -> bool:
+        """Whether its low precision is an integer type."""
+        return self.low is not None and self.low.startswith(("int", "uint"))
+
+    @property
     def lowest_opset(self) -> int:
         """The lowest opset that can express its formats."""
         return self.opset[0]

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from dovetail_placement.pins import Pin, Pins
 
 
-_INTEGERS = ("int4", "int8", "int16")
-
-
 class Claiming:
     """The claims of one round.
 
@@ -135,7 +132,7 @@ class Claiming:
         """Return the view for the strategy of a backend; it always shows the current claims."""
         if backend.name not in self._views:
             lost = self._lost.setdefault(backend.name, set())
-            if backend.low in _INTEGERS:
+            if backend.has_integers:
                 lost.update(self._asked_in_floats(backend))
             self._views[backend.name] = View(self.model, self.ctx, backend, self.judges.of(backend), self.claimed, lost)
         return self._views[backend.name]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.compiler import calling
 from dovetail.errors import DovetailError
-from dovetail.planning import NodeRequest, identity, origin_of, parse_pin, select, walk
+from dovetail.planning import IN_FLOATS, NodeRequest, identity, origin_of, parse_pin, select, walk
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 LEVELS = ("low", "high")
-"""Precisions that typing obeys."""
-
-FLOATS = "floats"
-"""Asked of a node that backends with integers are to leave to the following ones. All other precisions are for the
-strategies of backends."""
+"""Precisions that typing obeys; `IN_FLOATS` is for placement, and all others for the strategies of backends."""
 
 
 class NodeRequests:
@@ -81,8 +77,8 @@ class NodeRequests:
     def in_floats(self) -> Iterator[NodeRequest]:
         """Yield the requests, of accuracy goals, that backends with integers leave nodes to the following ones."""
         for name, (level, asked_by) in self._asked.items():
-            if level == FLOATS:
-                yield NodeRequest("precision", name, asked_by, precision=FLOATS, names_of="node")
+            if level == IN_FLOATS:
+                yield NodeRequest("precision", name, asked_by, precision=IN_FLOATS, names_of="node")
 
     def of_backend(self, name: str) -> Iterator[NodeRequest]:
         """Yield what options ask of the strategy of a backend; later requests override earlier ones.
@@ -94,7 +90,7 @@ class NodeRequests:
             if request.kind != "pin" and request.precision not in LEVELS and request.backend in ("", name):
                 yield request
         for node, (element, asked_by) in self._asked.items():
-            if element not in (*LEVELS, FLOATS):
+            if element not in (*LEVELS, IN_FLOATS):
                 yield NodeRequest("precision", f"name:{node}", asked_by, precision=element, names_of="source")
 
     def nodes_of(self, request: NodeRequest) -> list[ir.Node]:

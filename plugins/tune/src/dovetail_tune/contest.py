@@ -76,7 +76,7 @@ class Contest:
         whole = self._bench.deadline
         self._step(first.name)
         tried = self._bench.try_(first, None)
-        if tried.status == FAILED:
+        if tried.status in (FAILED, NOT_TRIED):
             if whole.is_over:
                 raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
             raise DovetailError(f"the model does not run on the host: {tried.why}")
@@ -119,7 +119,7 @@ class Contest:
 
     def _try(self, candidate: Candidate, baseline: Turn) -> None:
         if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
-            self._tried[candidate.name] = Tried(candidate, FAILED, f"{NOT_TRIED}: the time was up")
+            self._tried[candidate.name] = Tried(candidate, NOT_TRIED, "not tried: the time was up")
             return
         self._step(candidate.name)
         self._tried[candidate.name] = self._bench.try_(candidate, baseline)
@@ -231,7 +231,7 @@ class Contest:
         if winner is not None:
             winner.remark = "the fastest within the goal"
             self._notes += self._doubts(winner, raced, result)
-        if any(tried.why.startswith(NOT_TRIED) for tried in self._tried.values()):
+        if any(tried.status == NOT_TRIED for tried in self._tried.values()):
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
         return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate(winner), front=self._front)
 
@@ -291,5 +291,5 @@ def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
 
 def _remark(tried: Tried) -> str:
     if tried.status == FAILED:
-        return tried.why if tried.why.startswith(NOT_TRIED) else f"left out: {tried.why}"
+        return f"left out: {tried.why}"
     return tried.why or "; ".join(tried.missed)

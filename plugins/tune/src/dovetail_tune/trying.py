@@ -22,8 +22,7 @@ _QUICK_ROUNDS = 16
 _QUICK = 1.5  # seconds of a quick comparison at least
 _HOPELESS = 0.5  # this much slower than the baseline, a candidate needs no closer look
 TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
-NOT_TRIED = "not tried"
-PREPARED, FAILED, REPEATED = "prepared", "failed", "repeated"
+PREPARED, FAILED, REPEATED, NOT_TRIED = "prepared", "failed", "repeated", "not tried"
 
 
 @dataclass
@@ -32,8 +31,9 @@ class Tried:
 
     Attributes:
         candidate: The candidate.
-        status: `prepared`, `failed`, or `repeated` if its result is that of another candidate.
-        why: Why it failed, or which candidate it repeats.
+        status: `prepared`, `failed`, `repeated` if its result is that of another candidate, or `not tried` for lack of
+            time.
+        why: Why it failed or was not tried, or which candidate it repeats.
         snr_db: Signal-to-noise ratio of the worst float output on the judging half; None without float outputs.
         answers: Share of rows with the same largest element; None without rows of scores.
         missed: Goals that it misses, in words.
@@ -112,7 +112,7 @@ class Bench:
         except WorkerError as error:
             if self.deadline.is_over:
                 # More time may help, so that no journal says so.
-                return Tried(candidate, FAILED, f"{NOT_TRIED} to the end: the time was up")
+                return Tried(candidate, NOT_TRIED, "not tried to the end: the time was up")
             return self._recorded(Tried(candidate, FAILED, error.message))
 
     def turn(self, worker: Worker) -> Turn:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.planning import Remark, parse_pin
+from dovetail.planning import IN_FLOATS, Remark, parse_pin
 from dovetail_runtime.engines import engines_of
 
 from dovetail_verify.accuracy.raising import Raised, meet_goals
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from dovetail_verify.accuracy.goals import Goals
 
 
-_FLOATS = "floats"  # as `dovetail_placement.node_requests.FLOATS`
 _LOW_FLOATS = ("bfloat16", "float16")
-_INTEGERS = ("int4", "int8", "int16")
 
 
 def meet_goals_over_formats(job: CompileJob, proceed: Proceed, goals: Goals) -> Raised:
@@ -44,7 +42,7 @@ def meet_goals_over_formats(job: CompileJob, proceed: Proceed, goals: Goals) -> 
     integers = _followed_by_floats(job)
     if not integers:
         return _met(job, proceed, goals, job.request)
-    found = _met(job, proceed, goals, job.request, _FLOATS)
+    found = _met(job, proceed, goals, job.request, IN_FLOATS)
     if found.failure is None and _has_integers(found.compiled, integers):
         return found
     kept = tuple(choice for choice in job.request.backends if choice.name not in integers)
@@ -76,10 +74,9 @@ def _followed_by_floats(job: CompileJob) -> Collection[str]:
     A replayed plan, and pins on these backends, decide themselves.
     """
     request = job.request
-    lows = {backend.name: backend.low for backend in job.ctx.backends}
-    integers = [choice.name for choice in request.backends if lows.get(choice.name) in _INTEGERS]
+    backends = job.ctx.backends
+    integers = [backend.name for backend in backends if backend.has_integers]
     pinned = {parse_pin(text)[1] for text in request.pins}
-    last = request.backends[-1].name if request.backends else ""
-    if request.plan is not None or not integers or pinned & set(integers) or lows.get(last) not in _LOW_FLOATS:
+    if request.plan is not None or not integers or pinned & set(integers) or backends[-1].low not in _LOW_FLOATS:
         return ()
     return integers
