@@ -43,3 +43,20 @@ def test_the_cheapest_formats_that_meet_the_goal(goal, expected):
     assert [why.partition(" needs")[0] for why in left_out] == [
         f"cpu-int8 left out: --min-snr {goal}" for _ in range("cpu-int8" not in expected)
     ]
+
+
+def test_integers_stay_where_floats_are_no_better():
+    """Multiples of 0.01 are exact in int8 and not in bfloat16; one batch alone has numbers between the integers."""
+    rng = np.random.default_rng(5)
+    builder = Builder(name="multiples")
+    weight = rng.integers(-127, 128, (64, 64))
+    weight[0] = 127
+    product = builder.MatMul(builder.input("x", "float32", [16, 64]), builder.constant((weight * 0.01).astype("f4")))
+    builder.output(product, "y")
+    data = [{"x": rng.integers(-127, 128, (16, 64)).astype(np.float32)} for _ in range(18)]
+    data[2]["x"] = np.clip(data[2]["x"] + rng.uniform(-0.5, 0.5, (16, 64)), -127, 127).astype(np.float32)
+    data[0]["x"][0, 0] = 127
+    backends = ["cpu-int8", "cpu-bf16"]
+    compiled = dovetail.compile(builder.model(), backends, data=data, min_snr=56, refine="none")
+    assert compiled.plan.summary["accuracy"] | {"met": True, "raised": []} == compiled.plan.summary["accuracy"]
+    assert backends_of(compiled) == {"cpu-int8"}

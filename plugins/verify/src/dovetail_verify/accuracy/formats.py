@@ -53,7 +53,8 @@ def meet_goals_over_formats(job: CompileJob, proceed: Proceed, goals: Goals) -> 
 
     found = _met(job, proceed_without, goals, without)
     why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
-    found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why))
+    advice = f"lower the goal, or name {' or '.join(integers)} alone"
+    found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=advice))
     return found
 
 
