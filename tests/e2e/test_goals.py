@@ -42,21 +42,25 @@ def raised(folder="out"):
 
 @pytest.fixture(scope="module")
 def accurate(tmp_path_factory):
-    """The net that reads digits, compiled with a goal and saved."""
+    """The net that reads digits, compiled with a goal that it meets without it if all batches count as one, and saved.
+
+    The goal depends on the CPU: without bfloat16 instructions results are more accurate.
+    """
     folder = tmp_path_factory.mktemp("accurate")
-    compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=56)
+    plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA).verification
+    goal = round((plain.worst_snr_db + plain.cautious[0].snr_db) / 2, 1)
+    compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=goal)
     compiled.save(folder)
-    return compiled, folder
+    return compiled, folder, plain, goal
 
 
 def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
-    compiled, folder = accurate
-    plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA)
-    assert plain.verification.worst_snr_db > 56, "met by all batches as one"
-    assert plain.verification.cautious[0].snr_db < 56 <= compiled.verification.worst_snr_db
+    compiled, folder, plain, goal = accurate
+    assert plain.cautious[0].snr_db < goal < plain.worst_snr_db
+    assert goal <= compiled.verification.worst_snr_db
     found = dovetail.load(folder).plan
     accuracy = found.summary["accuracy"]
-    assert accuracy["goals"] == {"min_snr": 56.0}
+    assert accuracy["goals"] == {"min_snr": goal}
     assert accuracy["met"]
     assert accuracy["raised"]
     assert {str(node.precision) for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
@@ -65,16 +69,16 @@ def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
     assert accuracy["measured_on"] == held_back
     assert held_back in compiled.verification.notes and compiled.verification.batches == 2
     replayed = dovetail.compile(MODEL, plan=folder, data=DATA)
-    assert replayed.verification.batches == 6 and replayed.verification.cautious[0].snr_db >= 56
+    assert replayed.verification.batches == 6 and replayed.verification.cautious[0].snr_db >= goal
 
 
 def test_what_was_raised_says_why(accurate):
-    _, folder = accurate
+    _, folder, _, goal = accurate
     name = raised(folder)[0]
     lines = "\n".join(dovetail.explain(folder, name))
-    assert "computed in float32, as --min-snr 56 says" in lines
-    assert "raised for --min-snr 56: it" in lines
-    assert re.search(r"% of the noise; SNR 5\d\.\d dB before, SNR [67]\d\.\d dB with all that was raised", lines)
+    assert f"computed in float32, as --min-snr {goal:g} says" in lines
+    assert f"raised for --min-snr {goal:g}: it" in lines
+    assert re.search(r"% of the noise; SNR [56]\d\.\d dB before, SNR [67]\d\.\d dB with all that was raised", lines)
 
 
 def test_the_same_request_is_recognized(dense, capsys):

@@ -52,7 +52,7 @@ def test_what_a_command_cannot_say_is_named():
 
 
 def test_what_bisect_prints_compiles_the_same_request(model, capsys):
-    request = ["--backend", "cpu-bf16", "--data", "x y.npz", "--fix-shape", "data"]
+    request = ["--backend", "gpu-fp16", "--data", "x y.npz", "--fix-shape", "data"]
     assert main(["bisect", model, *request]) == 0
     command = capsys.readouterr().out.splitlines()[-1]
     assert "--fix-shape x:1x4" in command

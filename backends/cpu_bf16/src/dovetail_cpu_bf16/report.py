@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import float_name
 from dovetail.plugin import EngineError, Executed
+from dovetail_runtime.processor import has_bfloat16
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
 
 if TYPE_CHECKING:
@@ -65,13 +66,18 @@ _KEYS = frozenset({"layerType", "originalLayersNames", "outputPrecisions", "prim
 def _precision(node: ir.Node, info: dict[str, str]) -> str:
     """Return the precision that a layer reports for `node`.
 
-    A generated kernel (Subgraph) reports the type of its first input, which may be a mask. In that case the float type
-    is that of its outputs, or part of its kernel's name (`jit_avx512_bf16`).
+    A generated kernel (Subgraph) reports the type of its first input, which may be a mask, and a product with weights of
+    few bits (FullyConnected) that of its weights, also where it converts them and multiplies floats. In these cases the
+    float type is part of the kernel's name (`jit_avx512_bf16`), or that of the generated kernel's outputs.
     """
-    said = info.get("runtimePrecision", "")
-    if info.get("layerType") == "Subgraph" and said not in _FLOATS and _computes_floats(node):
-        kernel = info.get("primitiveType", "").rpartition("_")[2]
+    said, layer = info.get("runtimePrecision", ""), info.get("layerType")
+    kernel = info.get("primitiveType", "").rpartition("_")[2]
+    if layer == "Subgraph" and said not in _FLOATS and _computes_floats(node):
         said = next((name for name in (*info.get("outputPrecisions", "").split(","), kernel) if name in _FLOATS), said)
+    elif layer == "FullyConnected" and kernel in _FLOATS:
+        said = kernel
+    if said == "bf16" and has_bfloat16() is False:  # the kernel reads or gives it, and computes in float32
+        said = "f32"
     return _NAMES.get(said, said)
 
 

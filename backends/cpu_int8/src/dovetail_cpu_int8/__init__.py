@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `cpu-int8`, its engine, passes, strategy and observer."""
+    """Register the backend `cpu-int8`, its engine, passes, strategies and observers."""
     registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
     registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
     registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")
@@ -19,5 +19,6 @@ def register(registry):
     registry.strategy("weights-alone", "dovetail_cpu_int8.weight_formats:WeightsAlone")
     registry.option("max-size", "dovetail_cpu_int8.max_size:MAX_SIZE")
     registry.observer("signed-symmetric", "dovetail_cpu_int8.signed_symmetric:SignedSymmetric")
+    registry.observer("reduced-range", "dovetail_cpu_int8.saturation:ReducedRange")
     registry.backend("cpu-int8", "dovetail_cpu_int8:cpu_int8.yaml")
     registry.conformance("cpu-int8", "dovetail_cpu_int8:conformance.yaml")

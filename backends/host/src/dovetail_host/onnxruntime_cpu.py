@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail_runtime.processor import saturates_dot_products
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
 from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, source_without_weights, type_name
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
+from dovetail_host.unsigned_weights import with_unsigned_weights
 
 if TYPE_CHECKING:
     import numpy as np
     import onnxruntime as ort
+    from dovetail.ir import Model
 
 
 CPU = "CPUExecutionProvider"
@@ -46,7 +49,8 @@ class OnnxRuntimeCpu(Engine):
 
     It computes most float16 operators in float32 between its own casts, and bfloat16, for which it has no arithmetic,
     in float32 between our casts. Hence the declared types are not the executed ones, and `executed()` only reports
-    profiled types. Results are rounded to the low type nevertheless (`rounded.py`, `emulated.py`).
+    profiled types. Results are rounded to the low type nevertheless (`emulated.py`). On x86 CPUs without VNNI, where
+    sums of uint8 times int8 saturate, weights are held in uint8 (`unsigned_weights.py`).
 
     Options: `threads` (0: all cores), `optimize` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
@@ -143,14 +147,17 @@ class OnnxRuntimeCpu(Engine):
         """
         if self.providers != (CPU,):
             return source_of(region), None, []
-        older = at_older_opset(region.model)
-        region = region if older is None else RegionModel(older)
-        wide = emulated(region.model)
-        changed = rounded(wide or region.model)
-        kept = KEPT if changed else []
-        changed = changed or wide
-        if changed is None and older is not None:
-            changed = older
+        changed: Model | None = None
+        kept: list[str] = []
+        for change in (
+            at_older_opset,
+            emulated,
+            rounded,
+            *([with_unsigned_weights] if saturates_dot_products() else []),
+        ):
+            if (work := change(changed or region.model)) is not None:
+                changed = work
+                kept = KEPT if change is rounded else kept
         if changed is None:
             shared = share and region.path is None
             return source_without_weights(region.model) if shared else source_of(region), None, []

@@ -1,0 +1,39 @@
+"""Instructions of the CPU that engines depend on."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+_CPUINFO = Path("/proc/cpuinfo")
+_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+_DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+
+
+@functools.cache
+def cpu_flags() -> frozenset[str] | None:
+    """Return the flags of an x86 CPU as Linux names them; None on other systems and CPUs."""
+    try:
+        lines = _CPUINFO.read_text().splitlines()
+    except OSError:
+        return None
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), None)
+    return None if flags is None else frozenset(flags)
+
+
+def has_bfloat16() -> bool | None:
+    """Check whether the CPU has AVX512-BF16 or AMX-BF16; None if the system does not tell."""
+    flags = cpu_flags()
+    return None if flags is None else bool(flags & _BFLOAT16)
+
+
+def saturates_dot_products() -> bool:
+    """Check whether kernels for this CPU add products of uint8 and int8 in pairs with 16 bits, which saturates.
+
+    That is so on x86 without VNNI and AMX, where kernels use VPMADDUBSW: 255 * 127 + 255 * 127 becomes 32767. Sums are
+    exact if one of the operands has integers from -64 to 64. CPUs that the system says nothing of are taken for exact.
+
+    Source: Intel, "oneDNN developer guide", section "Nuances of int8 computations".
+    """
+    flags = cpu_flags()
+    return flags is not None and not flags & _DOT_PRODUCTS
