@@ -50,13 +50,13 @@ def widen(model: ov.Model, exact: ExactConstants, in_float32: bool = False) -> N
         model: Changed in place, with its bodies.
         exact: The float32 values of its constants.
         in_float32: Whether it is compiled with the hint `f32`. OpenVINO then removes the conversions of results to
-            bfloat16, and gives their names to the operations before them, which should keep their own.
+            bfloat16, and gives their names to the operations before them, which should be recognized.
     """
     _widen(model, exact, is_body=False)
     for result in model.get_results() if in_float32 else ():
         convert = result.input_value(0).get_node()
         if convert.get_type_name() == "Convert":
-            convert.set_friendly_name(convert.input_value(0).get_node().get_friendly_name())
+            convert.set_friendly_name(f"{convert.input_value(0).get_node().get_friendly_name()}.0")
 
 
 def _widen(model: ov.Model, exact: ExactConstants, is_body: bool) -> None:

@@ -106,7 +106,7 @@ def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames) -> bool:
     def unsigned() -> ir.Tensor:
         return ir.Tensor(np.bitwise_xor(signed.numpy().view(np.uint8), np.uint8(_OFFSET)))
 
-    tensor = ir.LazyTensor(unsigned, dtype=ir.DataType.UINT8, shape=ir.Shape(signed.shape), cache=False)
+    tensor = ir.LazyTensor(unsigned, dtype=ir.DataType.UINT8, shape=ir.Shape(signed.shape.numpy()), cache=False)
     weight = _initializer(names.fresh(f"{value.name}/uint8"), tensor, graph)
     for node, ports in _uses(value):
         shape = _zero_shape(node, ports)
@@ -128,6 +128,8 @@ def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames) -> bool:
 def _initializer(name: str, tensor: ir.TensorProtocol, graph: ir.Graph) -> ir.Value:
     import onnx_ir as ir
 
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    value = ir.Value(
+        name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()), const_value=tensor
+    )
     graph.register_initializer(value)
     return value
