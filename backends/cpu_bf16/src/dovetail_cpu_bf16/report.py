@@ -66,8 +66,8 @@ _KEYS = frozenset({"layerType", "originalLayersNames", "outputPrecisions", "prim
 def _precision(node: ir.Node, info: dict[str, str]) -> str:
     """Return the precision that a layer reports for `node`.
 
-    A generated kernel (Subgraph) reports the type of its first input, which may be a mask. A product with weights of few
-    bits (FullyConnected) reports the type of the weights, even where it converts them and multiplies floats. In these
+    A generated kernel (Subgraph) reports the type of its first input, which may be a mask. A product with weights of
+    few bits (FullyConnected) reports their type, even where it converts them and multiplies floats. In these
     cases the float type is part of the kernel's name (`jit_avx512_bf16`), or that of the generated kernel's outputs.
     """
     said, layer = info.get("runtimePrecision", ""), info.get("layerType")
