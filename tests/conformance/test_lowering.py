@@ -105,12 +105,14 @@ def assert_agrees(result, expected):
     np.testing.assert_allclose(a, b, rtol=close, atol=close * largest)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("frozen", [False, True], ids=["inputs", "constants"])
 @pytest.mark.parametrize("case", sample(90, seed=10), ids=lambda case: case.name)
 def test_to_opset_11(case, frozen, tmp_path):
     assert_lowers(case, frozen, 11, tmp_path)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("target", [12, 13, 15, 17, 18, 20, 21])
 @pytest.mark.parametrize("case", random.Random(4).sample(CASES, 100 if SLOW else 6), ids=lambda case: case.name)
 def test_to_other_opsets(case, target, tmp_path):

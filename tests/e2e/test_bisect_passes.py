@@ -34,6 +34,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("stage", ["normalize", "analyze", "place", "type", "join"])
 def test_the_pass_that_breaks_the_result_is_found(stage):
     broken = type("Swaps", (Swaps,), {"stage": stage})

@@ -29,6 +29,7 @@ def backends(march):
     return [f"bpu-int8:march={march}", "cpu-bf16"]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("name", "march"), CASES)
 def test_a_net_is_compiled_in_one_plan_and_computes_what_it_did(name, march):
     model, samples = net(name), images(6)

@@ -114,6 +114,7 @@ OFFSETS = {
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("nodes", "high", "told"), OFFSETS.values(), ids=OFFSETS)
@@ -155,6 +156,7 @@ def test_a_list_of_the_user_wins_over_conditioning_and_is_told_what_it_costs(fla
     assert told["ReduceSum_s2"] == f"bfloat16, as pinned; {cancels}"
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("with_data", [False, True])

@@ -125,6 +125,7 @@ def test_a_parameter_that_a_low_node_reads_too_stays_what_the_norm_wants(tmp_pat
     assert [types[name] for name in node_of(saved, "BatchNormalization").input[1:]] == [HIGH] * 4
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_metadata_stays(tmp_path, solver, name):
@@ -142,6 +143,7 @@ def test_a_factor_beyond_the_range_keeps_its_node_high(tmp_path, solver):
     assert [types[name] for name in node_of(saved, "Mul").input] == [HIGH, HIGH]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_compiling_the_result_again_changes_no_type(tmp_path, solver, name):

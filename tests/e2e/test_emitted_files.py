@@ -103,6 +103,7 @@ def test_programs_of_random_nets_compute_what_the_result_does(seed, plugins, tmp
     assert list((tmp_path / "out" / "artifacts").glob("*/*/net.program"))
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("options", ["", ":precision=int8", ":context=embedded"])
 def test_models_with_engines_compute_what_the_result_does(options, seed, plugins, tmp_path):

@@ -232,6 +232,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("file", "old", "new", "says"), BROKEN)
 def test_whatever_the_vendor_breaks_is_named(acme, broken, file, old, new, says):
     folder = broken(file, old, new)

@@ -59,6 +59,7 @@ def test_its_file_is_checked(with_vendor):
         assert line in said
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8", "gpu-fp16", "ppl-int8:strategy=conservative", "bpu-int8"])
 def test_a_model_is_compiled_verified_and_run(with_vendor, tmp_path, backend):
     said = with_vendor("compile", "net.txt", "--backend", backend, "--data", "data", "-o", "out", "--json")
@@ -71,6 +72,7 @@ def test_a_model_is_compiled_verified_and_run(with_vendor, tmp_path, backend):
     assert np.array_equal(np.load(tmp_path / "results.npz")["swapped"], given["counts"].byteswap())
 
 
+@pytest.mark.slow
 def test_the_conformance_suite_runs_its_operators(site, tmp_path):
     (tmp_path / "mine.yaml").write_text(
         "backend: cpu-bf16\nrelaxed:\n  - operators: [acme.vision::soft_clip]\n    tolerance: 0.001\n    why: Tanh\n"

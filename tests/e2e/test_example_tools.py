@@ -158,6 +158,7 @@ OPTION = ("option.py", "from dovetail.plugin import Option, UsageError", "import
 COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("change", "command", "code", "says"),
     [

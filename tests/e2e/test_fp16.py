@@ -127,6 +127,7 @@ def types_at_the_border(model):
     return {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
 
 
+@pytest.mark.generated
 @pytest.mark.generated(one_of=6)
 @pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -149,6 +150,7 @@ def test_graphs(tmp_path, name, opset, casts, solver, keep_io_types):
     assert {types[weight] for weight in weights} <= {TensorProto.FLOAT16}
 
 
+@pytest.mark.generated
 @pytest.mark.generated(one_of=6)
 @pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -318,6 +320,7 @@ def test_group_normalization_does_not_end_the_region(tmp_path):
     assert snr(model, tmp_path, inputs(model))["y"] > 40
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
 @pytest.mark.parametrize("name", NETWORKS if os.environ.get("DOVETAIL_SLOW") == "1" else SAMPLE)
 def test_light_networks(tmp_path, name, keep_io_types):

@@ -91,6 +91,7 @@ def test_the_same_request_is_recognized(dense, capsys):
     assert Path("out/model.onnx").read_bytes() != first, "another goal is another request"
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16"])
 @pytest.mark.parametrize("goal", [("--min-snr", "70"), ("--min-cosine", "0.99999995"), ("--max-abs", "1e-3")])
 def test_every_goal_raises(dense, backend, goal, capsys):

@@ -84,6 +84,7 @@ def test_it_is_checked(dovetail, made, name):
     assert len([one for one in document["measured"] if one["outcome"] == "compared"]) > 9
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(("name", "which"), WHOLE)
 def test_its_own_tests_pass(made, name, which):
     folder, site = made(name)

@@ -32,6 +32,7 @@ def plugins():
     return dovetail.load_plugins()
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_result_is_wrong(seed, plugins):
     known = truth(*random_model(seed))
@@ -39,6 +40,7 @@ def test_no_result_is_wrong(seed, plugins):
     assert outcomes == dict.fromkeys(CONFIGURATIONS, ("ok", ""))
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("path", WRONG_ONCE, ids=lambda path: path.stem)
 def test_what_was_wrong_once(path, plugins):
     known = truth(onnx.load(path), dict(np.load(path.with_suffix(".npz"))))

@@ -69,6 +69,7 @@ def test_a_goal_that_a_backend_misses_excludes_it_however_fast_it_is(tmp_path):
     assert tuned.winner is not low and tuned.winner.snr_db >= 100
 
 
+@pytest.mark.slow
 def test_for_throughput_several_calls_run_at_the_same_time():
     tuned = dovetail.tune(
         DIGITS, "cpu-bf16:policies=lean", data=DATA, min_snr=30, measure="throughput", threads=(1,), mixed=False
@@ -76,6 +77,7 @@ def test_for_throughput_several_calls_run_at_the_same_time():
     assert tuned.winner.seconds > 0 and {e.candidate.threads for e in tuned.entries} == {1}
 
 
+@pytest.mark.slow
 def test_a_folder_of_models_makes_one_table(tmp_path):
     models = tmp_path / "models"
     models.mkdir()
@@ -109,6 +111,7 @@ def test_bad_input_is_one_message_with_the_way_out(words, message, hint):
     assert message in done.stderr and hint in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_mixed_plan_has_every_node_where_its_segment_says(monkeypatch, tmp_path):
     # Which plan is fast depends on the machine, so this one is given: the last segment on the host, the others not.
     monkeypatch.setattr(mixing, "_WORTH", float("inf"))
@@ -125,6 +128,7 @@ def test_a_mixed_plan_has_every_node_where_its_segment_says(monkeypatch, tmp_pat
     assert {name: placed[name] for name in pins} == pins
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_no_process_and_goes_on_where_it_was(tmp_path):
     words = (DIGITS, "--backend", "cpu-bf16:policies=lean", "--data", DATA, "--min-snr", 40, "--no-mix")
     command = [sys.executable, "-m", "dovetail.cli.main", "tune", *map(str, words), "-o", str(tmp_path / "out")]

@@ -129,6 +129,7 @@ def unsorted(model):
     return found
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8", "gpu-fp16", "ppl-int8", "tensorrt"])
 @pytest.mark.parametrize("whole", [False, True])
 def test_nodes_out_of_order_are_sorted_as_onnx_runtime_does(backend, whole, tmp_path):

@@ -11,6 +11,7 @@ BENCH = Path(__file__).parents[2] / "bench"
 SLOW = os.environ.get("DOVETAIL_SLOW", "") not in ("", "0")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 @pytest.mark.parametrize("external", [False, True], ids=["inline", "external"])
 def test_a_folder_always_holds_one_whole_result(external):

@@ -40,6 +40,7 @@ def test_every_recorded_operator_is_looked_at(recorded):
     assert recorded.keys() == OPERATORS.keys() | DIFFERENCES["no counterpart"].keys()
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", OPERATORS)
 def test_types_of_results(name, recorded, plugins):
     seen, different = 0, {}

@@ -38,6 +38,7 @@ def folder(tmp_path_factory) -> Path:
     return found
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("name", "backend"), CASES)
 def test_a_program_computes_what_paddle_computed(name, backend, folder, plugins):
     path = PROGRAMS / name if (PROGRAMS / name).exists() else folder / name

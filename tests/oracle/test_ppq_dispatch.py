@@ -67,6 +67,7 @@ def compared(name, plugins):
                     yield strategy, node, theirs, mine
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", chosen())
 def test_the_decisions_are_those_of_ppq(name, plugins):
     found = list(compared(name, plugins))

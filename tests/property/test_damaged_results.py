@@ -30,6 +30,7 @@ def expected(bases):
     return {name: dovetail.load(bases / name / "out").run(SAMPLES) for name in REQUESTS}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_damaged_results_are_right_or_refused(tmp_path, bases, expected, group):
     wrong = []

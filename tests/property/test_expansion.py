@@ -33,6 +33,7 @@ def costs():
     return found
 
 
+@pytest.mark.slow
 def test_it_never_ends_above_the_best_start(costs):
     assert all(ours <= best for ours, best, _ in costs)
 

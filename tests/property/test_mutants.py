@@ -16,11 +16,13 @@ GROUPS = 10
 SEEDS = range(5000 if SLOW else 150)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("base", sorted(BASES))
 def test_undamaged_models_are_right(tmp_path, base):
     assert trial(Mutant(0, base, original(base), ()), tmp_path).kind == "same result"
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_mutants_are_right_or_refused(tmp_path, group):
     for seed in SEEDS[group::GROUPS]:

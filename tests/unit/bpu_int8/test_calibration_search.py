@@ -23,6 +23,7 @@ def test_the_observer_with_the_best_outputs_is_taken():
         assert snr >= other.verification.worst_snr_db - 0.5
 
 
+@pytest.mark.slow
 def test_zero_points_are_compared_where_the_march_has_them_and_nobody_decides():
     def zero_points(backend, **options):
         compiled = dovetail.compile(net(), backend, data=pictures(), **options)

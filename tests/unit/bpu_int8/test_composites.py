@@ -27,6 +27,7 @@ def model(body):
     return open_text(HEAD.replace("{W}", f"{{{', '.join(map(str, weight))}}}").replace("BODY", body), "m")
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("name", "march"), [("SiLU", "bernoulli2"), *itertools.product(BODIES, ("bayes", "nash"))])
 def test_a_composite_is_on_the_bpu_as_a_whole(name, march):
     result = dovetail.compile(model(BODIES[name]), f"bpu-int8:march={march},observer=minmax", data=DATA)

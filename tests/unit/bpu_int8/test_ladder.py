@@ -74,6 +74,7 @@ def test_what_makes_no_sense_is_an_error(request_, message):
         dovetail.compile(net(), **request)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     net().save("m.onnx")

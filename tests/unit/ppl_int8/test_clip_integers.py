@@ -59,6 +59,7 @@ def same(first, second, inputs, tmp_path):
     return all(map(np.array_equal, exactly(first, inputs, tmp_path), exactly(second, inputs, tmp_path)))
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     "activation",
     [RELU, CLIP, "Clip (a, low)", "Clip (a, , high)", "Clip (a)"],

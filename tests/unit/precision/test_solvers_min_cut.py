@@ -155,6 +155,7 @@ def test_a_state_that_is_read_low_is_computed_low(placed):
     assert cost_of(problem, UnitJoins()) == 1
 
 
+@pytest.mark.slow
 def test_twenty_thousand_nodes(placed):
     generator = random.Random(0)
     nodes, values = [], ["x"]

@@ -26,6 +26,7 @@ def observed_by(observer, scheme="symmetric", dtype="int8"):
     return [(Q8, f"q8: {{dtype: {dtype}, scheme: {scheme}, observer: {observer}}}")]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("observer", OBSERVERS)
 @pytest.mark.parametrize(
     ("scheme", "dtype"), [("symmetric", "int8"), ("asymmetric", "uint8"), ("power-of-two", "int8")]

@@ -169,6 +169,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("format_", ["int8", "int16"])
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_whole_graphs_compute_the_integers_of_the_reference(graph, format_, both):
@@ -189,6 +190,7 @@ TAILS = [
 WITH_TAILS = ("Y: [a, tail]", "Y: [tail, a]")
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("format_", ["int8", "int16"])
 @pytest.mark.parametrize(("given", "text"), TAILS, ids=lambda part: part.split(" ")[0])
 def test_sums_that_leave_their_region_are_scaled_once(given, text, format_, both):

@@ -234,6 +234,7 @@ def random_graph(rng):
     return f"{' '.join(lines)} | {', '.join(weights)}"
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", range(120 if os.environ.get("DOVETAIL_SLOW") == "1" else 16))
 def test_random_graphs_compute_the_integers_of_the_reference(seed, both):
     rng = np.random.default_rng(seed)
@@ -242,6 +243,7 @@ def test_random_graphs_compute_the_integers_of_the_reference(seed, both):
     found.agrees()
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("march", ["bernoulli2", "bayes"])
 def test_digits_on_the_bpu_are_those_of_the_reference(march, tmp_path):
     from dovetail.plugin import load_plugins

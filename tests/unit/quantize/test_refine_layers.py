@@ -85,6 +85,7 @@ def test_correcting_biases_lowers_the_error_of_layers_and_of_the_result(errors):
     assert all(after >= before for before, after in gains(result, "correct-biases"))
 
 
+@pytest.mark.slow
 def test_both_are_at_least_as_good_as_each(errors):
     rounding, bias = (errors(refine, INT4)[1] for refine in ("rounding", "bias"))
     result, both = errors("rounding,bias", INT4)
@@ -167,6 +168,7 @@ def test_data_without_a_batch(compiled, installed, refine):
         compiled(NET, data=[], plan=plan, plugins=plugins, refine=refine)
 
 
+@pytest.mark.slow
 def test_a_generator_is_read_once(compiled, pictures):
     reads = []
 

@@ -95,6 +95,7 @@ def test_an_observer_of_extrema_never_sees_computed_values(compiled, installed):
     assert scales(compiled(plugins=plugins)) == noted
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("observer", OBSERVERS)
 def test_every_form_of_data_gives_the_same_scales(compiled, installed, samples, tmp_path, observer):
     rows = [{"x": row[None]} for row in samples["x"]]

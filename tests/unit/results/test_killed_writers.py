@@ -8,6 +8,7 @@ from .conftest import describe, dies_at, files_of
 FORMS = pytest.mark.parametrize("external", [False, True], ids=["inline", "external"])
 
 
+@pytest.mark.slow
 @FORMS
 @pytest.mark.parametrize("reader", ["completes", "cannot write"])
 def test_death_before_every_change(results, tmp_path, monkeypatch, external, reader):

@@ -56,6 +56,7 @@ def plugins(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_nodes_are_made_on_both_sides_of_limits(plugins):
     models, found = found_limits(plugins)
     values = {key: (one.value, one.both) for key, one in found.items()}

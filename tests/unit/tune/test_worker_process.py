@@ -81,6 +81,7 @@ def test_a_job_that_takes_too_long_ends_its_process():
         worker.ask({"job": "time", "runs": 1}, timeout=0.001)
 
 
+@pytest.mark.slow
 def test_an_engine_that_kills_its_process_is_left_out_and_the_others_go_on(crashing_npu):
     import dovetail
 

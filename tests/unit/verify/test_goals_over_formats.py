@@ -29,6 +29,7 @@ def backends_of(compiled):
     return {node.backend for node in compiled.plan.nodes}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("goal", "expected"),
     [(12, {"cpu-int8"}), (36, {"cpu-int8", "cpu-bf16"}), (75, {"cpu-bf16"})],
