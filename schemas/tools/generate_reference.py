@@ -28,6 +28,7 @@ _TYPES = {
     "dtype": "element type",
     "dtypes": "element type, or list of them",
     "opset": "`N` or `N..M`, with N at most M",
+    "size": "size, such as `2MiB`",
     "types": "mapping from names to types",
     "groups": "mapping from names to words",
     "ops": "mapping from operators to rules",

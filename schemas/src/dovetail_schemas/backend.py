@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import dovetail.plugin
 from dovetail.plugin import Border, Refusal
 
-from dovetail_schemas.limits import Limit
 from dovetail_schemas.policy_file import Policies
+from dovetail_schemas.region_rules import RegionRule
 from dovetail_schemas.rules import Rule
 from dovetail_schemas.type_specs import TypeSpec
 
@@ -22,36 +21,7 @@ if TYPE_CHECKING:
     from dovetail_schemas.legality import Judge
 
 
-_SPLIT = ("nodes", "inputs", "outputs", "constants")
-_LARGEST = re.compile(r"(?:\d*\.\.)?(\d+)")
 _WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
-
-
-@dataclass(frozen=True, slots=True)
-class RegionRule:
-    """Requirements on a region as a whole.
-
-    Attributes:
-        limits: Limits on `inputs`, `outputs`, `nodes` and `constants`, including `min_region`.
-        need: Operators of which a region must contain at least one; empty for no such requirement.
-        need_source: File and line of that requirement.
-    """
-
-    limits: tuple[Limit, ...] = ()
-    need: tuple[str, ...] = ()
-    need_source: str = ""
-
-    def refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
-        """Return the requirements that a region violates.
-
-        Args:
-            counts: Its `inputs`, `outputs`, `nodes` and `constants`; all four keys are required.
-            operators: The operators in it, named as in files.
-        """
-        found = [limit.refusal(counts, "refuse") for limit in self.limits]
-        if self.need and not set(self.need) & set(operators):
-            found.append(Refusal(f"it holds none of {', '.join(self.need)}", self.need_source))
-        return tuple(refusal for refusal in found if isinstance(refusal, Refusal))
 
 
 @dataclass(frozen=True)
@@ -187,7 +157,7 @@ class Backend(dovetail.plugin.Backend):
     @property
     def limits_regions(self) -> bool:  # type: ignore[override]  # nobody sets it
         """Whether it has requirements on regions as a whole."""
-        return bool(self.region.limits or self.region.need)
+        return bool(self.region.limits or self.region.need or self.region.count)
 
     def region_refusals(self, counts: Mapping[str, int], operators: Collection[str]) -> tuple[Refusal, ...]:
         """Return why it rejects a region as a whole; see `RegionRule.refusals`."""
@@ -195,13 +165,13 @@ class Backend(dovetail.plugin.Backend):
 
     @cached_property
     def region_maxima(self) -> dict[str, int]:  # type: ignore[override]  # nobody sets it
-        """The maximum number of nodes, inputs, outputs and constants of a region; larger regions are split."""
-        found = {}
-        for limit in self.region.limits:
-            largest = _LARGEST.fullmatch(limit.range.text)
-            if limit.term.text in _SPLIT and largest:
-                found[limit.term.text] = int(largest.group(1))
-        return found
+        """The maximum number of nodes, inputs, outputs, constants and bytes of a region; larger regions are split."""
+        return self.region.maxima()
+
+    @property
+    def region_count(self) -> tuple[int, str]:  # type: ignore[override]  # nobody sets it
+        """The maximum number of regions in a model, 0 for any number, with file and line."""
+        return self.region.count, self.region.count_source
 
     @property
     def lowest_opset(self) -> int:

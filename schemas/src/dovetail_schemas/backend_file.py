@@ -8,16 +8,14 @@ from dataclasses import replace
 
 from dovetail.plugin import Border, FindFile, Source
 
-from dovetail_schemas.backend import Backend, RegionRule
+from dovetail_schemas.backend import Backend
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.file_search import find_file, is_file, require_file
-from dovetail_schemas.limits import Limit, parse_limits
 from dovetail_schemas.options import choose_options, parse_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
-from dovetail_schemas.ranges import parse_range
+from dovetail_schemas.region_rules import REGION_KEYS, parse_count, parse_region
 from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule, refuse_unread
-from dovetail_schemas.terms import parse_term
 from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
 
@@ -34,7 +32,6 @@ _MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "
 _PRECISION = ("low", "high", "accumulate", "typed", "widened")
 _REFINE = ("equalize", "smooth", "rounding", "bias", "none")
 _OLD_REFINE = ("equalise",)  # former spellings in files
-_COUNTS = ("inputs", "outputs", "nodes", "constants")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 
 
@@ -170,7 +167,7 @@ def _build(
         chosen=dict(chosen),
         idle_options=_idle_options(trees),
         types=types,
-        region=_region(_section(top, "region", ("limits", "need")), smallest),
+        region=parse_region(_section(top, "region", REGION_KEYS), smallest),
         border=Border(
             border.choice("in", ("inside", "outside"), "outside"),
             border.choice("out", ("inside", "outside"), "outside"),
@@ -178,7 +175,7 @@ def _build(
         ),
         refine=_refine(top.get("refine")),
         strategy=strategy.text("strategy") if strategy else "",
-        min_region=_count(smallest, "min_region") if smallest else 1,
+        min_region=parse_count(smallest, "min_region") if smallest else 1,
         regions=partitioner.text("regions") if partitioner else "",
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
@@ -275,32 +272,6 @@ def _refine(node: Node | None) -> tuple[str, ...]:
         if word.raw == "none" and len(words) > 1:
             raise word.error("refine: 'none' excludes all others")
     return tuple(word.raw for word in words if word.raw != "none")
-
-
-def _count(node: Node, what: str) -> int:
-    value = node.plain()
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise node.error(f"{what}: a number from 1 is expected")
-    return value
-
-
-def _region(entries: Entries, smallest: Node | None) -> RegionRule:
-    """Parse the section `region:`; `min_region` of `place:` adds a limit on its nodes."""
-
-    def check(place: Node, names) -> None:
-        for name in names:
-            if name not in _COUNTS:
-                raise place.error(f"unknown name '{name}' in limits of region{near_miss(name, _COUNTS)}")
-
-    limits, need = entries.get("limits"), entries.get("need")
-    words = need.words("need") if need else []
-    for word in words:
-        split_operator(word)
-    found = parse_limits(limits.entries("limits"), check) if limits else ()
-    if smallest is not None:
-        least = Scalar(smallest.file, smallest.line, f"{_count(smallest, 'min_region')}..")
-        found += (Limit(parse_term("nodes"), parse_range(least), smallest.where),)
-    return RegionRule(found, tuple(word.raw for word in words), need.where if need else "")
 
 
 def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -> Policies:

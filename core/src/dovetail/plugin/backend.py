@@ -111,8 +111,10 @@ class Backend(ABC):
         refine: Refinements of quantized weights, unless the request names others.
         arithmetic: The arithmetic of quantized nodes on its engines: `floats` between conversions, or `integers`.
         files: Every file that it was loaded from; a change of one invalidates cached results. None if unknown.
-        region_maxima: Maximum numbers of `nodes`, `inputs`, `outputs` and `constants` of a region; larger regions are
-            split.
+        region_maxima: Maximum numbers of `nodes`, `inputs`, `outputs`, `constants` and `bytes` of weights of a region;
+            larger regions are split.
+        region_count: Maximum number of its regions in a model, 0 for any, and file and line of that rule; the regions
+            with the least work go to the following backends.
         asks_region: Whether a verdict may depend on the node being the last of its region on this backend; its `ok` is
             None until that is known.
         limits_regions: Whether `region_refusals` must be called; if not, any region is accepted.
@@ -142,6 +144,7 @@ class Backend(ABC):
     arithmetic: Literal["floats", "integers"] = "floats"
     files: tuple[Source, ...] | None = None
     region_maxima: Mapping[str, int] = MappingProxyType({})
+    region_count: tuple[int, str] = (0, "")
     asks_region: bool = False
     limits_regions: bool = False
 
@@ -190,7 +193,7 @@ class Backend(ABC):
         """Return why a region is rejected as a whole; its nodes then go to the next backend. Empty if it is accepted.
 
         Args:
-            counts: Numbers of `inputs`, `outputs`, `nodes` and `constants` of the region.
+            counts: Numbers of `inputs`, `outputs`, `nodes`, `constants` and `bytes` of weights of the region.
             operators: The operators in it, as `Conv` or `com.acme::FusedMlp`.
         """
         return ()

@@ -21,7 +21,7 @@ from dovetail_placement.fix_ups import fix_up_claims, remark_declined, remedies_
 from dovetail_placement.legality import Judges
 from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
-from dovetail_placement.region_limits import settle_region_ends
+from dovetail_placement.region_ends import settle_region_ends
 from dovetail_placement.view import made_strategy
 
 if TYPE_CHECKING:

@@ -130,6 +130,10 @@ class AssignTypes(Pass):
             return False
         solve(problem, ctx.request.solver, ctx.registry)
         _annotate(problem, model, ctx)
+        if any("bytes" in backend.region_maxima for backend in ctx.backends):
+            refuse_regions(model, ctx)
+            if ctx.refusals.fresh:
+                return False
         flat = ctx.analysis(FlatGraph, model)
         held = held_values(flat, model.ir.opset_imports)
         place_qdq(held, model, ctx)
