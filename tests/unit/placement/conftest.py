@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dovetail.plugin import Partitioner
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -38,21 +39,21 @@ def digits_and_image():
     return DIGITS / "digits.onnx", {"image": np.load(DIGITS / "test.npz")["image"][:1]}
 
 
-class OneByOne:
+class OneByOne(Partitioner):
     """Every node is a region."""
 
     def form(self, view):
         return [[node] for node in view.nodes]
 
 
-class AllInOne:
+class AllInOne(Partitioner):
     """All nodes are one region, convex or not."""
 
     def form(self, view):
         return [view.nodes]
 
 
-class ByBackend:
+class ByBackend(Partitioner):
     """One region per backend."""
 
     def form(self, view):
@@ -79,17 +80,17 @@ class Foreign(OneByOne):
         return [[node] for node in view.graph]
 
 
-class Junk:
+class Junk(Partitioner):
     def form(self, view):
         return ["n0", "n1"]
 
 
-class Crash:
+class Crash(Partitioner):
     def form(self, view):
         return 1 / 0
 
 
-class Leaves:
+class Leaves(Partitioner):
     def form(self, view):
         raise SystemExit(3)
 

@@ -12,7 +12,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning import Placement, get_placement, set_placement
-from dovetail.plugin import Registry
+from dovetail.plugin import Partitioner, Registry
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.form_regions import form_regions
 from dovetail_placement.partitioning import formed_regions
@@ -168,8 +168,10 @@ emit: {engines: [onnxruntime-cpu]}
 SEEN = {}
 
 
-class Noting:
+class Noting(Partitioner):
     """A partitioner that notes what it sees beside the graph."""
+
+    place_keys = ("tile",)
 
     def form(self, view):
         npu = view.chosen["acme-npu"]
@@ -187,14 +189,40 @@ def test_a_former_sees_the_request_and_what_the_file_of_its_backend_says(with_ba
         options: {size: ["1", "2"]}
         types: {f: [float16, float32]}
         ops: {Conv: {types: f}}
-        place: {strategy: engine-regions, regions: noting, launch: 64}
+        place: {strategy: engine-regions, regions: noting, launch: 64, tile: [8, 8]}
         emit: {engines: [onnxruntime-cpu]}
     """)
     )
     plugins.registry.partitioner("noting", f"{__name__}:Noting")
     digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
     dovetail.plan(digits, "acme-npu:size=2", pins=["conv_2=acme-npu"], plugins=plugins)
-    assert SEEN == {"options": {"size": "2"}, "place": {"launch": 64}, "pins": ("conv_2=acme-npu",)}
+    assert (SEEN["options"], SEEN["pins"]) == ({"size": "2"}, ("conv_2=acme-npu",))
+    assert SEEN["place"] == {"launch": 64, "tile": [8, 8]}
+
+
+def test_a_key_that_neither_strategy_nor_partitioner_reads_is_an_error_with_its_line(with_backend, float_backend):
+    plugins = with_backend(float_backend("acme-npu", "Conv", options=", regions: noting, tiles: 8"))
+    plugins.registry.partitioner("noting", f"{__name__}:Noting")
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    with pytest.raises(DovetailError) as caught:
+        dovetail.plan(digits, "acme-npu", plugins=plugins)
+    assert caught.value.message == (
+        "inline.yaml:10: strategy 'autocast' does not read 'tiles' under place (did you mean 'tile'?)"
+    )
+    assert caught.value.hint == "it reads no key of its own; partitioner 'noting' reads tile"
+
+
+class Underived:
+    def form(self, view):
+        return [[node] for node in view.nodes]
+
+
+def test_a_partitioner_that_derives_from_nothing_is_told_what_to_derive_from(registry):
+    registry.partitioner("underived", f"{__name__}:Underived")
+    with pytest.raises(DovetailError) as caught:
+        formed_regions(chain("a", "b"), {"a": "underived", "b": "topological"}, registry, placed_backend)
+    assert caught.value.message == "partitioner 'underived' of acme is no Partitioner"
+    assert "dovetail.plugin.Partitioner" in caught.value.hint
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ emit: {engines: [onnxruntime-cpu]}
 # Four regions, divided by Erf on the host: a product of 2*4*64*8 operations, one of 2*4*8*8, an activation of 32
 # elements, and one of 16.
 FOUR = """<ir_version: 10, opset_import: ["": 22]>
-g (float[4,64] x) => (float[4,4] y) <float[64,8] v, float[8,8] w, int64[1] zero = {0}, int64[1] four = {4}, int64[1] last = {1}> {
+g (float[4,64] x) => (float[4,4] y) <float[64,8] v, float[8,8] w,
+  int64[1] zero = {0}, int64[1] four = {4}, int64[1] last = {1}> {
   [large] a = MatMul (x, v)  [cut_1] b = Erf (a)
   [small] c = MatMul (b, w)  [cut_2] d = Erf (c)
   [wide] e = Relu (d)        [cut_3] f = Erf (e)

@@ -59,7 +59,7 @@ class Strategy:
     claim = act
 
 
-class RegionPartitioner:
+class RegionPartitioner(dovetail.plugin.Partitioner):
     form = act
 
 
@@ -124,7 +124,7 @@ KINDS = {
     "engine executed": ({"ENGINE": "odd-engine"}, {}),
 }
 CODE = {
-    "strategy": ("odd", "Strategy"), "partitioner": ("odd", "Former"), "emitter": ("odd", "Emitter"),
+    "strategy": ("odd", "Strategy"), "partitioner": ("odd", "RegionPartitioner"), "emitter": ("odd", "Emitter"),
     "fact": ("odd_fact", "act"), "pass_": ("odd-pass", "OddPass"), "edit": ("odd", "Editor"), "solver": ("odd", "act"),
     "frontend": ("odd", "Front"), "engine": ("odd-engine", "Engine"),
 }  # fmt: skip

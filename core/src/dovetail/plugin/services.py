@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ class RegionView(Protocol):
         formed: Regions already formed by other partitioners.
         reads: The values that each node of the graph uses, including values captured by its bodies.
         chosen: The backends of the request by name: their options (`chosen["acme-npu"].chosen`), and the `place:`
-            section of their files.
+            section of their files (`chosen["acme-npu"].place`).
         request: The request; None outside of a compilation.
     """
 
@@ -69,13 +69,20 @@ class RegionView(Protocol):
         """Return the backend of any node of the graph."""
 
 
-class Partitioner(Protocol):
+class Partitioner(ABC):
     """Partitions the nodes of backends into regions that run as one unit; its class is instantiated without arguments.
 
     A backend names its partitioner in its attribute `regions` (in a file: `place: {regions: NAME}`); the default is
     `topological`, which forms as few regions as possible.
+
+    Attributes:
+        place_keys: Keys under `place:` of a backend's file that it reads, from `view.chosen[name].place`. A key that
+            neither the partitioner nor the strategy reads is an error.
     """
 
+    place_keys: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
     def form(self, view: RegionView) -> Iterable[Iterable[ir.Node]]:
         """Return the regions: every node of `view.nodes` in exactly one, and each with nodes of one backend only.
 

@@ -12,6 +12,7 @@ from dovetail.planning import claim_of, from_source, key_of
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.node_requests import NodeRequests
+from dovetail_placement.partitioning import keys_of_partitioner
 from dovetail_placement.pins import pinned_claim
 from dovetail_placement.view import View, made_strategy
 
@@ -126,7 +127,7 @@ class Claiming:
                 f"installed: {', '.join(table)}",
             )
         title = f"{table.title(name)}, for {backend.name},"
-        return made_strategy(table[name], backend, name, title), title
+        return made_strategy(table[name], backend, name, title, keys_of_partitioner(backend, self.ctx.registry)), title
 
     def view_of(self, backend: Backend) -> View:
         """Return the view for the strategy of a backend; it always shows the current claims."""

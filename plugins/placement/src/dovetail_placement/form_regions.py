@@ -11,6 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning import Placement, get_placement, set_placement
+from dovetail.plugin import Partitioner
 from dovetail_transforms.regions.regions import (
     Groups,
     Reads,
@@ -39,7 +40,7 @@ def _partitioner(backend: Backend, ctx: Context) -> str:
     return ctx.registry.partitioner.current(backend.regions or DEFAULT_PARTITIONER)
 
 
-class Topological:
+class Topological(Partitioner):
     """Forms as few regions as possible: see `dovetail_placement.form_regions`."""
 
     def form(self, view: RegionView) -> list[list[ir.Node]]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling, stands_for_region
+from dovetail.compiler import calling, class_of, made, stands_for_region
 from dovetail.errors import DovetailError
+from dovetail.plugin import Partitioner
 from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
 
 if TYPE_CHECKING:
@@ -70,12 +71,24 @@ def formed_regions(
         if not own:
             continue
         title = registry.partitioner.title(name)
-        partitioner = registry.partitioner[name]
+        partitioner = made(registry.partitioner[name], title, Partitioner)
         with calling(title):
             view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of, chosen, request)
-            groups = _partition([list(group) for group in partitioner().form(view)], own, view, position, title)
+            groups = _partition([list(group) for group in partitioner.form(view)], own, view, position, title)
         formed = _arranged([*formed, *groups], nodes, reads, position, title)
     return regions_from(graph, formed, backend_of, reads)
+
+
+def keys_of_partitioner(backend: Backend, registry: Registry) -> tuple[str, ...]:
+    """Return the keys under `place:` that the partitioner of a backend reads.
+
+    Raises:
+        DovetailError: It is not installed, or is no partitioner.
+    """
+    if not backend.regions:
+        return ()
+    name = registry.partitioner.current(backend.regions)
+    return class_of(registry.partitioner[name], registry.partitioner.title(name), Partitioner).place_keys
 
 
 def _partition(

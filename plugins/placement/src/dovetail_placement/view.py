@@ -106,7 +106,9 @@ class View:
 _EVERYBODY = ("strategy", "min_region", "regions")
 
 
-def made_strategy(found: object, backend: Backend, name: str, title: str) -> Strategy:
+def made_strategy(
+    found: object, backend: Backend, name: str, title: str, partitioner: tuple[str, ...] = ()
+) -> Strategy:
     """Instantiate a strategy for a backend.
 
     The options of a dataclass strategy are its fields; other strategies read `backend.place`, and list their keys in
@@ -117,10 +119,11 @@ def made_strategy(found: object, backend: Backend, name: str, title: str) -> Str
         backend: The backend, with the `place:` section of its file.
         name: Name of the strategy.
         title: Name and distribution of the strategy, for messages.
+        partitioner: The keys that the backend's partitioner reads.
 
     Raises:
-        DovetailError: The file has a key that the strategy does not read, or a value of another type, with file and
-            line; or the class fails, or is not a strategy.
+        DovetailError: The file has a key that neither the strategy nor the partitioner reads, or a value of another
+            type, with file and line; or the class fails, or is not a strategy.
     """
     if not (isinstance(found, type) and issubclass(found, Strategy)):
         raise DovetailError(f"{title} is no dovetail.plugin.Strategy", "derive its class from dovetail.plugin.Strategy")
@@ -128,22 +131,25 @@ def made_strategy(found: object, backend: Backend, name: str, title: str) -> Str
         raise DovetailError(f"{title} has no {', '.join(lacking)}", "see docs/guides/strategy.md")
     place = backend.place if name == backend.strategy else {}
     if not dataclasses.is_dataclass(found):
-        _check_keys(place, found.place_keys, backend, name)
+        _check_keys(place, found.place_keys, backend, name, partitioner)
         with calling(title):
             return found()
     fields = {field.name: field for field in dataclasses.fields(found) if field.init}
-    _check_keys(place, fields, backend, name)
-    for key, value in place.items():
+    _check_keys(place, fields, backend, name, partitioner)
+    own = {key: value for key, value in place.items() if key in fields}
+    for key, value in own.items():
         _check_value(fields[key], value, backend, name)
     with calling(title):
-        return found(**place)
+        return found(**own)
 
 
-def _check_keys(place: Any, read: Any, backend: Backend, name: str) -> None:
+def _check_keys(place: Any, read: Any, backend: Backend, name: str, partitioner: tuple[str, ...]) -> None:
     for key in place:
-        if key not in read:
-            near = did_you_mean(key, (*_EVERYBODY, *read))
+        if key not in read and key not in partitioner:
+            near = did_you_mean(key, (*_EVERYBODY, *read, *partitioner))
             reads = f"it reads {', '.join(read)}" if read else "it reads no key of its own"
+            if partitioner:
+                reads += f"; partitioner '{backend.regions}' reads {', '.join(partitioner)}"
             where = _where(key, backend)
             raise DovetailError(f"{where}: strategy '{name}' does not read '{key}' under place{near}", reads)
 

@@ -1,7 +1,9 @@
 """The partitioner: straight chains, because a program of this accelerator has one input and one output."""
 
+from dovetail.plugin import Partitioner
 
-class Chains:
+
+class Chains(Partitioner):
     """Cuts the nodes of a backend into maximal chains."""
 
     def form(self, view):

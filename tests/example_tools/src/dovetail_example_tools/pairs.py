@@ -1,7 +1,9 @@
 """The partitioner `pairs`: a node together with the only node that reads it, such as a product and its activation."""
 
+from dovetail.plugin import Partitioner
 
-class Pairs:
+
+class Pairs(Partitioner):
     """Forms regions of two nodes at most."""
 
     def form(self, view):

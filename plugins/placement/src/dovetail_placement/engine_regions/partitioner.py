@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.plugin import Partitioner
+
 from dovetail_placement.engine_regions.graph_problem import fused_groups_of, graph_problem
 
 if TYPE_CHECKING:
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail_transforms.regions.regions import Reads
 
 
-class EngineRegions:
+class EngineRegions(Partitioner):
     """Forms regions for engines built ahead of time.
 
     Nodes of other backends count one by one, since their regions are not known here. If several backends name this

@@ -17,6 +17,7 @@ from dovetail.plugin import (
     Executor,
     Frontend,
     Option,
+    Partitioner,
     Pass,
     ResultStore,
     Runner,
@@ -37,6 +38,7 @@ _CLASSES: dict[str, type] = {
     "frontend": Frontend,
     "edit": Editor,
     "strategy": Strategy,
+    "partitioner": Partitioner,
     "engine": Engine,
     "emitter": Emitter,
     "executor": Executor,
@@ -45,7 +47,7 @@ _CLASSES: dict[str, type] = {
 }
 """Base classes of kinds whose targets are classes."""
 
-_CALLED = ("fact", "solver", "partitioner", "observer", "conversion", "kernel", "device_memory")
+_CALLED = ("fact", "solver", "observer", "conversion", "kernel", "device_memory")
 """Kinds whose targets are called: functions and classes."""
 
 _COMMAND = ("name", "summary", "add_arguments", "run")
