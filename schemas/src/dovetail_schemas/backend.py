@@ -54,6 +54,7 @@ class Backend(dovetail.plugin.Backend):
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The minimum size of a region, in nodes.
         regions: Name of its partitioner; empty for the default.
+        prepare: The fusions of nodes that are offered to it, with file and line of each.
         place: The other keys under `place:`, which are options of its strategy.
         place_sources: File and line of each of these keys.
         engines: Engines in order of preference.
@@ -86,6 +87,7 @@ class Backend(dovetail.plugin.Backend):
     strategy: str
     min_region: int
     regions: str = field()
+    prepare: Mapping[str, str] = field()
     place: Mapping[str, object] = field()
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]

@@ -24,7 +24,7 @@ _Layer = tuple[Source, Entries]
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "open_extents", "types", "groups", "unlisted", "ops",
-    "region", "border", "refine", "place", "emit", "policies",
+    "prepare", "region", "border", "refine", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
@@ -177,6 +177,7 @@ def _build(
         strategy=strategy.text("strategy") if strategy else "",
         min_region=parse_count(smallest, "min_region") if smallest else 1,
         regions=partitioner.text("regions") if partitioner else "",
+        prepare=_prepare(top.get("prepare")),
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),
@@ -272,6 +273,16 @@ def _refine(node: Node | None) -> tuple[str, ...]:
         if word.raw == "none" and len(words) > 1:
             raise word.error("refine: 'none' excludes all others")
     return tuple(word.raw for word in words if word.raw != "none")
+
+
+def _prepare(node: Node | None) -> dict[str, str]:
+    """Parse the names of fusions, with file and line of each; which there are is known where they are made."""
+    found: dict[str, str] = {}
+    for word in node.words("prepare") if node else ():
+        if word.raw in found:
+            raise word.error(f"prepare: '{word.raw}' is given twice")
+        found[word.raw] = word.where
+    return found
 
 
 def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -> Policies:

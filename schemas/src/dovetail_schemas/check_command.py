@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
         "partitioner": [*registry.partitioner, "waves"],
+        "fusion": list(registry.edit),
     }
 
     def load(options: Mapping[str, str]) -> Backend:
@@ -214,6 +215,7 @@ _NAMED = {
     "partitioner": ("place", "regions"),
     "engine": ("emit", "engines"),
     "emitter": ("emit", "artifacts"),
+    "fusion": ("prepare", ""),
 }
 
 
@@ -222,12 +224,12 @@ def lint_backend(
 ) -> None:
     """Check the parts of a file that loading it with default options does not reach.
 
-    Names of engines, emitters, strategies and partitioners must be registered, the opset must exist, and every
+    Names of engines, emitters, strategies, partitioners and fusions must be registered, the opset must exist, and every
     variant must load.
 
     Args:
         source: The file.
-        known: Registered names by kind: `engine`, `emitter`, `strategy`, `partitioner`.
+        known: Registered names by kind: `engine`, `emitter`, `strategy`, `partitioner`, `fusion`.
         load: Loads the file with given option values.
 
     Raises:
@@ -254,7 +256,7 @@ def _variants(tree: Entries) -> Iterator[Entries]:
 
 def _check_names(layer: Entries, section: str, key: str, kind: str, known: Collection[str]) -> None:
     held = layer.get(section)
-    node = held.entries(section).get(key) if held is not None else None
+    node = held.entries(section).get(key) if held is not None and key else held
     for word in node.words(key) if node is not None else ():
         if word.raw not in known:
             installed = f"; installed: {', '.join(sorted(known))}"

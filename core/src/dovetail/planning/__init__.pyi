@@ -23,6 +23,7 @@ from dovetail.planning.node_keys import (
     keep_key as keep_key,
     key_of as key_of,
     operator_name as operator_name,
+    set_key as set_key,
     structural_keys as structural_keys,
     walk as walk,
 )

@@ -41,6 +41,11 @@ def decided_key(node: ir.Node) -> str:
     return str(node.meta.data.get(_KEY, ""))
 
 
+def set_key(node: ir.Node, key: str) -> None:
+    """Set the key of a node that replaces others; rejections of it are then not those of the node that it replaces."""
+    node.meta[_KEY] = key
+
+
 def keep_keys(model: Model) -> None:
     """Record the key of every node, so that it survives renaming. Copies of a node keep it."""
     for _, node in walk(model):

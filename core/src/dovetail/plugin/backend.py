@@ -115,6 +115,7 @@ class Backend(ABC):
             larger regions are split.
         region_count: Maximum number of its regions in a model, 0 for any, and file and line of that rule; the regions
             with the least work go to the following backends.
+        prepare: The fusions of nodes that are offered to it, by name, with file and line of each.
         asks_region: Whether a verdict may depend on the node being the last of its region on this backend; its `ok` is
             None until that is known.
         limits_regions: Whether `region_refusals` must be called; if not, any region is accepted.
@@ -145,6 +146,7 @@ class Backend(ABC):
     files: tuple[Source, ...] | None = None
     region_maxima: Mapping[str, int] = MappingProxyType({})
     region_count: tuple[int, str] = (0, "")
+    prepare: Mapping[str, str] = MappingProxyType({})
     asks_region: bool = False
     limits_regions: bool = False
 
@@ -250,7 +252,7 @@ class BackendFormat(ABC):
 
         Args:
             source: The file.
-            known: Registered names by kind: `engine`, `strategy`, `partitioner`.
+            known: Registered names by kind: `engine`, `emitter`, `strategy`, `partitioner`, `fusion`.
             load: Loads the file with other options.
 
         Raises:

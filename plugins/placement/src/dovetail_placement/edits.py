@@ -10,9 +10,11 @@ from dovetail.compiler import calling, made
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning import Remark, identity, operator_name, origin_of, structural_keys, walk
+from dovetail.planning import Remark
 from dovetail.plugin import Edit, Editor
-from dovetail.text import did_you_mean
+
+from dovetail_placement.anchors import Anchors
+from dovetail_placement.preparing import replay_fusions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -40,7 +42,7 @@ def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remar
     """
     if not edits:
         return []
-    anchors = _Anchors(model)
+    anchors = Anchors(model)
     found: dict[tuple[str, int, str], tuple[Edit, ir.Node]] = {}
     editors = {kind: _editor(kind, ctx.registry) for kind in dict.fromkeys(edit.kind for edit in edits)}
     applied = {(edit.kind, edit.at, edit.side) for edit in ctx.round.edits}
@@ -60,61 +62,6 @@ def apply_edits(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remar
         model.touch()
         _verify(model, [editors[kind][0] for kind in dict.fromkeys(edit.kind for edit, _ in found.values())])
     return remarks
-
-
-class _Anchors:
-    """The nodes of a model before any edit, by every name that an edit may use for them."""
-
-    def __init__(self, model: Model):
-        self._model = model
-        self._identities: dict[int, str] = {}
-        self._named: dict[str, ir.Node] = {}
-        self._known: dict[str, ir.Node] = {}
-        self._folded: dict[str, ir.Node] = {}
-        for path, node in walk(model):
-            self._identities[id(node)] = name = identity(path, node)
-            self._known.setdefault(name, node)
-            for called in (f"{path}/{node.name}" if path else node.name, node.name):
-                if called:
-                    self._named.setdefault(called, node)
-            for origin in origin_of(node):
-                self._folded.setdefault(origin, node)
-        self._keys: dict[int, str] = {}
-
-    def node(self, edit: Edit) -> ir.Node:
-        """Return the anchor node of an edit: by name or, for an edit recorded in a plan, by identity or structure."""
-        if not edit.operator:
-            node = self._named.get(edit.at) or self._known.get(edit.at)
-            if node is not None:
-                return node
-            near = did_you_mean(edit.at, self._named)
-            if edit.at in self._folded:
-                into = self._folded[edit.at].name
-                raise DovetailError(f"edit '{edit}': '{edit.at}' was folded into '{into}'", "name that node instead")
-            raise DovetailError(
-                f"edit '{edit}': the model has no node '{edit.at}'{near}",
-                "name a node that is still there after the model was normalized; `dovetail plan` lists them",
-            )
-        node = self._known.get(edit.at)
-        if node is not None and operator_name(node.domain, node.op_type) == edit.operator:
-            return node
-        same = [node for _, node in walk(self._model) if edit.key and self._key(node) == edit.key]
-        if same:
-            return same[0]
-        other = f": '{edit.at}' is computed by {operator_name(node.domain, node.op_type)} here" if node else ""
-        raise DovetailError(
-            f"edit '{edit}' of the plan fits no node of this model{other}",
-            "remove it from the plan, or name another node",
-        )
-
-    def recorded(self, edit: Edit, node: ir.Node) -> Edit:
-        """Return the edit as recorded in a plan."""
-        operator = operator_name(node.domain, node.op_type)
-        return Edit(edit.kind, self._identities[id(node)], edit.side, operator, self._key(node))
-
-    def _key(self, node: ir.Node) -> str:
-        self._keys = self._keys or structural_keys(self._model)
-        return self._keys[id(node)]
 
 
 def _editor(kind: str, registry: Registry) -> tuple[str, Editor]:
@@ -182,8 +129,11 @@ class ApplyEdits(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Apply the edits; nothing else changes."""
-        planned = [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())]
         known = len(ctx.round.edits)
+        # Later edits of a plan may stand beside what its fusions made.
+        planned = replay_fusions(
+            model, [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())], ctx
+        )
         for edits in (planned, [Edit.parse(text) for text in ctx.request.edits]):
             ctx.round.remarks += apply_edits(model, edits, ctx)
         ctx.count("edits", len(ctx.round.edits) - known)

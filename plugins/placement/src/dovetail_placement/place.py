@@ -21,6 +21,7 @@ from dovetail_placement.fix_ups import fix_up_claims, remark_declined, remedies_
 from dovetail_placement.legality import Judges
 from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
+from dovetail_placement.preparing import fuse_offered, refuse_unclaimed
 from dovetail_placement.region_ends import settle_region_ends
 from dovetail_placement.view import made_strategy
 
@@ -96,7 +97,8 @@ class Place(Pass):
     Pins are claimed first, so that strategies see them. A rejected pin of the user is an error; a rejected pin that a
     file requests and that may be declined is a remark. Once all backends have claimed, fix-ups withdraw or narrow
     claims of their own backend, and withdrawn nodes are offered to the following backends. Then limits that depend on
-    `region.last` are evaluated.
+    `region.last` are evaluated. Fusions that a backend asks for (`prepare:`) are made before anything is claimed, and
+    are refused where the backend does not claim the result.
     """
 
     name = "place"
@@ -111,7 +113,11 @@ class Place(Pass):
         """
         known = [*ctx.remarks, *ctx.refusals.remarks(backend.name for backend in ctx.backends)]
         ctx.remarks[:] = known
+        fused = fuse_offered(model, ctx, lambda: _pinned(model, ctx)[0])
+        known = list(ctx.remarks)
         claiming = _claims(model, ctx)
+        if refuse_unclaimed(fused, claiming, ctx):
+            return True
         edited = _edit(model, claiming.edits, ctx)
         if edited:
             # Keep only the strategies' remarks on the edited graph; anchors of edits are in the unedited one.
@@ -125,7 +131,7 @@ class Place(Pass):
         remark_open_extents(claiming, ctx)
         if ctx.remedies_for:
             ctx.remedies = remedies_of(claiming, ctx.remedies_for)
-        return bool(edited)
+        return bool(edited or fused)
 
 
 def claim_on(node: ir.Node) -> Claim | None:
@@ -135,16 +141,21 @@ def claim_on(node: ir.Node) -> Claim | None:
 
 def _claims(model: Model, ctx: Context) -> Claiming:
     """Return the claims of all backends after fix-ups; the host has not claimed yet."""
-    pins = Pins(model, ctx)
+    claiming, pins = _pinned(model, ctx)
     pins.remark_unfit(ctx)
-    refused = _refused(model, ctx.analysis(FlatGraph, model), ctx)
-    claiming = Claiming(model, ctx, ctx.analysis(Judges, model), pins, refused)
     for backend in ctx.backends:
         claiming.claim(backend)
     for backend in ctx.backends:
         fix_up_claims(claiming, backend)
     settle_region_ends(claiming)
     return claiming
+
+
+def _pinned(model: Model, ctx: Context) -> tuple[Claiming, Pins]:
+    """Return the claims of pins alone, without nodes that were rejected in earlier rounds."""
+    pins = Pins(model, ctx)
+    refused = _refused(model, ctx.analysis(FlatGraph, model), ctx)
+    return Claiming(model, ctx, ctx.analysis(Judges, model), pins, refused), pins
 
 
 def _edit(model: Model, edits: Sequence[Edit], ctx: Context) -> list[Remark]:

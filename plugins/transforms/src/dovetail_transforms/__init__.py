@@ -1,4 +1,4 @@
-"""Model transforms: normalization, lowering to older opsets, regions as models, and a rewriting framework."""
+"""Model transforms: normalization, lowering to older opsets, fusions, regions as models, and a rewriting framework."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes of this plugin and the option `--fix-shape`."""
+    """Register the passes and fusions of this plugin and the option `--fix-shape`."""
     registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
     registry.pass_.renamed("normalise", "normalize")
@@ -16,4 +16,14 @@ def register(registry):
     registry.pass_("fold-affine", "dovetail_transforms.canonicalize.fold_affine:FoldAffine")
     registry.pass_("remove-identity", "dovetail_transforms.canonicalize.clean_up:RemoveIdentity")
     registry.pass_("dead-code", "dovetail_transforms.canonicalize.clean_up:DeadCode")
+    registry.pass_("fuse", "dovetail_transforms.fusions.fusion:Fuse")
+    registry.edit("fuse-hardsigmoid", "dovetail_transforms.fusions.activations:FuseHardSigmoid")
+    registry.edit("fuse-hardswish", "dovetail_transforms.fusions.activations:FuseHardSwish")
+    registry.edit("fuse-swish", "dovetail_transforms.fusions.activations:FuseSwish")
+    registry.edit("fuse-mish", "dovetail_transforms.fusions.activations:FuseMish")
+    registry.edit("fuse-gelu", "dovetail_transforms.fusions.activations:FuseGelu")
+    registry.edit("fuse-layernorm", "dovetail_transforms.fusions.normalization:FuseLayerNorm")
+    registry.edit("fuse-rmsnorm", "dovetail_transforms.fusions.normalization:FuseRMSNorm")
+    registry.edit("fuse-rotary", "dovetail_transforms.fusions.rotary:FuseRotary")
+    registry.edit("fuse-attention", "dovetail_transforms.fusions.attention:FuseAttention")
     registry.pass_("lower-opset", "dovetail_transforms.lowering.lowering:LowerOpset")

@@ -130,5 +130,6 @@ def _check_backend(table: Table, name: str, registry: Registry) -> None:
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
         "partitioner": [*registry.partitioner, "waves"],
+        "fusion": list(registry.edit),
     }
     format_of(registry, found).check(found, known, lambda options: load_backend_file(registry, found, options))

@@ -25,6 +25,7 @@ from dovetail_transforms.canonicalize.opsets import (
     set_default_version,
 )
 from dovetail_transforms.canonicalize.runtime_inference import infer_with_runtime
+from dovetail_transforms.fusions.fusion import named_fusions
 
 if TYPE_CHECKING:
     import onnx
@@ -96,7 +97,7 @@ class Normalize(Pass):
 
     def _converted(self, proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         present = default_version(proto.opset_import)
-        wanted = self.opset or max((_lowest_opset(backend) for backend in ctx.backends), default=0)
+        wanted = self.opset or max((_lowest_opset(backend, ctx) for backend in ctx.backends), default=0)
         if present is None:
             # Inserted conversions need the default domain, even if no node of the model does.
             present = max(wanted, _NEWEST_COMMON)
@@ -185,6 +186,10 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _lowest_opset(backend: Backend) -> int:
-    """Return the lowest opset that can express a backend's formats; models are lowered for its tools on emission."""
-    return backend.lowest_opset
+def _lowest_opset(backend: Backend, ctx: Context) -> int:
+    """Return the lowest opset that can express a backend's formats, and what its fusions make if its tools read that.
+
+    Models are lowered for its tools on emission.
+    """
+    fusions = named_fusions(backend.prepare, ctx.registry).values() if backend.prepare else ()
+    return max([backend.lowest_opset, *(one.opset for one in fusions if one.opset <= backend.opset[1])])

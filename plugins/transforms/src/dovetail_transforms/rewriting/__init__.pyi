@@ -1,9 +1,11 @@
 # What `dovetail_transforms.rewriting` exports, each name with its module.
 
+from dovetail_transforms.rewriting.commuting import number_of as number_of
 from dovetail_transforms.rewriting.rewriting import (
     Outcome as Outcome,
     Replacement as Replacement,
     Rewrite as Rewrite,
+    matched as matched,
     rewrite_model as rewrite_model,
     rewrite_node as rewrite_node,
 )

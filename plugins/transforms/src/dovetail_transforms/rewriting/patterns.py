@@ -28,6 +28,19 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A pattern input that matches a constant with one element; only in rewrites that commute.
+
+    Attributes:
+        near: The number that it holds, up to the digits of its type; None for any.
+        called: The name that its value is bound to; empty for none.
+    """
+
+    near: float | None = None
+    called: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class Operator:
     """A pattern node.
 
@@ -40,7 +53,7 @@ class Operator:
 
     op_types: tuple[str, ...]
     domain: str
-    inputs: tuple[Operator | Variable | Any, ...]
+    inputs: tuple[Operator | Output | Variable | Number | Either | Any, ...]
     called: str = ""
 
     def is_operator_of(self, node: ir.Node) -> bool:
@@ -48,8 +61,44 @@ class Operator:
         return node.op_type in self.op_types and (node.domain or "ai.onnx") == (self.domain or "ai.onnx")
 
 
+@dataclass(frozen=True, eq=False)
+class Output:
+    """A later output of a pattern node; only in rewrites that commute.
+
+    Attributes:
+        operator: The node.
+        index: The position of the output.
+    """
+
+    operator: Operator
+    index: int
+
+
+@dataclass(frozen=True, eq=False)
+class Either:
+    """Several patterns of one input, of which one must match; only in rewrites that commute.
+
+    Attributes:
+        parts: The patterns, in the order in which they are tried.
+    """
+
+    parts: tuple[Operator | Output | Variable | Number, ...]
+
+
 class _Operators:
     """The first argument of a pattern: `op.Conv(x, w)`, `op.any_of("Conv", "Gemm", called="product")(x, w)`."""
+
+    def number(self, near: float | None = None, called: str = "") -> Number:
+        """Return a pattern of a constant with one element."""
+        return Number(near, called)
+
+    def either(self, *parts: Operator | Output | Variable | Number) -> Either:
+        """Return a pattern that matches what one of several patterns matches."""
+        return Either(parts)
+
+    def output(self, operator: Operator, index: int) -> Output:
+        """Return a pattern of the output `index` of an operator."""
+        return Output(operator, index)
 
     def any_of(self, *op_types: str, domain: str = "", called: str = "") -> Callable[..., Operator]:
         return lambda *inputs: Operator(op_types, domain, inputs, called)
@@ -69,6 +118,18 @@ def pattern_of(function: Callable[..., Any]) -> Operator:
     if not isinstance(root, Operator):
         raise TypeError(f"the pattern {function.__qualname__} returns {root!r}, which is no operator")
     return root
+
+
+def required_operators(part: Any) -> frozenset[str]:
+    """Return the operators without which a pattern matches nowhere; of alternatives, those that all of them need."""
+    if isinstance(part, Either):
+        return frozenset.intersection(*map(required_operators, part.parts))
+    if isinstance(part, Output):
+        return required_operators(part.operator)
+    if not isinstance(part, Operator):
+        return frozenset()
+    own = frozenset(part.op_types) if len(part.op_types) == 1 else frozenset()
+    return own.union(*map(required_operators, part.inputs))
 
 
 @dataclass

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.ir import FreshNames, gc_paused, graph_of, producer_of
 from dovetail.planning import origin_of, set_origin
 
+from dovetail_transforms.rewriting.commuting import commuting_matches
 from dovetail_transforms.rewriting.node_inference import infer_outputs
-from dovetail_transforms.rewriting.patterns import Match, Operator, match, pattern_of
+from dovetail_transforms.rewriting.patterns import Match, Operator, match, pattern_of, required_operators
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -103,6 +104,8 @@ class Rewrite:
             makes the new nodes (see `Replacement`).
         check: Returns why a match cannot be replaced, or an empty text.
         done: Text of the remark on success, with names in braces.
+        commutes: Match inputs of Add and Mul in both orders. Such a pattern may also use an operator at several places,
+            which then is one node, `op.number(3)` for a constant, and `op.output(split, 1)` for a later output.
     """
 
     name: str
@@ -110,11 +113,17 @@ class Rewrite:
     replacement: Callable[..., ir.Value | Sequence[ir.Value | None]]
     check: Callable[..., str] | None = None
     done: str = "it replaces '{node}'"
+    commutes: bool = False
 
     @cached_property
     def root(self) -> Operator:
         """The operator that computes the result of the pattern."""
         return pattern_of(self.pattern)
+
+    @cached_property
+    def operators(self) -> frozenset[str]:
+        """The operators without which the pattern matches nowhere."""
+        return required_operators(self.root)
 
 
 @dataclass(frozen=True)
@@ -194,9 +203,9 @@ def rewrite_node(
         version: The version of the default domain for new nodes.
         widely_read: A cache across calls of the `id`s of values with many uses.
     """
-    found = match(rewrite.root, node, set() if widely_read is None else widely_read)
-    if why := found.why or (_call(rewrite.check, found.bound) if rewrite.check else ""):
-        return Outcome(why)
+    found = matched(rewrite, node, widely_read)
+    if found.why:
+        return Outcome(found.why)
     op = Replacement(node, names, version)
     returned = _call(rewrite.replacement, found.bound, op)
     values = list(returned) if isinstance(returned, Sequence) else [returned]
@@ -210,13 +219,35 @@ def rewrite_node(
     return Outcome("", op.nodes, done)
 
 
+def matched(rewrite: Rewrite, node: ir.Node, widely_read: set[int] | None = None) -> Match:
+    """Return the first match that the check of a rewrite accepts; the last one that it rejects if there is none.
+
+    Args:
+        rewrite: The rewrite.
+        node: The node that computes the result of its pattern.
+        widely_read: A cache across calls of the `id`s of values with many uses.
+    """
+    read = set() if widely_read is None else widely_read
+    tried = commuting_matches(rewrite.root, node) if rewrite.commutes else (match(rewrite.root, node, read),)
+    found = Match(why="the operators before it do not have the form of the pattern")
+    for found in tried:
+        found.why = found.why or (_call(rewrite.check, found.bound) if rewrite.check else "")
+        if not found.why:
+            break
+    return found
+
+
 def _call(function: Callable[..., Any], bound: dict[str, Any], *first: Any) -> Any:
-    return function(*first, **{name: bound[name] for name in _parameters(function)[len(first) :]})
+    """Call a function of a rewrite with what its parameters name; parts that did not match take its defaults."""
+    names = _parameters(function)[len(first) :]
+    return function(*first, **{name: bound[name] for name, required in names if required or name in bound})
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, bool], ...]:
+    """Return the parameters of a function, and whether each is required."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple((one.name, one.default is inspect.Parameter.empty) for one in parameters)
 
 
 def _obstacle(node: ir.Node, values: Sequence[ir.Value | None], op: Replacement) -> str:

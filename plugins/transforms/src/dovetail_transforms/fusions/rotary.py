@@ -1,0 +1,163 @@
+"""Rotary position embedding, in the form that rotates halves.
+
+Given:  %y = %x * %cos + Concat(-%x[half:], %x[:half]) * %sin, along the last axis
+Result: %y = RotaryEmbedding(%x, cos of one half, sin of one half)
+
+The operator takes cosines and sines of half the size, so both halves must be equal: they are constants, or made by
+`Cos` and `Sin` of angles that a Concat repeats, as models of transformers do. The form in which pairs of neighbors
+rotate is not recognized.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dovetail.ir import input_of, shape_of
+
+from dovetail_transforms.fusions.fusion import Fusion
+from dovetail_transforms.lowering.node_facts import attribute, constant, extents, rank
+from dovetail_transforms.rewriting import Rewrite, number_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+
+_UNARY = ("Cast", "Cos", "Sin")
+_DEEPEST = 8  # operators between the repeated angles and the product
+_MOST_ELEMENTS = 1 << 24  # of constant cosines that are compared
+
+
+def _rotated(op: Any, x: Any) -> Any:
+    """Return the pattern of the second half, negated, before the first; the halves are cut by Slice or by Split."""
+    cut = op.Split(x, ..., called="split")
+    return op.either(
+        op.Concat(op.Neg(op.Slice(x, ..., called="back")), op.Slice(x, ..., called="front"), called="joined"),
+        op.Concat(op.Neg(op.output(cut, 1)), cut, called="joined"),
+    )
+
+
+def _pattern(op, x, cos, sin):
+    return op.Add(op.Mul(x, cos), op.Mul(_rotated(op, x), sin))
+
+
+def _check(
+    x: ir.Value,
+    cos: ir.Value,
+    sin: ir.Value,
+    joined: ir.Node,
+    front: ir.Node | None = None,
+    back: ir.Node | None = None,
+    split: ir.Node | None = None,
+) -> str:
+    known = extents(x)
+    if known is None or len(known) != 4 or known[1] is None or known[3] is None or known[3] % 2:
+        return "its input is not [batch, heads, sequence, size] with known heads and an even size"
+    if attribute(joined, "axis") not in (-1, 3):
+        return "its halves are not joined along the last axis"
+    size = known[3]
+    if split is not None:
+        halves = attribute(split, "axis", 0) in (-1, 3) and [(extents(part) or [0])[-1] for part in split.outputs]
+        exchanged = halves == [size // 2, size // 2]
+    else:
+        assert front is not None and back is not None, "one of both forms matched"
+        exchanged = (_cut(front, size), _cut(back, size)) == ((0, size // 2), (size // 2, size))
+    if not exchanged:
+        return "it does not exchange the halves of the last axis"
+    for value in (cos, sin):
+        if value.dtype != x.dtype:
+            return "its cosines or sines have another type than its input"
+        if why := _why_not_halved(value, x):
+            return why
+    return ""
+
+
+def _cut(part: ir.Node, size: int) -> tuple[int, int] | None:
+    """Return the bounds of a Slice along the last of four axes; None if it takes another axis or step."""
+    given = [constant(value, part.version or 13) for value in part.inputs[1:]]
+    numbers = [int(one.reshape(-1)[0]) for one in given if one is not None and one.size == 1]
+    if len(numbers) < len(given) or len(numbers) < 3 or numbers[2] not in (-1, 3) or numbers[3:] not in ([], [1]):
+        return None
+    start, end = (max(0, bound + size) if bound < 0 else min(bound, size) for bound in numbers[:2])
+    return start, end
+
+
+def _why_not_halved(value: ir.Value, x: ir.Value) -> str:
+    """Return why cosines or sines are not `[batch, 1, sequence, size]` with two equal halves; empty if they are."""
+    import onnx_ir as ir
+
+    known = extents(value)
+    if known is None or len(known) > 4 or known[-1] != shape_of(x)[3] or any(each != 1 for each in known[-3:-2]):
+        return "its cosines or sines are not one row per position"
+    batch = shape_of(value)[0] if len(known) == 4 else 1
+    if batch != shape_of(x)[0] or batch == ir.SymbolicDim(None):
+        return "its cosines or sines are for another batch than its input, or the batch is open"
+    held = _constant(value)
+    if held is not None:
+        half = held.shape[-1] // 2
+        return "" if (held[..., :half] == held[..., half:]).all() else "the halves of its cosines or sines differ"
+    source = _without_heads(value)
+    if source is None or rank(source) != 3:
+        return "its cosines or sines are no constants, and not computed as [batch, sequence, size]"
+    return "" if _repeats(source) else "the halves of its cosines or sines are not known to be equal"
+
+
+def _constant(value: ir.Value) -> np.ndarray | None:
+    if value.const_value is None or value.is_graph_input() or value.const_value.size > _MOST_ELEMENTS:
+        return None
+    return value.const_value.numpy()
+
+
+def _without_heads(value: ir.Value) -> ir.Value | None:
+    """Return the value before the axis of the heads was added; None if that was done in another way."""
+    node = value.producer()
+    if node is None or node.op_type != "Unsqueeze" or node.domain not in ("", "ai.onnx"):
+        return None
+    given = attribute(node, "axes")
+    axes = given if given is not None else constant(node.inputs[1] if len(node.inputs) > 1 else None, node.version)
+    return input_of(node, 0) if axes is not None and [int(axis) for axis in axes] in ([1], [-3]) else None
+
+
+def _repeats(value: ir.Value) -> bool:
+    """Check whether the halves of the last axis are equal: a Concat repeats one value, and the rest is elementwise."""
+    for _ in range(_DEEPEST):
+        node = value.producer()
+        if node is None or node.domain not in ("", "ai.onnx"):
+            return False
+        if node.op_type == "Concat":
+            axis, axes = attribute(node, "axis"), rank(value)
+            return len(node.inputs) == 2 and node.inputs[0] is node.inputs[1] and axis in (-1, (axes or 0) - 1)
+        if node.op_type == "Mul" and any(number_of(other) is not None for other in node.inputs):
+            value = next(other for other in node.inputs if other is not None and number_of(other) is None)
+        elif node.op_type in _UNARY:
+            value = input_of(node, 0)
+        else:
+            return False
+    return False
+
+
+def _half(op: Any, value: ir.Value, what: str) -> ir.Value:
+    """Build one half of cosines or sines as `[batch, sequence, size / 2]`."""
+    import numpy as np
+    import onnx_ir as ir
+
+    held = _constant(value)
+    half = ((extents(value) or [0])[-1] or 0) // 2
+    if held is not None:
+        rows = held.reshape(-1 if held.ndim < 4 else held.shape[0], *held.shape[-2:])[..., :half]
+        return op.constant(ir.tensor(np.ascontiguousarray(rows), dtype=value.dtype), what)
+    source = _without_heads(value)
+    assert source is not None, "the check asks for it"
+    bounds = (op.constant(ir.tensor(np.array([bound], np.int64)), what) for bound in (0, half, -1))
+    return op.Slice(source, *bounds)
+
+
+def _rotary(op: Any, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
+    return op.RotaryEmbedding(x, _half(op, cos, "cos"), _half(op, sin, "sin"))
+
+
+class FuseRotary(Fusion):
+    """The product with cosines, and that of the exchanged halves with sines, as RotaryEmbedding."""
+
+    name, operator, opset = "fuse-rotary", "RotaryEmbedding", 23
+    rewrites = (Rewrite("fuse-rotary", _pattern, _rotary, _check, commutes=True),)

@@ -1,0 +1,220 @@
+"""Each fusion recognizes what exporters write, computes the same, and leaves alone what only looks like it."""
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from dovetail.errors import DovetailError
+from dovetail.passes import Context, Pipeline
+from dovetail.plugin import load_plugins
+from dovetail_onnx.opening import open_text
+
+HEAD = '<ir_version: 11, opset_import: ["": {opset}]> g '
+VECTOR = "(float[2,3,8] x) => (float[2,3,8] y) "
+SCALARS = "<float three = {3}, float zero = {0}, float six = {6}, float sixth = {0.16666667}, float one = {1}, float two = {2}, float half = {0.5}> "
+GELU = "<float root = {1.4142135}, float inverse = {0.70710677}, float one = {1}, float two = {2}, float half = {0.5}, float c = {0.7978846}, float k = {0.044715}, float three = {3}> "
+
+FORMS = {
+    "fuse-hardsigmoid": {
+        "quotient": SCALARS + "{ a = Add(x, three) b = Clip(a, zero, six) y = Div(b, six) }",
+        "product": SCALARS + "{ a = Add(three, x) b = Clip(a, zero, six) y = Mul(sixth, b) }",
+        "line": SCALARS + "{ a = Mul(x, sixth) b = Add(a, half) y = Clip(b, zero, one) }",
+        "divided": SCALARS + "{ a = Div(x, six) b = Add(half, a) y = Clip(b, zero, one) }",
+    },
+    "fuse-hardswish": {
+        "gate": "{ a = HardSigmoid<alpha = 0.16666667, beta = 0.5>(x) y = Mul(a, x) }",
+        "paddle": SCALARS + "{ a = Add(x, three) b = Clip(a, zero, six) c = Mul(x, b) y = Div(c, six) }",
+        "torchvision": SCALARS + "{ a = Add(x, three) b = Clip(a, zero, six) c = Div(b, six) y = Mul(x, c) }",
+        "tensorflow": SCALARS + "{ a = Add(x, three) b = Clip(a, zero, six) c = Mul(sixth, b) y = Mul(c, x) }",
+        "scaled": SCALARS + "{ a = Add(x, three) b = Clip(a, zero, six) c = Mul(x, sixth) y = Mul(c, b) }",
+    },
+    "fuse-swish": {
+        "silu": "{ a = Sigmoid(x) y = Mul(a, x) }",
+        "quick gelu": "<float k = {1.702}> { a = Mul(k, x) b = Sigmoid(a) y = Mul(x, b) }",
+    },
+    "fuse-mish": {
+        "softplus": "{ a = Softplus(x) b = Tanh(a) y = Mul(x, b) }",
+        "logarithm": "<float one = {1}> { a = Exp(x) b = Add(a, one) c = Log(b) d = Tanh(c) y = Mul(d, x) }",
+    },
+    "fuse-gelu": {
+        "torch": GELU + "{ a = Div(x, root) b = Erf(a) d = Add(b, one) e = Mul(x, d) y = Mul(e, half) }",
+        "halved first": GELU + "{ h = Mul(half, x) a = Mul(x, inverse) b = Erf(a) d = Add(one, b) y = Mul(h, d) }",
+        "halved inside": GELU + "{ a = Div(x, root) b = Erf(a) d = Add(b, one) e = Mul(d, half) y = Mul(x, e) }",
+        "divided": GELU + "{ a = Div(x, root) b = Erf(a) d = Add(b, one) e = Mul(x, d) y = Div(e, two) }",
+        "new gelu": GELU + """{ p = Pow(x, three) q = Mul(k, p) r = Add(x, q) s = Mul(r, c) t = Tanh(s)
+            u = Add(t, one) h = Mul(x, half) y = Mul(h, u) }""",
+        "cube": GELU + """{ w = Mul(x, x) p = Mul(w, x) q = Mul(p, k) r = Add(q, x) s = Mul(c, r) t = Tanh(s)
+            u = Add(one, t) e = Mul(x, u) y = Mul(half, e) }""",
+        "fast": GELU + """{ p = Mul(x, k) q = Mul(p, x) r = Add(q, one) v = Mul(x, c) s = Mul(v, r) t = Tanh(s)
+            u = Add(t, one) h = Mul(x, half) y = Mul(h, u) }""",
+        "square": GELU + """{ w = Mul(x, x) q = Mul(w, k) r = Add(q, one) v = Mul(x, r) s = Mul(v, c) t = Tanh(s)
+            u = Add(t, one) h = Mul(x, half) y = Mul(u, h) }""",
+    },
+}  # fmt: skip
+
+NORM = "<int64[1] last = {-1}, float two = {2}, float one = {1}, float e = {0.00001}, float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[8] b = {8, 7, 6, 5, 4, 3, 2, 1}> "  # fmt: skip
+MEAN = "m = ReduceMean(x, last) d = Sub(x, m) "
+FORMS |= {
+    "fuse-layernorm": {
+        "torch": NORM + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) q = Mul(n, w) y = Add(q, b) }",
+        "product": NORM + "{" + MEAN + "p = Mul(d, d) v = ReduceMean(p, last) s = Add(e, v) r = Sqrt(s) i = Reciprocal(r) n = Mul(i, d) q = Mul(w, n) y = Add(b, q) }",
+        "two differences": NORM + "{" + MEAN + "f = Sub(x, m) p = Pow(f, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) q = Mul(n, w) y = Add(q, b) }",
+        "no bias": NORM + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) y = Mul(n, w) }",
+        "plain": NORM + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) y = Div(d, r) }",
+        "two axes": "<int64[2] last = {-1, 1}, float two = {2}, float e = {0.001}> {" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) y = Div(d, r) }",
+    },
+    "fuse-rmsnorm": {
+        "llama": NORM + "{ p = Pow(x, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) i = Div(one, r) n = Mul(x, i) y = Mul(w, n) }",
+        "reciprocal": NORM + "{ p = Mul(x, x) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) i = Reciprocal(r) n = Mul(x, i) y = Mul(n, w) }",
+        "quotient": NORM + "{ p = Pow(x, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(x, r) y = Mul(n, w) }",
+    },
+}  # fmt: skip
+
+ROTARY = "<int64[1] zero = {0}, int64[1] four = {4}, int64[1] last = {3}, int64[1] far = {9223372036854775807}, int64[1] heads = {1}, int64[2] halves = {4, 4}> "  # fmt: skip
+ROTATED = "f = Slice(x, zero, four, last) b = Slice(x, four, far, last) n = Neg(b) r = Concat<axis = -1>(n, f) "
+ANGLES = "(float[2,3,5,8] x, float[2,5,4] t) => (float[2,3,5,8] y) "
+SINES = "a = Concat<axis = -1>(t, t) c2 = Cos(a) s2 = Sin(a) c = Unsqueeze(c2, heads) s = Unsqueeze(s2, heads) "
+QKV = "(float[2,3,5,8] q, float[2,3,7,8] k, float[2,3,7,8] v, float[2,1,5,7] m) => (float[2,3,5,8] y) <float f = {0.35355338}, float g = {2.828427}, float h = {0.5946036}, float zero = {0}> "
+FORMS |= {
+    "fuse-rotary": {
+        "llama": ANGLES + ROTARY + "{" + SINES + ROTATED + "p = Mul(x, c) u = Mul(r, s) y = Add(p, u) }",
+        "split": ANGLES + ROTARY + "{" + SINES + "f, b = Split<axis = 3>(x, halves) n = Neg(b) r = Concat<axis = 3>(n, f) p = Mul(c, x) u = Mul(s, r) y = Add(u, p) }",
+    },
+    "fuse-attention": {
+        "divided": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Div(a, g) c = Add(b, m) d = Softmax<axis = -1>(c) y = MatMul(d, v) }",
+        "scaled": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Mul(f, a) d = Softmax(b) y = MatMul(d, v) }",
+        "torch": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) o = Mul(q, h) p = Mul(t, h) a = MatMul(o, p) c = Add(a, m) d = Softmax<axis = -1>(c) y = MatMul(d, v) }",
+        "guarded": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) o = Mul(q, h) p = Mul(t, h) a = MatMul(o, p) c = Add(m, a) d = Softmax<axis = -1>(c) i = IsNaN(d) w = Where(i, zero, d) y = MatMul(w, v) }",
+        "queries": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) o = Div(q, g) a = MatMul(o, t) c = Add(a, m) d = Softmax<axis = 3>(c) y = MatMul(d, v) }",
+        "unscaled": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) d = Softmax(a) y = MatMul(d, v) }",
+        "sequences": QKV.replace("float[2,3,7,8] k", "float[2,7,3,8] k") + "{ t = Transpose<perm = [0, 2, 3, 1]>(k) a = MatMul(q, t) b = Div(a, g) d = Softmax(b) y = MatMul(d, v) }",
+    },
+}  # fmt: skip
+ROWS = [(fusion, form) for fusion, forms in FORMS.items() for form in forms]
+
+
+@pytest.fixture(scope="module")
+def plugins():
+    return load_plugins()
+
+
+@pytest.fixture
+def fused(plugins):
+    """`fused(text, name, opset)`: the model before and after the pass, and its remarks."""
+
+    def make(text, name="", opset=24):
+        text = HEAD.format(opset=opset) + (text if text.startswith("(") else VECTOR + text)
+        before, after = open_text(text, "model"), open_text(text, "model")
+        ctx = Context(plugins=plugins)
+        options = f"{{only={name}}}" if name else ""
+        Pipeline.parse(f"normalize,fuse{options},dead-code", plugins.registry).run(after, ctx)
+        return before, after, ctx.remarks
+
+    return make
+
+
+def run(model, inputs):
+    content = ir.to_proto(model.ir).SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
+
+
+def random_inputs(model):
+    rng = np.random.default_rng(7)
+    return {
+        value.name: rng.normal(0, 3, value.shape.numpy()).astype(value.dtype.numpy()) for value in model.graph.inputs
+    }
+
+
+@pytest.mark.parametrize(("name", "form"), ROWS, ids=[f"{name} {form}" for name, form in ROWS])
+def test_a_form_becomes_one_operator_that_computes_the_same(fused, plugins, name, form):
+    before, after, remarks = fused(FORMS[name][form], name)
+    operator = plugins.registry.edit[name].operator
+    assert [
+        node.op_type for node in after.nodes() if node.op_type not in ("Concat", "Cos", "Sin", "Slice", "Transpose")
+    ] == [operator]
+    inputs = random_inputs(before)
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
+
+
+HALVES = FORMS["fuse-rotary"]["llama"]
+UNLIKE = {
+    "fuse-hardswish": {
+        "another slope": "{ a = HardSigmoid(x) y = Mul(a, x) }",
+        "another bound": SCALARS + "{ a = Add(x, three) b = Clip(a, zero, three) c = Mul(x, b) y = Div(c, six) }",
+        "another value": SCALARS + "{ z = Neg(x) a = Add(z, three) b = Clip(a, zero, six) c = Mul(x, b) y = Div(c, six) }",
+        "gate read twice": "{ a = HardSigmoid<alpha = 0.16666667, beta = 0.5>(x) b = Mul(a, x) y = Add(a, b) }",
+    },
+    "fuse-gelu": {
+        "another root": GELU + "{ a = Div(x, two) b = Erf(a) d = Add(b, one) e = Mul(x, d) y = Mul(e, half) }",
+        "not halved": GELU + "{ a = Div(x, root) b = Erf(a) d = Add(b, one) y = Mul(x, d) }",
+        "vector": "<float[8] root = {1, 1, 1, 1, 1, 1, 1, 2}, float one = {1}, float half = {0.5}> { a = Div(x, root) b = Erf(a) d = Add(b, one) e = Mul(x, d) y = Mul(e, half) }",
+    },
+    "fuse-layernorm": {
+        "first axis": NORM.replace("{-1}", "{0}") + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) q = Mul(n, w) y = Add(q, b) }",
+        "cube": NORM.replace("two = {2}", "two = {3}") + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) q = Mul(n, w) y = Add(q, b) }",
+    },
+    "fuse-rotary": {
+        "halves that differ": HALVES.replace("a = Concat<axis = -1>(t, t)", "o = Neg(t) a = Concat<axis = -1>(t, o)"),
+        "first half negated": HALVES.replace("n = Neg(b) r = Concat<axis = -1>(n, f)", "n = Neg(f) r = Concat<axis = -1>(n, b)"),
+    },
+    "fuse-attention": {
+        "first softmax axis": FORMS["fuse-attention"]["scaled"].replace("Softmax(b)", "Softmax<axis = 2>(b)"),
+        "queries of more heads": FORMS["fuse-attention"]["scaled"].replace("float[2,3,7,8] k, float[2,3,7,8] v", "float[2,1,7,8] k, float[2,1,7,8] v"),
+    },
+}  # fmt: skip
+NOT_ROWS = [(fusion, form) for fusion, forms in UNLIKE.items() for form in forms]
+
+
+@pytest.mark.parametrize(("name", "form"), NOT_ROWS, ids=[f"{name} {form}" for name, form in NOT_ROWS])
+def test_what_only_looks_like_it_stays(fused, name, form):
+    before, after, _ = fused(UNLIKE[name][form], name)
+    assert [node.op_type for node in after.nodes()] == [node.op_type for node in before.nodes()]
+
+
+def test_a_form_in_float16_widens_and_narrows(fused):
+    """As models of language write an RMS norm: in float32, between casts."""
+    text = """(float16[2,8] x) => (float16[2,8] y) <int64[1] last = {-1}, float two = {2}, float e = {0.00001}, float16[8] w> {
+        u = Cast<to = 1>(x) p = Pow(u, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) i = Reciprocal(r)
+        n = Mul(u, i) c = Cast<to = 10>(n) y = Mul(w, c) }"""
+    _, after, _ = fused(text, "fuse-rmsnorm")
+    assert [node.op_type for node in after.nodes()] == ["RMSNormalization"]
+
+
+def test_constant_cosines_are_cut_in_halves(fused):
+    angles = np.outer(np.arange(5), [1, 0.1, 0.01, 0.001])
+    numbers = {
+        name: ", ".join(map(str, np.tile(function(angles), 2).ravel()))
+        for name, function in (("c", np.cos), ("s", np.sin))
+    }
+    text = f"""(float[1,3,5,8] x) => (float[1,3,5,8] y)
+        {ROTARY.removesuffix("> ")}, float[5,8] c = {{{numbers["c"]}}}, float[5,8] s = {{{numbers["s"]}}}>
+        {{ {ROTATED} p = Mul(x, c) u = Mul(r, s) y = Add(p, u) }}"""
+    before, after, _ = fused(text, "fuse-rotary")
+    assert [node.op_type for node in after.nodes()] == ["RotaryEmbedding"]
+    inputs = random_inputs(before)
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
+
+
+def test_the_longest_group_is_fused_and_says_what_it_replaces(fused):
+    """All fusions at once: the swish contains a hard sigmoid."""
+    text = (
+        SCALARS
+        + """{ [one] a = Add(x, three) [two] b = Clip(a, zero, six) [three] c = Div(b, six)
+        [four] y = Mul(x, c) }"""
+    )
+    _, after, remarks = fused(text)
+    assert [(node.name, node.op_type) for node in after.nodes()] == [("four", "HardSwish")]
+    said = [(one.node, one.rule, one.why) for one in remarks if one.rule.startswith("fuse-")]
+    assert said == [("four", "fuse-hardswish", "HardSwish replaces 'one', 'two', 'three', 'four'")]
+
+
+def test_an_operator_that_the_opset_lacks_is_not_made(fused):
+    _, after, remarks = fused(FORMS["fuse-gelu"]["torch"], "fuse-gelu", opset=18)
+    assert "Erf" in {node.op_type for node in after.nodes()}
+    assert "not applied: Gelu needs opset 20, and the model has 18" in [one.why for one in remarks]
+
+
+def test_an_unknown_fusion_is_an_error(fused):
+    with pytest.raises(DovetailError, match=r"unknown fusion 'fuse-gelo' \(did you mean 'fuse-gelu'"):
+        fused(FORMS["fuse-gelu"]["torch"], "fuse-gelo")
