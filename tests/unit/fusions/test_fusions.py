@@ -1,5 +1,7 @@
 """Each fusion recognizes what exporters write, computes the same, and leaves alone what only looks like it."""
 
+# ruff: noqa: E501  (a form of an exporter on a line)
+
 import numpy as np
 import onnx_ir as ir
 import onnxruntime

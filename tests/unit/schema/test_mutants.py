@@ -25,7 +25,7 @@ FACTS = frozenset({
 })  # fmt: skip
 ONLY_THE_READER = {
     "names stand elsewhere: in onnx, in other parts of the file, or in other files": (
-        r"unknown (operator|group|type|option|value|name) '|has no (port|attribute) '|^no (backend|policy) file '"
+        r"unknown (operator|group|type|option|value|name|fusion) '|has no (port|attribute) '|^no (backend|policy) file '"
         r"|^no file '.*' is found beside|is a dtype already"
     ),
     "terms, ranges and shapes are languages of their own": (
@@ -81,6 +81,7 @@ def read(repository):
         tree = load_tree(path)
         parts = [tree, *getattr(tree.get("variants"), "items", ())]
         names = {kind: {word.raw for part in parts for word in _words(part, *where)} for kind, where in NAMED.items()}
+        names["fusion"] = {"fuse-gelu"}
         peek_backend(path)
         load_backend(path, find, {}, FACTS)
         lint_backend(path, names, lambda options: load_backend(path, find, options, FACTS))
