@@ -83,6 +83,7 @@ BROKEN = {
         "observer 'percentile' of dovetail-quantize has no option 'precentile' (did you mean 'percentile'?)",
     ),
     "opset": ("opset: 13..22", "opset: 13..99", "opset 99 does not exist; onnx "),
+    "fusion": ("place:", "prepare: [fuse-gelo]\nplace:", "unknown fusion 'fuse-gelo' (did you mean 'fuse-gelu'"),
 }
 
 

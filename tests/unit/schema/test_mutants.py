@@ -25,8 +25,8 @@ FACTS = frozenset({
 })  # fmt: skip
 ONLY_THE_READER = {
     "names stand elsewhere: in onnx, in other parts of the file, or in other files": (
-        r"unknown (operator|group|type|option|value|name|fusion) '|has no (port|attribute) '|^no (backend|policy) file '"
-        r"|^no file '.*' is found beside|is a dtype already"
+        r"unknown (operator|group|type|option|value|name|fusion) '|has no (port|attribute) '"
+        r"|^no (backend|policy) file '|^no file '.*' is found beside|is a dtype already"
     ),
     "terms, ranges and shapes are languages of their own": (
         r"is no range|^not a term|neither a number nor a range|only integers, names|one dot at most|' is empty: "

@@ -12,7 +12,7 @@ from dovetail.compiler import ArtifactFolder, artifact_of, class_of, described, 
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames
 from dovetail.passes import Pass
-from dovetail.planning import get_placement, key_of
+from dovetail.planning import decided_key, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
@@ -317,7 +317,12 @@ def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:
 
 
 def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Context) -> None:
-    """Reject the node that the emitter names, or all nodes of its input."""
+    """Reject the node that the emitter names, or all nodes of its input if it names none, or a conversion.
+
+    Conversions are not placed, but follow from nodes that are.
+    """
     named = [node for node in nodes if refused.node and refused.node in (node.name, key_of(node))]
+    if any(map(decided_key, nodes)) and not any(map(decided_key, named)):
+        named = []
     for node in named or nodes:
         ctx.refuse(node, backend, refused.why, rule="not-emitted", kind="failed")
