@@ -84,19 +84,21 @@ class Reference:
         """What a value may be, in words."""
         if "x-type" in found:
             return found["x-type"]
-        name = found.get("$ref", "").rpartition("/")[2]
+        name = _definition(found)
         if name in _TYPES:
             return _TYPES[name]
         resolved = self.definitions[name] if name else found
         if "enum" in resolved:
-            return ", ".join(f"`{word}`" for word in resolved["enum"])
+            return ", ".join(f"`{word}`" for word in resolved["enum"] if word is not None)
         if "properties" in resolved:
             return "mapping, see below"
-        if resolved["type"] == "array":
+        kinds = resolved["type"]
+        kind = kinds if isinstance(kinds, str) else kinds[0]
+        if kind == "array":
             return "list of rows"
-        if resolved["type"] == "integer":
+        if kind == "integer":
             return f"whole number from {resolved['minimum']}" if "minimum" in resolved else "whole number"
-        return {"object": "mapping from attributes to values", "boolean": "`true` or `false`"}[resolved["type"]]
+        return {"object": "mapping from attributes to values", "boolean": "`true` or `false`"}[kind]
 
     def _unread(self) -> str:
         rows = ["| where | key | type | meant for |", "|---|---|---|---|"]
@@ -107,12 +109,17 @@ class Reference:
 
     def _keys(self, found: dict[str, Any]) -> tuple[str, ...]:
         """The keys of the section that a key opens; a made-up one for all others, so that they match no section."""
-        resolved = self.definitions.get(found.get("$ref", "").rpartition("/")[2], {})
+        resolved = self.definitions.get(_definition(found), {})
         return tuple(resolved.get("properties", {"": None}))
 
     @staticmethod
     def _default(found: dict[str, Any]) -> str:
         return f"`{found['default']}`" if found.get("default", "") != "" else "none"
+
+
+def _definition(found: dict[str, Any]) -> str:
+    """The definition that a key refers to; a layer over another one may also drop the key."""
+    return found.get("$ref", "").rpartition("/")[2].removeprefix("droppable_")
 
 
 def unread_keys() -> Iterator[tuple[str, str]]:

@@ -12,12 +12,13 @@ from dovetail_schemas.backend import Backend
 from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.file_search import find_file, is_file, require_file
+from dovetail_schemas.layers import merge_layers
 from dovetail_schemas.options import choose_options, parse_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
 from dovetail_schemas.region_rules import REGION_KEYS, parse_count, parse_region
 from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule, refuse_unread
 from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
-from dovetail_schemas.yaml_source import Entries, Node, Scalar, load_tree
+from dovetail_schemas.yaml_source import Entries, Node, Scalar, drops, load_tree
 
 _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file relative to which its names are resolved."""
@@ -28,7 +29,6 @@ VARIANT_KEYS = (
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
-_MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "place", "emit")
 _PRECISION = ("low", "high", "accumulate", "typed", "widened")
 _REFINE = ("equalize", "smooth", "rounding", "bias", "none")
 _OLD_REFINE = ("equalise",)  # former spellings in files
@@ -113,20 +113,6 @@ def _variants(
     return found
 
 
-def _merge_top(layers: list[Entries]) -> Entries:
-    """Merge the keys of all layers: mappings merge key by key, anything else is replaced."""
-    merged: dict[str, tuple[Scalar, Node]] = {}
-    for layer in layers:
-        for key, value in layer:
-            if key.raw in _MERGED and key.raw in merged:
-                below = merged[key.raw][1].entries(key.raw)
-                pairs = {name.raw: (name, part) for name, part in (*below, *value.entries(key.raw))}
-                value = Entries(value.file, value.line, tuple(pairs.values()))
-            merged[key.raw] = (key, value)
-    first = layers[0]
-    return Entries(first.file, first.line, tuple(merged.values()))
-
-
 def _build(
     file: _Layer,
     layers: list[_Layer],
@@ -138,7 +124,7 @@ def _build(
 ) -> Backend:
     source, tree = file
     trees = [layer for _, layer in layers]
-    top = _merge_top(trees)
+    top = merge_layers(trees)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
     emit = _section(top, "emit", ("engines", "artifacts", "arithmetic"))
@@ -294,7 +280,7 @@ def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -
         return found
 
     named = [(source, node) for source, layer in layers if (node := layer.get("policies"))]
-    if not named:
+    if not named or drops(named[-1][1]):
         return Policies({}, {})
     source, node = named[-1]
     file = require_file(find, source, "policy", node, "policies")
@@ -314,8 +300,15 @@ def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[
     for layer in layers:
         ops = layer.get("ops")
         for operator, entry in collect_entries(ops.entries("ops"), groups).items() if ops else ():
-            below = entries.get(operator)
-            entries[operator] = below.under(entry) if below else entry
+            below = entries.pop(operator, None)
+            merged = below.under(entry) if below else entry
+            if merged.status != "drop":
+                entries[operator] = merged
+            elif not merged.met:
+                raise entry.place.error(f"there is no rule of '{operator[1]}' in ops below to drop")
     base = unlisted if unlisted.status == "ok" else replace(unlisted, status="ok", keys={})
-    rules = {operator: compile_rule(operator, base.under(entry), context) for operator, entry in entries.items()}
-    return rules, compile_rule(UNLISTED, unlisted, context)
+    rules = {
+        operator: compile_rule(operator, base.under(entry).settled(operator[1]), context)
+        for operator, entry in entries.items()
+    }
+    return rules, compile_rule(UNLISTED, unlisted.settled("unlisted operators"), context)

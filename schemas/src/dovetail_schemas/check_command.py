@@ -19,7 +19,7 @@ from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.options import parse_options, variant_applies
 from dovetail_schemas.type_specs import resolve_observer
-from dovetail_schemas.yaml_source import Entries, Items, Node, load_document, load_tree
+from dovetail_schemas.yaml_source import Entries, Items, Node, drops, load_document, load_tree
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -256,8 +256,10 @@ def _variants(tree: Entries) -> Iterator[Entries]:
 
 def _check_names(layer: Entries, section: str, key: str, kind: str, known: Collection[str]) -> None:
     held = layer.get(section)
-    node = held.entries(section).get(key) if held is not None and key else held
-    for word in node.words(key) if node is not None else ():
+    if held is None or drops(held):
+        return
+    node = held.entries(section).get(key) if key else held
+    for word in node.words(key) if node is not None and not drops(node) else ():
         if word.raw not in known:
             installed = f"; installed: {', '.join(sorted(known))}"
             raise word.error(f"unknown {kind} '{word.raw}'{near_miss(word.raw, known) or installed}")

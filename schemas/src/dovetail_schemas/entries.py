@@ -4,7 +4,8 @@
 
 Keys merge one by one: a more specific value replaces the value of the same key, and the rest of the rule stays. Three
 keys depend on each other: `shape` also replaces `limits`, which use its names, and `rows`, which hold shapes and limits
-of their own, replace both and are replaced by either. `limits` alone keep the less specific shape.
+of their own, replace both and are replaced by either. `limits` alone keep the less specific shape. The word `null`
+drops a key, or the rule of an operator, which must be there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, cast
 
 from dovetail_schemas.errors import near_miss, one_of
 from dovetail_schemas.policy_file import split_operator
-from dovetail_schemas.yaml_source import Entries, Node, Scalar
+from dovetail_schemas.yaml_source import Entries, Node, Scalar, drops
 
 ONE_KEY = frozenset({"shape", "limits", "rows"})
 _REPLACES = {
@@ -32,24 +33,41 @@ class Entry:
     """The merged settings of one operator, not yet compiled to a rule.
 
     Attributes:
-        status: `ok`, `refuse` or `forbid`.
-        keys: The merged keys.
+        status: `ok`, `refuse` or `forbid`; `drop` for an entry that removes the rule below.
+        keys: The merged keys; one that is dropped has the word `null`.
         place: The most specific place that sets any key.
         listed: Whether a file names the operator.
+        met: Dropped keys that a less specific entry has; for a dropped rule, whether there is one.
     """
 
-    status: Literal["ok", "refuse", "forbid"]
+    status: Literal["ok", "refuse", "forbid", "drop"]
     keys: Mapping[str, Node]
     place: Node
     listed: bool = True
+    met: frozenset[str] = frozenset()
 
     def under(self, other: Entry) -> Entry:
         """Merge the more specific entry `other` into this one."""
+        if other.status == "drop":
+            return replace(other, met=frozenset(("",)))
         if other.status != "ok":
             return other
-        dropped = {key for above in other.keys for key in _REPLACES.get(above, ())}
-        kept = {key: value for key, value in self.keys.items() if key not in dropped}
-        return replace(other, keys={**kept, **other.keys})
+        replaced = {key for above in other.keys for key in _REPLACES.get(above, ())}
+        kept = {key: value for key, value in self.keys.items() if key not in replaced}
+        met = {key for key, value in other.keys.items() if drops(value) and key in self.keys}
+        return replace(other, keys={**kept, **other.keys}, met=self.met | other.met | met)
+
+    def settled(self, what: str) -> Entry:
+        """Return the entry without dropped keys.
+
+        Raises:
+            SchemaError: A key is dropped that no less specific entry has; `what` names the operator.
+        """
+        for key, value in self.keys.items():
+            if drops(value) and key not in self.met:
+                near = near_miss(key, [name for name, node in self.keys.items() if not drops(node)])
+                raise value.error(f"there is no '{key}' of {what} below to drop{near}")
+        return replace(self, keys={key: value for key, value in self.keys.items() if not drops(value)})
 
 
 def parse_unlisted(node: Node) -> Entry:
@@ -83,6 +101,9 @@ def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tu
                 seen[operator] = key.line
                 level[operator] = _entry(value, word.raw, key)
     by_group, by_name = levels
+    for operator, entry in by_name.items():
+        if operator in by_group and by_group[operator].status == "drop":
+            raise entry.place.error(f"'{operator[1]}' is dropped with its group; drop the other operators by name")
     return {
         operator: by_group[operator].under(by_name[operator])
         if operator in by_group and operator in by_name
@@ -92,6 +113,8 @@ def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tu
 
 
 def _entry(node: Node, what: str, place: Node) -> Entry:
+    if drops(node):
+        return Entry("drop", {}, place)
     if isinstance(node, Entries):
         node.only(what, RULE_KEYS)
         keys = {key.raw: value for key, value in node}

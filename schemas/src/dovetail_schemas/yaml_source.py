@@ -102,6 +102,11 @@ class Scalar(Node):
             return int(self.raw, 0 if self.raw.startswith(("0x", "0o")) else 10)
         return float(self.raw) if _DECIMAL.fullmatch(self.raw) else self.raw
 
+    @property
+    def drops(self) -> bool:
+        """Whether it is the word `null`, which drops a key of the layers below. An empty value does not: see `text`."""
+        return not self.quoted and self.raw == "null"
+
     def text(self, what: str) -> str:
         """Return the text as written; an empty value is an error."""
         if self.is_null or not self.raw.strip():
@@ -190,6 +195,11 @@ class Entries(Node):
     def plain(self) -> dict[str, object]:
         """Return a dict."""
         return {key.raw: value.plain() for key, value in self.pairs}
+
+
+def drops(node: Node) -> bool:
+    """Check whether a value is the word `null`, which drops its key from the layers below."""
+    return isinstance(node, Scalar) and node.drops
 
 
 def load_tree(source: Source) -> Entries:

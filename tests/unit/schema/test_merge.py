@@ -208,3 +208,75 @@ def test_names_are_looked_for_beside_the_file_that_uses_them(tmp_path):
     (tmp_path / "vendor/npu.yaml").write_text("backend: npu2\nextends: npu\n")
     backend = load_backend(tmp_path / "vendor/npu.yaml", lambda kind, name: base if kind == "backend" else None)
     assert (backend.name, backend.policy("", "Exp")) == ("npu2", "fp32")
+
+
+DROPS = """
+options: {size: [small, large]}
+policies: fp16
+precision: {low: float16, high: float32, accumulate: float32}
+types: {f: [float16, float32], g: float32}
+groups: {products: [Conv, Gemm]}
+unlisted: {note: anything}
+ops:
+  $products: {types: f, role: active, policy: lower}
+  Conv: {shape: {W: M C KH KW}, limits: {KH: 1..7}}
+  Det: forbid
+region: {count: 2, need: [Conv]}
+place: {strategy: autocast, min_region: 2, patience: 3}
+variants: {when: {size: large}, DROPPED}
+"""
+
+
+def shape_and_limits(backend):
+    (row,) = backend.rule("", "Conv").rows
+    return str(row), sum(len(block.limits) for block in row.blocks)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "of", "expected"),
+    [
+        ("policies: null", lambda backend: backend.policy("", "Exp"), ""),
+        ("precision: {accumulate: null}", lambda backend: (backend.low, backend.accumulate), ("float16", None)),
+        ("precision: null", lambda backend: (backend.low, backend.high), (None, None)),
+        ("types: {g: null}", lambda backend: list(backend.types), ["f"]),
+        ("region: {count: null}", lambda backend: (backend.region.count, backend.region.need), (0, ("Conv",))),
+        ("region: null", lambda backend: (backend.region.count, backend.region.need), (0, ())),
+        ("place: {min_region: null, patience: null}", lambda backend: (backend.min_region, backend.place), (1, {})),
+        ("unlisted: null", lambda backend: backend.rule("", "Exp").status, "refuse"),
+        ("ops: {Conv: {limits: null}}", shape_and_limits, ("W: M C KH KW", 0)),
+        ("ops: {Conv: {shape: null}}", shape_and_limits, ("any", 0)),
+        ("ops: {Conv: {role: null}}", lambda backend: (role(backend), role(backend, "Gemm")), ("", "active")),
+        ("ops: {$products: {role: null}}", lambda backend: (role(backend), role(backend, "Gemm")), ("", "")),
+        ("ops: {Gemm: {note: null}}", lambda backend: [backend.rule("", op).note for op in ("Gemm", "Conv")],
+         ["", "anything"]),
+        ("ops: {Conv: null}", lambda backend: (role(backend), backend.rule("", "Conv").note), ("", "anything")),
+        ("ops: {Det: null}", lambda backend: (backend.rule("", "Det").status, backend.lists("", "Det")), ("ok", False)),
+    ],
+)  # fmt: skip
+def test_a_variant_drops_keys(dropped, of, expected, load, schemas):
+    """What is not chosen keeps them."""
+    text = DROPS.replace("DROPPED", dropped)
+    find = lambda kind, name: schemas / f"policies/{name}.yaml"  # noqa: E731
+    large, small = (load(text, options={"size": size}, find=find) for size in ("large", "small"))
+    assert of(large) == expected
+    assert of(small) != expected
+
+
+def test_a_file_that_extends_another_drops_keys_of_it(write):
+    write(
+        "backend: base\ndevice: cpu\nopset: 22\nsummary: the base\nops: {Conv: {policy: lower, role: active}}\n",
+        "base.yaml",
+    )
+    backend = load_backend(write("backend: top\nextends: base\nsummary: null\nops: {Conv: {role: null}}\n", "top.yaml"))
+    assert (backend.summary, role(backend), backend.policy("", "Conv")) == ("", "", "lower")
+
+
+def test_what_is_dropped_may_be_given_again(load):
+    text = DROPS.replace(
+        "variants: {when: {size: large}, DROPPED}",
+        """variants:
+  - {when: {size: large}, region: {count: null}, ops: {Conv: null}}
+  - {when: {size: large}, region: {count: 7}, ops: {Conv: {role: passive}}}""",
+    ).replace("policies: fp16\n", "")
+    backend = load(text, options={"size": "large"})
+    assert (backend.region.count, role(backend), backend.policy("", "Conv")) == (7, "passive", "")
