@@ -1,4 +1,4 @@
-"""The examples of the README, of the plugin pages and of the page on lowering run, and print what they say.
+"""The examples of the README, the tutorials, the plugin pages and the page on lowering run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
 the other in one copy of the examples, without lines that install; a distribution below `tests` that one of these names
@@ -23,7 +23,12 @@ ROOT = Path(__file__).parents[2]
 README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
 REPORT = ROOT / "plugins/report/README.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
-PAGES = [README, PLUGINS, LOWERING, REPORT, *KINDS]
+WALKS = [
+    *sorted((ROOT / "docs/tutorials").glob("*.md")),
+    ROOT / "docs/guides/placement.md",
+    ROOT / "docs/reference/python.md",
+]
+PAGES = [README, PLUGINS, LOWERING, REPORT, *KINDS, *WALKS]
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -101,6 +106,15 @@ def test_example_of_the_pages_on_kinds(folder, tools, page, number):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     assert_example_runs(folder, *blocks(page)[number], PYTHONPATH=str(tools))
+
+
+@pytest.mark.parametrize("page", WALKS, ids=lambda page: page.stem)
+def test_examples_of_a_tutorial(folder, page):
+    """One after the other: later ones use what earlier ones wrote."""
+    for name, text in FILE.findall(page.read_text(encoding="utf-8")):
+        (folder / name).write_text(text, encoding="utf-8")
+    for block in blocks(page):
+        assert_example_runs(folder, *block, PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
 @pytest.mark.parametrize("number", range(len(blocks())))
