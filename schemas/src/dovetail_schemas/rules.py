@@ -135,6 +135,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
     """
     domain, op_type = operator
     source = entry.place.where
+    assert entry.status != "drop", "dropped rules are not compiled"
     if entry.status != "ok":
         return Rule(domain, op_type, entry.status, entry.listed, source=source)
     keys = entry.keys

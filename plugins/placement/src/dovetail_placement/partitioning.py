@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dovetail.compiler import calling, class_of, made, stands_for_region
 from dovetail.errors import DovetailError
@@ -16,7 +16,7 @@ from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order,
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Request
-    from dovetail.plugin import Backend, Registry
+    from dovetail.plugin import Backend, RegionView, Registry
 
 
 _SHOWN = 8  # regions of a cycle that are named
@@ -74,7 +74,8 @@ def formed_regions(
         partitioner = made(registry.partitioner[name], title, Partitioner)
         with calling(title):
             view = PlacedNodes(graph, backends, own, tuple(map(tuple, formed)), reads, backend_of, chosen, request)
-            groups = _partition([list(group) for group in partitioner.form(view)], own, view, position, title)
+            found = partitioner.form(cast("RegionView", view))  # which nobody may set attributes of
+            groups = _partition([list(group) for group in found], own, view, position, title)
         formed = _arranged([*formed, *groups], nodes, reads, position, title)
     return regions_from(graph, formed, backend_of, reads)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import FlatGraph
+from dovetail_transforms.lowering.node_facts import attribute
 
 from dovetail_placement.edge_kinds import operator_facts
 
@@ -51,7 +52,7 @@ def _summed(node: ir.Node) -> int:
     first, second = (_extents(value) for value in (*node.inputs, None, None)[:2])
     if node.op_type in _KERNELS_BY_CHANNEL:
         return math.prod(second[1:])
-    turned = node.op_type == "Gemm" and node.attributes.get_int("transA", 0)
+    turned = node.op_type == "Gemm" and attribute(node, "transA", 0)
     return first[0 if turned else -1] if first else 1
 
 

@@ -38,17 +38,6 @@ def _relu6(op: Any, x: Any) -> Any:
     return op.Clip(op.Add(x, op.number(3)), op.number(0), op.number(6))
 
 
-def _hard_sigmoids() -> Iterator[Callable]:
-    yield lambda op, x: op.Div(_relu6(op, x), op.number(6))
-    yield lambda op, x: op.Mul(_relu6(op, x), op.number(1 / 6))
-    yield lambda op, x: op.Clip(
-        op.Add(op.Mul(x, op.number(called="alpha")), op.number(called="beta")), op.number(0), op.number(1)
-    )
-    yield lambda op, x: op.Clip(
-        op.Add(op.Div(x, op.number(called="divisor")), op.number(called="beta")), op.number(0), op.number(1)
-    )
-
-
 def _hard_sigmoid_of_numbers(op: Any, x: ir.Value, alpha: ir.Value, beta: ir.Value) -> ir.Value:
     return op.HardSigmoid(x, alpha=number_of(alpha), beta=number_of(beta))
 
@@ -61,23 +50,30 @@ def _divides(node: ir.Node, x: ir.Value, divisor: ir.Value) -> str:
     return _one_shape(node, x) or ("" if number_of(divisor) else "it divides by zero")
 
 
+def _line(op: Any, slope: Any) -> Any:
+    """Return the pattern of `clip(slope + beta, 0, 1)`."""
+    return op.Clip(op.Add(slope, op.number(called="beta")), op.number(0), op.number(1))
+
+
+def _hard_sigmoid(op: Any, x: ir.Value) -> ir.Value:
+    return op.HardSigmoid(x, alpha=1 / 6, beta=0.5)
+
+
+def _hard_sigmoids() -> Iterator[Rewrite]:
+    def rewrite(pattern: Callable, replacement: Callable, check: Callable = _one_shape) -> Rewrite:
+        return Rewrite("fuse-hardsigmoid", pattern, replacement, check, commutes=True)
+
+    yield rewrite(lambda op, x: op.Div(_relu6(op, x), op.number(6)), _hard_sigmoid)
+    yield rewrite(lambda op, x: op.Mul(_relu6(op, x), op.number(1 / 6)), _hard_sigmoid)
+    yield rewrite(lambda op, x: _line(op, op.Mul(x, op.number(called="alpha"))), _hard_sigmoid_of_numbers)
+    yield rewrite(lambda op, x: _line(op, op.Div(x, op.number(called="divisor"))), _hard_sigmoid_of_quotient, _divides)
+
+
 class FuseHardSigmoid(Fusion):
     """`clip(x + 3, 0, 6) / 6`, or `clip(alpha * x + beta, 0, 1)`, as HardSigmoid."""
 
     name, operator, opset = "fuse-hardsigmoid", "HardSigmoid", 6
-    rewrites = tuple(
-        Rewrite("fuse-hardsigmoid", pattern, replacement, check, commutes=True)
-        for pattern, replacement, check in zip(
-            _hard_sigmoids(),
-            (
-                lambda op, x: op.HardSigmoid(x, alpha=1 / 6, beta=0.5),
-                lambda op, x: op.HardSigmoid(x, alpha=1 / 6, beta=0.5),
-                _hard_sigmoid_of_numbers,
-                _hard_sigmoid_of_quotient,
-            ),
-            (_one_shape, _one_shape, _one_shape, _divides),
-        )
-    )
+    rewrites = tuple(_hard_sigmoids())
 
 
 def _sixth(op: Any, value: Any) -> Any:

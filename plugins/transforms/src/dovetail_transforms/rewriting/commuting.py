@@ -137,7 +137,7 @@ def _in_order(root: ir.Node, nodes: Iterator[ir.Node] | Any) -> list[ir.Node]:
             done.add(node)
             stack.append((node, True))
             producers = (value.producer() for value in node.inputs if value is not None)
-            stack += [(producer, False) for producer in producers if producer in members]
+            stack += [(one, False) for one in producers if one is not None and one in members]
     return ordered[::-1]
 
 

@@ -169,6 +169,8 @@ def _match_operator(wanted: Operator, node: ir.Node, found: Match, widely_read: 
     if not open_ended and any(value is not None for value in node.inputs[len(inputs) :]):
         return f"it has more than {len(inputs)} inputs"
     for index, part in enumerate(inputs):
+        if not isinstance(part, Operator | Variable):
+            raise TypeError(f"only rewrites with commutes=True may have a {type(part).__name__} in their patterns")
         value = node.inputs[index] if index < len(node.inputs) else None
         why = (
             _match_variable(part, value, index, found)
