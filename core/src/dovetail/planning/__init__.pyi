@@ -54,6 +54,7 @@ from dovetail.planning.quantized_value import (
     ObserverChoice as ObserverChoice,
     Parameters as Parameters,
     parse_quantized_values as parse_quantized_values,
+    quantized_values_document as quantized_values_document,
 )
 from dovetail.planning.remark import (
     Remark as Remark,

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dovetail.planning import get_placement, operator_name, origin_of
-from dovetail.planning.quantized_value import quantized_values_document
+from dovetail.planning import get_placement, operator_name, origin_of, quantized_values_document
 from dovetail.plugin import Artifact, Emitter, EngineError
 from dovetail_transforms.lowering import NotLowered, lower
 
