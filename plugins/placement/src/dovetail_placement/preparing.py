@@ -101,12 +101,11 @@ def _fuse(
     anchors, names, made = Anchors(model), ctx.analysis(FreshNames, model), []
     edits = [anchors.recorded(Edit(fusion.name, node.name or ""), node) for node, fusion in sites]
     for (node, fusion), edit in zip(sites, edits):
-        if node.graph is None or not fusion.found(node):
+        if node.graph is None:
             continue  # part of a longer group
         name, outcome = node.name or "", fusion.fuse(model, node, names)
         if outcome.why:
-            ctx.remark("missed", name, fusion.name, f"not applied: {outcome.why}")
-            continue
+            continue  # another group took one of its nodes
         operator = fusion.made(outcome)
         ctx.round.edits.append(edit)
         sources = replaced_text(origin_of(operator))
