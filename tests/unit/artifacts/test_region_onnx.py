@@ -56,7 +56,7 @@ def emitted(with_backend, tmp_path):
 
 def run(file, inputs):
     options = onnxruntime.SessionOptions()
-    # Its integer kernels saturate on CPUs without VNNI; without them, QuantizeLinear and its readers compute as written.
+    # Its integer kernels saturate on CPUs without VNNI; unfused, nodes compute as written.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
