@@ -25,7 +25,7 @@ REPORT = ROOT / "plugins/report/README.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
 WALKS = [
     *sorted((ROOT / "docs/tutorials").glob("*.md")),
-    ROOT / "docs/guides/placement.md",
+    ROOT / "docs/placement.md",
     ROOT / "docs/reference/python.md",
 ]
 PAGES = [README, PLUGINS, LOWERING, REPORT, *KINDS, *WALKS]
