@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from dovetail_verify.arguments import add_goals, goals_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dovetail_tune.hosts import Executors
     from dovetail_tune.outcome import Tuned
 
 MODELS = (".onnx", ".onnxtxt")
@@ -49,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-mix", dest="mixed", action="store_false", help="try no plans that mix backends")
     add("--budget", metavar="SECONDS", help="stop after this time (for each model) with the best that is known")
     add("--journal", type=output, metavar="FOLDER", help="results and journal, to resume from (default: OUT.tune)")
+    add(
+        "--cluster",
+        metavar="ADDRESS",
+        help="compile and time on the machines of a dask.distributed scheduler, as tcp://10.0.0.1:8786; they see the "
+        "model and the journal under the same paths",
+    )
     add("--plot", type=output, metavar="FRONT.svg", help="plot time and noise; for a folder of models, a folder")
     add("-o", "--output", type=output, metavar="OUT", help="folder for the fastest result within the goal")
     add_goals(parser)
@@ -72,19 +80,35 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_commands.terminal import Progress
 
     folder = args.model.is_dir() and any(path.suffix in MODELS for path in args.model.iterdir())
-    with Progress() as progress:
+    with Progress() as progress, _cluster(args) as executor:
         if folder:
-            return _run_folder(args, goals, progress)
+            return _run_folder(args, goals, progress, executor)
         if args.data is None:
             raise UsageError("there is no data to tune on", "add --data: inputs like those that the model will see")
         existing(args.data)
         job = _Job(args.model, args.data, args.output, args.journal or _beside(args.output), args.plot)
-        tuned = _tune(args, job, goals, progress)
+        tuned = _tune(args, job, goals, progress, executor)
     _report(args, job, tuned)
     return _code(tuned)
 
 
-def _tune(args: argparse.Namespace, job: _Job, goals: dict[str, Any], progress: Callable[..., None]) -> Tuned:
+def _cluster(args: argparse.Namespace) -> AbstractContextManager[Executors | None]:
+    """Return a context of the cluster's executors; of None without a cluster."""
+    if args.cluster is None:
+        return nullcontext()
+    from dovetail_tune.cluster import connect
+    from dovetail_tune.tuning import distributions
+
+    return connect(args.cluster, distributions(plugins_of(args)))
+
+
+def _tune(
+    args: argparse.Namespace,
+    job: _Job,
+    goals: dict[str, Any],
+    progress: Callable[..., None],
+    executor: Executors | None,
+) -> Tuned:
     """Tune one model, and write its result and its plot."""
     from dovetail_onnx.files.writing import write_text
 
@@ -93,7 +117,7 @@ def _tune(args: argparse.Namespace, job: _Job, goals: dict[str, Any], progress: 
 
     tuned = tune(
         job.model, args.backend, data=job.data, **goals, measure=args.measure, threads=args.threads, mixed=args.mixed,
-        budget=args.budget, journal=job.journal, plugins=plugins_of(args), progress=progress,
+        budget=args.budget, journal=job.journal, executor=executor, plugins=plugins_of(args), progress=progress,
     )  # fmt: skip
     if job.output and tuned.winner is not None:
         tuned.save(job.output)
@@ -121,7 +145,9 @@ def _code(tuned: Tuned) -> int:
     return 0
 
 
-def _run_folder(args: argparse.Namespace, goals: dict[str, Any], progress: Callable[..., None]) -> int:
+def _run_folder(
+    args: argparse.Namespace, goals: dict[str, Any], progress: Callable[..., None], executor: Executors | None
+) -> int:
     """Tune every model of a folder, and print one table; a model that cannot be tuned has a row that says why."""
     from dovetail_commands.terminal import table
 
@@ -136,7 +162,7 @@ def _run_folder(args: argparse.Namespace, goals: dict[str, Any], progress: Calla
         try:
             data = _data_for(model, args.data or args.model)
             job = _Job(model, data, places[0], places[1] or _beside(places[0]), plot)
-            outcomes[model.name] = _tune(args, job, goals, progress)
+            outcomes[model.name] = _tune(args, job, goals, progress, executor)
         except UsageError:
             raise
         except DovetailError as error:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 
 from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.deadline import Deadline
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Entry, Tuned
-from dovetail_tune.race import RaceResult, race
+from dovetail_tune.race import RaceResult
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
+from dovetail_tune.tasks import Rules, loaded_and_raced
+from dovetail_tune.together import try_together
 from dovetail_tune.trying import FAILED, NOT_TRIED, PREPARED, Bench, Tried
 from dovetail_tune.worker_process import Worker, WorkerError
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
+    from dovetail_tune.hosts import Hosts
     from dovetail_tune.race import Turn
 
 _FINALISTS = 4  # results that are loaded at the same time in the last race
@@ -41,6 +45,7 @@ class Contest:
         original: The source model.
         plugins: The plugins.
         progress: Called with (what, done, total).
+        hosts: The machines to compile and time on; None for processes on this one.
     """
 
     def __init__(
@@ -50,8 +55,9 @@ class Contest:
         original: Model,
         plugins: PluginSet,
         progress: Callable[[str, int, int], None] | None = None,
+        hosts: Hosts | None = None,
     ):
-        self._bench, self._candidates = bench, candidates
+        self._bench, self._candidates, self._hosts = bench, candidates, hosts
         self._original, self._plugins = original, plugins
         self._progress = progress
         self._tried: dict[str, Tried] = {}
@@ -74,32 +80,47 @@ class Contest:
             self._notes.append(f"the journal's figures are of {self._bench.journal.others}, and are not used")
         first = self._candidates.found[0]
         whole = self._bench.deadline
-        self._step(first.name)
-        tried = self._bench.try_(first, None)
-        if tried.status in (FAILED, NOT_TRIED):
-            if whole.is_over:
-                raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
-            raise DovetailError(f"the model does not run on the host: {tried.why}")
-        self._tried[first.name] = tried
+        self._tried[first.name] = self._tried_first(first)
         with ExitStack() as stack:
             baseline = self._baseline(first, stack)
             self._bench.deadline = whole.until(_TRYING)
-            for candidate in self._candidates.found[1:]:
-                self._try(candidate, baseline)
-            for candidate in self._worth_raising():
-                self._total += 1
-                self._try(candidate, baseline)
+            self._try(self._candidates.found[1:], baseline)
+            raised = self._worth_raising()
+            self._total += len(raised)
+            self._try(raised, baseline)
             self._bench.deadline = whole.until(_MIXING)
             mixing = self._try_mixed(baseline) if mixed else None
         self._bench.deadline = whole
         result, memory = self._last_race(first)
+        if self._hosts is not None:
+            self._notes += self._hosts.notes
         if mixing is not None and first.name in result.turns:
             mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
             self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front
         return self._outcome(first, result, memory)
 
-    def _baseline(self, first: Candidate, stack: ExitStack) -> Turn:
-        """Load the baseline for comparisons, and once more if its process ends."""
+    def _tried_first(self, first: Candidate) -> Tried:
+        """Try the baseline, without which there is no tuning.
+
+        Raises:
+            DovetailError: The host cannot run the model, or the time is up before it did.
+        """
+        deadline = self._bench.deadline
+        self._step(first.name)
+        if self._hosts is None:
+            tried = self._bench.try_(first, None)
+        else:
+            (tried,) = try_together(self._bench, self._hosts, [first], first)
+        if tried.status in (FAILED, NOT_TRIED):
+            if deadline.is_over:
+                raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
+            raise DovetailError(f"the model does not run on the host: {tried.why}")
+        return tried
+
+    def _baseline(self, first: Candidate, stack: ExitStack) -> Turn | None:
+        """Load the baseline for comparisons, and once more if its process ends; None where an executor does that."""
+        if self._hosts is not None:
+            return None
 
         def started() -> Turn:
             worker = stack.enter_context(Worker(self._bench.blocked))
@@ -117,12 +138,20 @@ class Contest:
 
         return turn
 
-    def _try(self, candidate: Candidate, baseline: Turn) -> None:
-        if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
-            self._tried[candidate.name] = Tried(candidate, NOT_TRIED, "not tried: the time was up")
+    def _try(self, candidates: Sequence[Candidate], baseline: Turn | None) -> None:
+        """Try candidates: one after the other here, or together on the machines of an executor."""
+        if self._hosts is not None:
+            first = self._candidates.found[0]
+            for tried in try_together(self._bench, self._hosts, candidates, first):
+                self._step(tried.candidate.name)
+                self._tried[tried.candidate.name] = tried
             return
-        self._step(candidate.name)
-        self._tried[candidate.name] = self._bench.try_(candidate, baseline)
+        for candidate in candidates:
+            if self._bench.deadline.is_over and self._bench.journal.find("candidate", candidate.name) is None:
+                self._tried[candidate.name] = Tried(candidate, NOT_TRIED, "not tried: the time was up")
+                continue
+            self._step(candidate.name)
+            self._tried[candidate.name] = self._bench.try_(candidate, baseline)
 
     def _worth_raising(self) -> list[Candidate]:
         """Return requests that may meet the goals with nodes raised, and be faster than what meets them now."""
@@ -132,11 +161,11 @@ class Contest:
         ordered = sorted(faster, key=lambda t: t.against.median if t.against else 1.0)
         return [t.candidate.until_goals_are_met() for t in ordered if not t.candidate.raised]
 
-    def _try_mixed(self, baseline: Turn) -> Mixing:
-        mixing = Mixing(self._bench, self._original, self._plugins, self._tried, self._step)
+    def _try_mixed(self, baseline: Turn | None) -> Mixing:
+        mixing = Mixing(self._bench, self._original, self._plugins, self._tried, self._step, self._hosts)
         for candidate in mixing.candidates():
             self._total += 1
-            self._try(candidate, baseline)
+            self._try([candidate], baseline)
             mixing.learn(self._tried[candidate.name])
         self._notes += mixing.notes
         return mixing
@@ -182,28 +211,23 @@ class Contest:
 
     def _heat(self, finalists: Sequence[Tried], first: Candidate, heat: int, memory: dict[str, int]) -> RaceResult:
         """Let finalists race in fresh processes, whose luck with memory differs from heat to heat."""
-        failed: dict[str, str] = {}
-        with ExitStack() as stack:
-            turns: dict[str, Turn] = {}
-            for tried in finalists:
-                name = tried.candidate.name
-                worker = stack.enter_context(Worker(self._bench.blocked))
-                try:
-                    grown = worker.ask(self._bench.job("load", tried.candidate), _GRACE)["bytes"]
-                    memory[name] = max(grown, memory.get(name, 0))
-                    turns[name] = self._bench.turn(worker)
-                except WorkerError as error:
-                    failed[name] = error.message
+        bench = self._bench
+        jobs = {tried.candidate.name: bench.job("load", tried.candidate) for tried in finalists}
+        rules = Rules(_ROUNDS, _TOLERANCE, first.name, _HEAT)
 
-            def progress(rounds: int) -> None:
-                self._racing(heat * _ROUNDS + rounds)
+        def progress(rounds: int) -> None:
+            self._racing(heat * _ROUNDS + rounds)
 
-            if not turns:
-                return RaceResult("", failed=failed)
-            over = self._bench.deadline
-            result = race(turns, _ROUNDS, _TOLERANCE, lambda: over.is_over, progress, first.name, _HEAT)
-        result.failed |= failed
-        return result
+        if self._hosts is None:
+            over = bench.deadline
+            answer = loaded_and_raced(bench.place, jobs, rules, _GRACE, None, lambda: over.is_over, progress)
+        else:
+            progress(0)
+            answer = self._hosts.compare(jobs, rules, Deadline(_GRACE))()
+        for name, found in answer.found.items():
+            memory[name] = max(found["bytes"], memory.get(name, 0))
+        answer.race.failed |= answer.failed
+        return answer.race
 
     def _outcome(self, first: Candidate, result: RaceResult, memory: dict[str, int]) -> Tuned:
         entries = []

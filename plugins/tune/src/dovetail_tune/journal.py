@@ -41,7 +41,7 @@ class Journal:
                 latest, current = entry["key"], entry["key"] == self._key
             elif current:
                 self._entries[entry["kind"], entry["name"]] = entry
-        self.others = "" if latest is None or self._entries else _difference(latest, self._key)
+        self.others = "" if latest is None or self._entries else difference(latest, self._key)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -86,6 +86,7 @@ class Journal:
                 yield entry
 
 
-def _difference(one: object, other: Mapping[str, str]) -> str:
+def difference(one: object, other: Mapping[str, str]) -> str:
+    """Return in words what `one` and `other` differ in, of what entries depend on."""
     given = one if isinstance(one, dict) else {}
     return ", ".join(what for key, what in _WHAT.items() if given.get(key) != other.get(key))

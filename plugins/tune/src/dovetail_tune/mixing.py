@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
+    from dovetail_tune.hosts import Hosts
+
 _MIXED = 3  # candidates beside the host that are mixed
 _WITHIN = 1.5  # of the best single candidate's time, those that are mixed
 _PLANS = 3  # mixed plans that are tried as whole models
@@ -42,6 +44,7 @@ class Mixing:
         plugins: The plugins.
         tried: What is known of single candidates, by name; the baseline first.
         step: Called with what is being done.
+        hosts: The machines to profile on; None for this one.
 
     Attributes:
         notes: Why nothing is mixed, or what a prediction leaves out, as sentences.
@@ -57,7 +60,9 @@ class Mixing:
         plugins: PluginSet,
         tried: Mapping[str, Tried],
         step: Callable[[str], None],
+        hosts: Hosts | None = None,
     ):
+        self._hosts = hosts
         self._bench, self._original, self._plugins, self._step = bench, original, plugins, step
         self._tried = dict(tried)
         self._chosen = _chosen(list(tried.values()))
@@ -121,9 +126,12 @@ class Mixing:
         candidates = [tried.candidate for tried in self._chosen]
         values = ExactValues(model, segments, self._bench.halves.calibrate, folder, self._plugins)
         owned = [p.distribution for p in self._plugins.plugins if p.status == "ok" and p.distribution]
-        profiles = Profiles(self._bench, candidates, values, folder, profile_cache(fingerprint(owned)), self._step)
+        cache = profile_cache(fingerprint(owned) if self._hosts is None else self._hosts.machine)
+        if cache.others:
+            self.notes.append(f"profiles of {cache.others} are not used")
+        profiles = Profiles(self._bench, candidates, values, folder, cache, self._step)
         if len(segments) > 1:
-            profiles.measure(segments)
+            profiles.measure(segments, self._hosts)
         failed = {self._chosen[number].candidate.name: why for (_, number), why in profiles.failed.items()}
         self.notes += [f"{name} is not mixed everywhere: {why}" for name, why in failed.items()]
         if profiles.was_cached:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.journal import Journal
-from dovetail_tune.race import race
+from dovetail_tune.race import RaceResult, race
+from dovetail_tune.tasks import Rules
 from dovetail_tune.worker_process import Worker, WorkerError
 
 if TYPE_CHECKING:
+    from dovetail_tune.hosts import Hosts
     from dovetail_tune.segments import Segment
+    from dovetail_tune.tasks import Answer
     from dovetail_tune.trying import Bench
 
 _ROUNDS = 12
@@ -63,35 +66,81 @@ class Profiles:
         self.failed: dict[tuple[int, int], str] = {}
         self.was_cached = 0
 
-    def measure(self, segments: Sequence[Segment]) -> None:
+    def measure(self, segments: Sequence[Segment], hosts: Hosts | None = None) -> None:
         """Fill `seconds` and `noise` by segment and candidate, and `failed` for those that have neither.
 
         Stops when the time is up, with some segments missing.
+
+        Args:
+            segments: The segments.
+            hosts: The machines to profile on; None for this one.
+
+        Raises:
+            LostError: No machine answers; the cache has everything up to then.
         """
+        if hosts is not None:
+            self._measure_together(segments, hosts)
+            return
         with ExitStack() as stack:
             workers: dict[int, Worker] = {}
             for segment in segments:
                 if self._bench.deadline.is_over:
                     return
-                self._step(f"segment {segment.index + 1} of {len(segments)}")
-                segment.model.clone().save(self._file(segment), external=True)
-                if self._recall(segment):
-                    self.was_cached += 1
+                if self._begun(segment, len(segments)):
                     continue
-                for number, candidate in enumerate(self._candidates):
+                for number in range(len(self._candidates)):
                     try:
                         if number not in workers:
                             workers[number] = stack.enter_context(Worker(self._bench.blocked))
                         workers[number].ask(self._job(segment, number), self._bench.deadline.remaining)
-                        outputs = self._outputs(segment, number)
-                        noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs)
-                        self.noise[segment.index, number] = noise = noise or [0.0] * len(self._values.names)
-                        self._bench.journal.record("noise", self._named(segment, candidate), noise=noise)
+                        self._measure_noise(segment, number)
                     except WorkerError as error:
                         self.failed[segment.index, number] = error.message
                         if number in workers:
                             workers.pop(number).close()  # it may have ended; another one starts for the next segment
                 self._time(segment, workers)
+
+    def _measure_together(self, segments: Sequence[Segment], hosts: Hosts) -> None:
+        """Send a task per segment, which compiles and times all of its candidates; segments of one key are timed once."""
+        sent: list[tuple[Segment, Callable[[], Answer]]] = []
+        timed: set[str] = set()
+        for segment in segments:
+            if self._begun(segment, len(segments)) or self._bench.deadline.is_over:
+                continue
+            jobs = {str(n): self._job(segment, n) for n in range(len(self._candidates))}
+            names = self._keys(segment)
+            is_known = names[0] in timed or all(self._cache.find("segment", name) for name in names)
+            timed.add(names[0])
+            rules = Rules(0 if is_known else _ROUNDS, float("inf"), least=_LEAST)
+            sent.append((segment, hosts.compare(jobs, rules, self._bench.deadline)))
+        for segment, waiting in sent:
+            try:
+                answer = waiting()
+            except TimeoutError:
+                return
+            self.failed |= {(segment.index, int(name)): why for name, why in answer.failed.items()}
+            for name in answer.found:
+                self._measure_noise(segment, int(name))
+            if answer.race.turns:
+                self._keep(segment, answer.race, [int(name) for name in answer.race.turns])
+            else:
+                self._recall_times(segment, [int(name) for name in answer.found])
+
+    def _begun(self, segment: Segment, total: int) -> bool:
+        """Write the file of a segment; return whether everything about it is known."""
+        self._step(f"segment {segment.index + 1} of {total}")
+        segment.model.clone().save(self._file(segment), external=True)
+        if self._recall(segment):
+            self.was_cached += 1
+            return True
+        return False
+
+    def _measure_noise(self, segment: Segment, number: int) -> None:
+        """Measure what the outputs of a compiled segment do to the model's outputs."""
+        candidate, outputs = self._candidates[number], self._outputs(segment, number)
+        noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs)
+        self.noise[segment.index, number] = noise = noise or [0.0] * len(self._values.names)
+        self._bench.journal.record("noise", self._named(segment, candidate), noise=noise)
 
     def _recall(self, segment: Segment) -> bool:
         """Take times and noise of every candidate from earlier runs, if all of them are known."""
@@ -109,11 +158,8 @@ class Profiles:
     def _time(self, segment: Segment, workers: Mapping[int, Worker]) -> None:
         """Time the candidates that compiled, in turns, unless a segment of this structure was timed before."""
         numbers = [n for n in range(len(self._candidates)) if (segment.index, n) in self.noise]
-        names = self._keys(segment)
-        known = {n: self._cache.find("segment", names[n]) for n in numbers}
-        if all(known.values()):
+        if self._recall_times(segment, numbers):
             self.was_cached += 1
-            self.seconds |= {(segment.index, n): entry["seconds"] for n, entry in known.items() if entry}
             return
         turns = {str(n): self._bench.turn(workers[n]) for n in numbers}
         try:
@@ -122,6 +168,20 @@ class Profiles:
         except WorkerError as error:
             self.failed |= {(segment.index, n): error.message for n in numbers}
             return
+        self._keep(segment, result, numbers)
+
+    def _recall_times(self, segment: Segment, numbers: Sequence[int]) -> bool:
+        """Take the times of candidates from a segment of the same structure; return whether all are known."""
+        names = self._keys(segment)
+        known = {n: self._cache.find("segment", names[n]) for n in numbers}
+        if not all(known.values()):
+            return False
+        self.seconds |= {(segment.index, n): entry["seconds"] for n, entry in known.items() if entry}
+        return True
+
+    def _keep(self, segment: Segment, result: RaceResult, numbers: Sequence[int]) -> None:
+        """Take the times of a race, and keep them in the cache."""
+        names = self._keys(segment)
         for n in numbers:
             if str(n) in result.failed:
                 self.failed[segment.index, n] = result.failed[str(n)]

@@ -16,12 +16,11 @@ from dovetail_tune.deadline import Deadline
 from dovetail_tune.journal import Journal
 from dovetail_tune.race import Turn, race
 from dovetail_tune.statistics_of_pairs import Ratio
+from dovetail_tune.tasks import Place, Rules, turn_of
 from dovetail_tune.worker_process import Worker, WorkerError
 
-_QUICK_ROUNDS = 16
-_QUICK = 1.5  # seconds of a quick comparison at least
-_HOPELESS = 0.5  # this much slower than the baseline, a candidate needs no closer look
-TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
+# Of a comparison with the baseline: 16 rounds, at least 1.5 seconds; half as slow again needs no closer look.
+QUICK_RULES = Rules(16, 0.5, least=1.5)
 PREPARED, FAILED, REPEATED, NOT_TRIED = "prepared", "failed", "repeated", "not tried"
 
 
@@ -100,12 +99,8 @@ class Bench:
             candidate: The candidate.
             baseline: Runs the baseline; None to skip timing.
         """
-        known = self.journal.find("candidate", candidate.name)
-        if known is not None and known["candidate"] == candidate.as_dict():
-            tried = _tried(candidate, known)
-            if tried.status != PREPARED or (self.folder_of(candidate) / "result.json").exists():
-                self.digests.setdefault((known["digest"], candidate.threads), candidate.name)
-                return tried
+        if (known := self.recalled(candidate)) is not None:
+            return known
         try:
             with Worker(self.blocked) as worker:
                 return self._tried_in(worker, candidate, baseline)
@@ -113,16 +108,27 @@ class Bench:
             if self.deadline.is_over:
                 # More time may help, so that no journal says so.
                 return Tried(candidate, NOT_TRIED, "not tried to the end: the time was up")
-            return self._recorded(Tried(candidate, FAILED, error.message))
+            return self.failed(candidate, error.message)
+
+    def recalled(self, candidate: Candidate) -> Tried | None:
+        """Return what the journal says about a candidate; None if it was not tried, or its result is gone."""
+        known = self.journal.find("candidate", candidate.name)
+        if known is None or known["candidate"] != candidate.as_dict():
+            return None
+        tried = _tried(candidate, known)
+        if tried.status == PREPARED and not (self.folder_of(candidate) / "result.json").exists():
+            return None
+        self.digests.setdefault((known["digest"], candidate.threads), candidate.name)
+        return tried
 
     def turn(self, worker: Worker) -> Turn:
         """Return what runs the result that a worker holds."""
+        return turn_of(worker, self.callers, self.deadline.remaining)
 
-        def run(runs: int) -> list[float]:
-            limit = max(self.deadline.remaining, TURN_LIMIT)
-            return worker.ask({"job": "time", "runs": runs, "callers": self.callers}, limit)["seconds"]
-
-        return run
+    @property
+    def place(self) -> Place:
+        """What tasks are told."""
+        return Place(self.blocked, self.callers)
 
     def job(self, kind: str, candidate: Candidate) -> dict[str, Any]:
         """Return a job about a candidate as plain data."""
@@ -133,33 +139,43 @@ class Bench:
             "folder": str(self.folder_of(candidate)), "threads": candidate.threads, **streams,
         }  # fmt: skip
 
-    def _tried_in(self, worker: Worker, candidate: Candidate, baseline: Turn | None) -> Tried:
-        known = {digest: name for (digest, threads), name in self.digests.items() if threads == candidate.threads}
-        answer = worker.ask({**self.job("prepare", candidate), "known": list(known)}, self.deadline.remaining)
-        digest = answer["digest"]
-        if digest in known:
-            return self._recorded(Tried(candidate, REPEATED, f"the same result as {known[digest]}"), digest)
-        self.digests[digest, candidate.threads] = candidate.name
+    def judged(self, candidate: Candidate, answer: Mapping[str, Any]) -> Tried:
+        """Return what the answer of a `prepare` job says about a candidate, which may repeat another one."""
+        key = answer["digest"], candidate.threads
+        other = self.digests.setdefault(key, candidate.name)
+        if other != candidate.name:
+            return Tried(candidate, REPEATED, f"the same result as {other}")
         compared = answer["verification"]
         snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
         answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
-        tried = Tried(
+        return Tried(
             candidate, PREPARED, "",
             -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),
             tuple(answer["missed"]), answer["bytes"], answer["coverage"], tuple(answer["engines"]),
         )  # fmt: skip
-        if baseline is not None:
-            name = candidate.name
-            quick = race({"": baseline, name: self.turn(worker)}, _QUICK_ROUNDS, _HOPELESS, self._is_over, least=_QUICK)
+
+    def _tried_in(self, worker: Worker, candidate: Candidate, baseline: Turn | None) -> Tried:
+        known = [digest for digest, threads in self.digests if threads == candidate.threads]
+        answer = worker.ask({**self.job("prepare", candidate), "known": known}, self.deadline.remaining)
+        tried = self.judged(candidate, answer)
+        if baseline is not None and tried.status == PREPARED:
+            name, rules = candidate.name, QUICK_RULES
+            turns = {"": baseline, name: self.turn(worker)}
+            quick = race(turns, rules.rounds, rules.tolerance, self._is_over, least=rules.least)
             if name in quick.failed or "" in quick.failed:
                 raise WorkerError(quick.failed.get(name) or quick.failed[""])
             tried.against = quick.ratio(name, "")
-        return self._recorded(tried, digest)
+        return self.record(tried, answer["digest"])
 
     def _is_over(self) -> bool:
         return self.deadline.is_over
 
-    def _recorded(self, tried: Tried, digest: str = "") -> Tried:
+    def failed(self, candidate: Candidate, why: str) -> Tried:
+        """Record that a candidate failed, and return that."""
+        return self.record(Tried(candidate, FAILED, why))
+
+    def record(self, tried: Tried, digest: str = "") -> Tried:
+        """Record what is known of a candidate in the journal, and return it."""
         ratio = tried.against
         self.journal.record(
             "candidate", tried.candidate.name, candidate=tried.candidate.as_dict(), status=tried.status, why=tried.why,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +23,11 @@ from dovetail_tune.candidates import candidates_of
 from dovetail_tune.contest import Contest
 from dovetail_tune.data_split import split
 from dovetail_tune.deadline import Deadline
+from dovetail_tune.hosts import Executors, Hosts
 from dovetail_tune.journal import Journal
 from dovetail_tune.machine import cpus, fingerprint
 from dovetail_tune.outcome import Tuned
+from dovetail_tune.tasks import Place
 from dovetail_tune.trying import Bench
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ def tune(
     mixed: bool = True,
     budget: float | None = None,
     journal: str | Path | None = None,
+    executor: Executor | Executors | None = None,
     plugins: PluginSet | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tuned:
@@ -70,6 +74,9 @@ def tune(
         mixed: Whether to profile segments of the model, and to try plans that mix candidates.
         budget: Seconds to stop after, with what is known then; no limit by default.
         journal: Folder that keeps results and a journal, so that an interrupted tuning goes on where it stopped.
+        executor: Where to compile and time, in place of processes of this program: conversions run beside each other,
+            timings alone on their machine. All machines need the model, the journal's folder and the same versions.
+            `dovetail_tune.cluster.connect` makes one of a cluster.
         plugins: The plugins to use; workers load the installed ones without those left out here.
         progress: Called with (what, done, total).
 
@@ -90,15 +97,19 @@ def tune(
         folder = Path(journal) if journal is not None else Path(stack.enter_context(TemporaryDirectory("-tune")))
         path = _file_of(model, original, folder)
         source = dovetail.input_data(data)
+        callers = cpus() if measure == THROUGHPUT else 1
+        owned = distributions(plugins)
+        hosts = Hosts(executor, Place(_blocked(plugins), callers, owned)) if executor is not None else None
         key = {
             "model": model_digest(original, path), "data": data_digest(source.given), "goals": str(goals),
-            "mode": measure, **fingerprint(_distributions(plugins)),
+            "mode": measure, **(fingerprint(owned) if hosts is None else hosts.machine),
         }  # fmt: skip
         book = Journal(folder / _JOURNAL if journal is not None else None, key)
         halves = split(original, source.given, folder, reference(original, Context(Request(), plugins=plugins)))
-        callers = cpus() if measure == THROUGHPUT else 1
+        if hosts is not None:
+            hosts.check_paths([str(path), str(halves.judge.resolve())])
         bench = Bench(path, halves, goals.as_dict(), folder, book, deadline, _blocked(plugins), callers)
-        tuned = Contest(bench, candidates, original, plugins, progress).run(mixed)
+        tuned = Contest(bench, candidates, original, plugins, progress, hosts).run(mixed)
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:
             tuned.compiled = dovetail.load(bench.folder_of(tuned.winner.candidate), plugins)
@@ -162,8 +173,9 @@ def _blocked(plugins: PluginSet) -> tuple[str, ...]:
     return tuple(record.name for record in plugins.plugins if record.status == "disabled")
 
 
-def _distributions(plugins: PluginSet) -> list[str]:
-    return [record.distribution for record in plugins.plugins if record.status == "ok" and record.distribution]
+def distributions(plugins: PluginSet) -> tuple[str, ...]:
+    """Return the distributions whose versions timings depend on."""
+    return tuple(record.distribution for record in plugins.plugins if record.status == "ok" and record.distribution)
 
 
 def _keep_until_freed(tuned: Tuned, stack: ExitStack) -> None:

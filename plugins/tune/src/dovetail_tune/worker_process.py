@@ -30,15 +30,17 @@ class Worker:
 
     Args:
         blocked: Names of plugins to leave out, as after `--no-plugin`.
+        inherited: A file descriptor that the process keeps open, such as that of a lock.
     """
 
-    def __init__(self, blocked: Sequence[str] = ()):
+    def __init__(self, blocked: Sequence[str] = (), inherited: int | None = None):
         self._words = tempfile.TemporaryFile(prefix="dovetail-tune-")  # noqa: SIM115 - lives as long as the process
         # Standard output belongs to the answers, so that nothing that an engine prints can be mistaken for one.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dovetail_tune.worker", *blocked],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            pass_fds=() if inherited is None else (inherited,),
         )  # fmt: skip
         self._buffer = b""
 

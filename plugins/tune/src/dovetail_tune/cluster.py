@@ -1,0 +1,90 @@
+"""Clusters: the machines of a dask.distributed scheduler as executors, the option `--cluster ADDRESS`."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+from dovetail.text import pluralize
+
+from dovetail_tune.hosts import Executors
+from dovetail_tune.journal import difference
+from dovetail_tune.tasks import Place, greet
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+TIMING = "timing"
+"""The resource of a worker that may time: its machine has one of them."""
+
+_SECONDS = 30.0  # to reach the scheduler in
+
+
+@contextmanager
+def connect(address: str, distributions: tuple[str, ...] = ()) -> Iterator[Executors]:
+    """Yield executors for `dovetail.tune(executor=...)`.
+
+    Timings run on workers with the resource `timing`, which a worker has one of (`dask worker ADDRESS --resources
+    timing=1`); conversions run on all. Where machines differ, those like this one are used, or else the most frequent
+    kind.
+
+    Args:
+        address: The address of the scheduler: `tcp://10.0.0.1:8786`.
+        distributions: What versions have to be equal of; by default, processors and CPUs alone have to.
+
+    Raises:
+        DovetailError: dask.distributed is not installed, the scheduler does not answer, or no worker may time.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise DovetailError("--cluster needs dask.distributed", "pip install 'dovetail-tune[cluster]'") from error
+    try:
+        client = Client(address, timeout=_SECONDS)
+    except (OSError, ValueError, TypeError) as error:
+        raise DovetailError(f"--cluster {address}: the scheduler does not answer: {error}", _START) from None
+    try:
+        yield _executors(client, address, distributions)
+    finally:
+        client.close()
+
+
+def _executors(client: Client, address: str, distributions: tuple[str, ...]) -> Executors:
+    workers: Mapping[str, Mapping[str, Any]] = client.scheduler_info(n_workers=-1)["workers"]
+    if not any(worker["resources"].get(TIMING) for worker in workers.values()):
+        problem = f"--cluster {address}: none of {pluralize(len(workers), 'worker')} has the resource '{TIMING}'"
+        raise DovetailError(problem, _START)
+    place = Place(distributions=distributions)
+    machines = {name: found[0] for name, found in client.run(greet, place, ()).items()}
+    chosen, notes = _like_one(machines, greet(place, ())[0], workers)
+    # An empty list of workers would mean that none is allowed.
+    allowed = {"workers": chosen} if notes else {}
+    return Executors(
+        client.get_executor(pure=False, **allowed),
+        client.get_executor(pure=False, resources={TIMING: 1}, **allowed),
+        tuple(notes),
+    )
+
+
+def _like_one(
+    machines: Mapping[str, Mapping[str, str]], here: Mapping[str, str], workers: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """Return the hosts of one kind of machine that may time, and a note for each kind that is left out."""
+    kinds = {name: tuple(sorted(machine.items())) for name, machine in machines.items()}
+    timing = [name for name in kinds if workers.get(name, {}).get("resources", {}).get(TIMING)]
+    own = tuple(sorted(here.items()))
+    counts = collections.Counter(kinds[name] for name in timing)
+    chosen = own if own in counts else counts.most_common(1)[0][0]
+    notes = [
+        f"{pluralize(number, 'worker')} of {difference(dict(kind), dict(chosen))} is left out"
+        for kind, number in collections.Counter(kinds.values()).items()
+        if kind != chosen
+    ]
+    # By host, because a worker that is started again has another port.
+    return sorted({str(workers[name]["host"]) for name, kind in kinds.items() if kind == chosen}), notes
+
+
+_START = f"start one per machine: dask worker ADDRESS --resources {TIMING}=1"

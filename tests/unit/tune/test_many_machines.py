@@ -1,0 +1,209 @@
+"""Tuning on executors: any of them, and a cluster that loses a worker, give what one process gives.
+
+Conversions are real; times are made up, so that outcomes can be compared.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import zlib
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import dovetail
+import pytest
+from dovetail.errors import DovetailError
+from dovetail_tune import cluster, contest, profiles, tasks, together
+from dovetail_tune.hosts import Executors, Hosts, LostError
+from dovetail_tune.tasks import Place, Rules, greet, host_lock
+
+DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
+BACKEND = "cpu-bf16:policies=lean"
+DIES = "DOVETAIL_TEST_DIES"  # a file: whoever finds it is killed
+
+
+class Worker:
+    """Does jobs in this process; the time of a result depends on its request and its part of the model alone."""
+
+    def __init__(self, blocked=(), inherited=None):
+        from dovetail.plugin import load_plugins
+        from dovetail_tune import worker
+
+        # Kept at that module, because this class is sent to other processes with everything that it has.
+        if not hasattr(worker, "in_this_process"):
+            worker.in_this_process = worker.Jobs(load_plugins(block=blocked))
+        self.jobs = worker.in_this_process
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def ask(self, job, timeout=0.0):
+        if job["job"] == "time":
+            return {"seconds": [self.seconds] * job["runs"]}
+        if job["job"] == "segment" and os.environ.get(DIES) and os.path.exists(os.environ[DIES]):
+            os.unlink(os.environ[DIES])
+            os.kill(os.getpid(), signal.SIGKILL)
+        part = Path(job["model"]).parent.name if job["job"] == "segment" else "whole"
+        self.seconds = 1e-3 + zlib.crc32(f"{job['candidate']['name']} {part}".encode()) / 2**32 * 1e-3
+        return getattr(self.jobs, job["job"])(job)
+
+
+def made_up_times():
+    tasks.Worker = Worker
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    """No race lasts, and profiles are nobody else's."""
+    monkeypatch.setattr(contest, "_HEATS", 1)
+    monkeypatch.setattr(contest, "_HEAT", 0.0)
+    monkeypatch.setattr(profiles, "_LEAST", 0.0)
+    monkeypatch.setattr(together, "QUICK_RULES", Rules(6, float("inf")))
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path / "profiles"))
+    monkeypatch.setattr(tasks, "Worker", Worker)
+
+
+def tuned_on(executor, journal):
+    shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
+    return dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=executor, journal=journal)
+
+
+def front_of(tuned):
+    return [(entry.candidate.name, entry.seconds, entry.against and entry.against.median) for entry in tuned.entries]
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_front_as_threads(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    with ThreadPoolExecutor(2) as threads:
+        expected = tuned_on(threads, tmp_path / "threads")
+    assert len(expected.front) > 0 and len(front_of(expected)) >= 3
+
+    cloudpickle = pytest.importorskip("cloudpickle")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+    class Patched(distributed.WorkerPlugin):
+        def setup(self, worker):
+            made_up_times()
+
+    dies = tmp_path / "dies"
+    dies.touch()
+    monkeypatch.setenv(DIES, str(dies))
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, resources={"timing": 1}, dashboard_address=None
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        client.register_plugin(Patched())
+        with cluster.connect(local.scheduler_address) as executors:
+            found = tuned_on(executors, tmp_path / "cluster")
+    assert not dies.exists()  # somebody was killed
+    assert (found.front, front_of(found)) == (expected.front, front_of(expected))
+    journal = (tmp_path / "cluster" / "journal.jsonl").read_text()
+    assert journal.count('"kind": "candidate", "name": "host"') == 1
+
+
+class Unreliable(Executor):
+    """Answers as it is told to: an exception is raised, anything else is the task's answer."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def submit(self, task, *arguments, **_):
+        future = Future()
+        told = self.answers.pop(0) if self.answers else None
+        if isinstance(told, Exception):
+            future.set_exception(told)
+        else:
+            future.set_result(told if told is not None else task(*arguments))
+        return future
+
+
+HERE = greet(Place(), ())[0]
+
+
+def test_a_task_whose_worker_is_lost_is_sent_again():
+    hosts = Hosts(Unreliable(ConnectionError("lost"), ConnectionError("lost")), Place())
+    assert hosts.machine == HERE
+    assert hosts.notes == ["a worker was lost, and its task was sent again"]
+
+
+def test_a_task_that_loses_every_worker_ends_the_tuning_and_says_how_to_go_on():
+    with pytest.raises(LostError, match="no machine does a task: ConnectionError: lost") as caught:
+        Hosts(Unreliable(*[ConnectionError("lost")] * 9), Place())
+    assert "--journal" in caught.value.hint
+
+
+def test_an_executor_that_is_shut_down_is_an_error_that_says_how_to_go_on():
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(LostError, match="the executor takes no task"):
+        dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=executor)
+
+
+def test_an_answer_of_another_kind_of_machine_is_not_used():
+    from dovetail_tune.deadline import Deadline
+    from dovetail_tune.race import RaceResult
+
+    other = tasks.Answer({**HERE, "processor": "another"}, {}, RaceResult("other"), {})
+    own = tasks.Answer(HERE, {}, RaceResult("own"), {})
+    hosts = Hosts(Unreliable((HERE, []), other, own), Place())
+    assert hosts.compare({}, Rules(1), Deadline())().race.leader == "own"
+    assert hosts.notes == ["an answer of another processor is not used"]
+
+
+def test_machines_that_do_not_see_the_model_are_an_error(tmp_path):
+    hosts = Hosts(Unreliable(), Place())
+    with pytest.raises(DovetailError, match="do not see .*nowhere.onnx") as caught:
+        hosts.check_paths([str(tmp_path / "nowhere.onnx")])
+    assert "same path" in caught.value.hint
+
+
+def test_a_timing_waits_for_conversions_and_nothing_runs_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks.tempfile, "gettempdir", lambda: str(tmp_path))
+    events = []
+
+    def timing():
+        with host_lock(alone=True):
+            events.append("timed")
+
+    with ThreadPoolExecutor(1) as pool:
+        with host_lock(alone=False), host_lock(alone=False):
+            waiting = pool.submit(timing)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.05)
+            events.append("converted")
+        waiting.result(60)
+    assert events == ["converted", "timed"]
+
+
+def test_machines_like_this_one_are_chosen_and_the_others_named():
+    workers = {name: {"resources": {"timing": 1}, "host": host} for name, host in (("a:1", "a"), ("b:1", "b"))}
+    other = {**HERE, "cpus": "9999"}
+    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": other}, HERE, workers)
+    assert chosen == ["a"] and notes == ["1 worker of another number of CPUs is left out"]
+    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": HERE}, other, workers)
+    assert chosen == ["a", "b"] and notes == []
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [("tcp://127.0.0.1:1", "the scheduler does not answer"), ("nonsense", "the scheduler does not answer")],
+)
+def test_a_cluster_that_does_not_answer_is_an_error_with_the_way_out(address, message, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "_SECONDS", 0.2)
+    with pytest.raises(DovetailError, match=message) as caught, cluster.connect(address):
+        pass
+    assert "--resources timing=1" in caught.value.hint
+
+
+def test_one_executor_may_convert_while_another_one_times():
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        hosts = Hosts(Executors(one, other, ("two pools",)), Place())
+        hosts.check_paths([DIGITS])
+        assert hosts.notes == ["two pools"]
