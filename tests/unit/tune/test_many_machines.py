@@ -12,13 +12,16 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import dovetail
+import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_tune import cluster, contest, profiles, tasks, together
 from dovetail_tune.hosts import Executors, Hosts, LostError
 from dovetail_tune.tasks import Place, Rules, greet, host_lock
 
-DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
+DIGITS = "examples/digits/digits.onnx"
+IMAGES = np.load("examples/digits/test.npz")["image"][:8]
+DATA = {"image": IMAGES}
 BACKEND = "cpu-bf16:policies=lean"
 DIES = "DOVETAIL_TEST_DIES"  # a file: whoever finds it is killed
 

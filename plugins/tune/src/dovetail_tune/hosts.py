@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
@@ -118,8 +119,8 @@ class _Pending:
         why = ""
         for attempt in range(_ATTEMPTS):
             limit = None
-            if deadline is not None and deadline.remaining < float("inf"):
-                limit = deadline.remaining + _GRACE
+            if deadline is not None and deadline.remaining < math.inf:
+                limit = max(0.0, deadline.budget + _GRACE - deadline.elapsed)
             begun = time.monotonic()
             try:
                 answer = self._future.result(limit)

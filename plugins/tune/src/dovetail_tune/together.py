@@ -58,7 +58,7 @@ def _prepared(bench: Bench, candidate: Candidate, converted: Callable[[], Answer
     except TimeoutError:
         return Tried(candidate, NOT_TRIED, _TIME_UP), ""
     if answer.failed:
-        return bench.failed(candidate, answer.failed[""]), ""
+        return _without_result(bench, candidate, answer.failed[""]), ""
     found = answer.found[""]
     tried = bench.judged(candidate, found)
     if tried.status != PREPARED or candidate.is_baseline:
@@ -74,6 +74,11 @@ def _timed(bench: Bench, tried: Tried, digest: str, race: Callable[[], Answer]) 
         return Tried(tried.candidate, NOT_TRIED, _TIME_UP)
     name = tried.candidate.name
     if why := answer.failed.get(name) or answer.failed.get(""):
-        return bench.failed(tried.candidate, why)
+        return _without_result(bench, tried.candidate, why)
     tried.against = answer.race.ratio(name, "")
     return bench.record(tried, digest)
+
+
+def _without_result(bench: Bench, candidate: Candidate, why: str) -> Tried:
+    """Record that a candidate failed, unless that may be for lack of time."""
+    return Tried(candidate, NOT_TRIED, _TIME_UP) if bench.deadline.is_over else bench.failed(candidate, why)
