@@ -33,6 +33,7 @@ def missed(outputs, **goals):
         ({"min_top1": "99%"}, {"min_top1": 0.99}),
         ({"min_top1": "1%"}, {"min_top1": 0.01}),
         ({"min_snr": 0}, {"min_snr": 0.0}),
+        ({"max_kl": "1e-3"}, {"max_kl": 0.001}),
         ({}, {}),
     ],
 )
@@ -50,6 +51,7 @@ def test_goals_are_numbers_or_texts(given, understood):
         *(("min_cosine", value) for value in (-0.1, 1.01, math.nan, "99%")),
         *(("min_top1", value) for value in (-0.1, 1.01, 99, "101%", "-1%", "nan%", math.nan, "%")),
         *(("max_abs", value) for value in (0, -1e-3, math.nan, math.inf)),
+        *(("max_kl", value) for value in (0, -1e-3, math.nan, math.inf, "none")),
     ],
 )
 def test_what_is_no_goal(name, value):
@@ -67,6 +69,8 @@ def test_what_is_no_goal(name, value):
         ({}, {"min_cosine": 1}, [("y", "cosine 0.9999", "--min-cosine 1")]),
         ({}, {"max_abs": 0.1}, []),
         ({}, {"max_abs": 0.01}, [("y", "max abs 0.1", "--max-abs 0.01")]),
+        ({"kl": 0.01}, {"max_kl": 0.01}, []),
+        ({"kl": 0.02}, {"max_kl": 0.01}, [("y", "KL 0.02 nats per row", "--max-kl 0.01")]),
         ({"top1": 0.99}, {"min_top1": "99%"}, []),
         ({"top1": 0.98}, {"min_top1": "99%"}, [("y", "top-1 agreement 98.00 %", "--min-top1 0.99")]),
         (
@@ -104,6 +108,7 @@ def test_a_goal_that_nothing_can_be_measured_on():
     [
         ("int64", (3, 2), {"min_snr": 30}, "no output holds floats"),
         ("float", (3, 2, 3, 4), {"min_top1": 0.9}, "no output holds rows of scores"),
+        ("float", (3, 2, 3, 4), {"max_kl": 0.9}, "no output holds rows of scores, so --max-kl 0.9 cannot be measured"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_any_pass(type_, shape, goals, says):
@@ -114,3 +119,21 @@ def test_what_cannot_be_measured_is_refused_before_any_pass(type_, shape, goals,
     with pytest.raises(UsageError, match=says):
         dovetail.compile(open_text(text, "t"), "host", data=data, progress=lambda *step: started.append(step), **goals)
     assert not started
+
+
+def test_a_goal_that_the_original_misses_against_the_labels_says_so():
+    verification = Verification([output(top1=1.0, hits=(0.9, 0.9)), output("other", top1=1.0, hits=(0.99, 0.9))])
+    assert Goals(min_top1="95%").doubts(verification) == [
+        "'y': the original itself hits only 90.00 % of the labels; --min-top1 0.95 asks for the original's answers, "
+        "not for the labels"
+    ]
+    assert Goals(min_snr=30).doubts(verification) == []
+
+
+@pytest.mark.parametrize("command", ["compile", "verify", "bisect", "tune"])
+def test_two_values_of_one_goal_contradict_each_other(command, capsys):
+    from dovetail.cli.main import main
+
+    assert main([command, "model.onnx", "--max-kl", "0.1", "--max-kl", "0.2"]) == 2
+    said = capsys.readouterr().err
+    assert "--max-kl 0.1 and --max-kl 0.2 contradict each other" in said and "leave one of them out" in said

@@ -61,3 +61,11 @@ def test_integers_stay_where_floats_are_no_better():
     compiled = dovetail.compile(builder.model(), backends, data=data, min_snr=56, refine="none")
     assert compiled.plan.summary["accuracy"] | {"met": True, "raised": []} == compiled.plan.summary["accuracy"]
     assert backends_of(compiled) == {"cpu-int8"}
+
+
+def test_a_goal_on_rows_of_logits_chooses_formats_as_well():
+    loose = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=1.0)
+    assert backends_of(loose) == {"cpu-int8"}
+    goal = loose.verification.outputs[0].kl / 20
+    strict = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=goal)
+    assert strict.verification.outputs[0].kl <= goal and "cpu-bf16" in backends_of(strict)

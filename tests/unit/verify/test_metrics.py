@@ -79,3 +79,18 @@ def test_scores_have_tops_and_labels():
     total = compared((original, result), labels=np.array([0, 1, 1]))
     assert (total.rows, total.same_top) == (3, 2)
     assert (total.labeled, total.hits) == (3, [2, 1])
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2, 3)])
+def test_rows_of_logits_have_a_divergence_and_rows_of_probabilities_the_same_one(shape):
+    shares = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]]), np.array([[0.4, 0.4, 0.2], [0.1, 0.8, 0.1]])
+    nats = (shares[0] * np.log(shares[0] / shares[1])).sum() / 2
+    logits = [np.log(rows) + 7 for rows in shares]  # a shift changes no distribution
+    for pair in (shares, logits):
+        total = compared([array.reshape(shape) for array in pair])
+        assert total.kl / total.distributions == pytest.approx(nats)
+
+
+def test_maps_and_single_columns_are_no_distributions():
+    for shape in ((1, 2, 3, 4), (5, 1), (5,)):
+        assert compared((np.ones(shape), np.zeros(shape))).distributions == 0

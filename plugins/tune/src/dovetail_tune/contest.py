@@ -92,8 +92,7 @@ class Contest:
             mixing = self._try_mixed(baseline) if mixed else None
         self._bench.deadline = whole
         result, memory = self._last_race(first)
-        if self._hosts is not None:
-            self._notes += self._hosts.notes
+        self._notes += [*self._bench.doubts, *(self._hosts.notes if self._hosts is not None else ())]
         if mixing is not None and first.name in result.turns:
             mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
             self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front

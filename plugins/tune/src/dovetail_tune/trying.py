@@ -72,6 +72,7 @@ class Bench:
         deadline: The time that is left.
         blocked: Plugins to leave out.
         callers: Calls at the same time while timing.
+        doubts: What labels say against a goal.
         digests: The candidate of each distinct result, by its digest and threads.
     """
 
@@ -83,6 +84,7 @@ class Bench:
     deadline: Deadline
     blocked: tuple[str, ...] = ()
     callers: int = 1
+    doubts: list[str] = field(default_factory=list)
     digests: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def folder_of(self, candidate: Candidate) -> Path:
@@ -146,6 +148,8 @@ class Bench:
         if other != candidate.name:
             return Tried(candidate, REPEATED, f"the same result as {other}")
         compared = answer["verification"]
+        if candidate.is_baseline:
+            self.doubts += answer["doubts"]
         snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
         answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
         return Tried(

@@ -58,7 +58,7 @@ class Jobs:
         self._feeds = self._timed_inputs(job)
         return {
             "digest": digest, "compile_seconds": seconds, "verification": compared.as_dict(),
-            "missed": list(map(str, goals.missed(compared))),
+            "missed": list(map(str, goals.missed(compared))), "doubts": goals.doubts(compared),
             "bytes": _size(Path(job["folder"])), "coverage": compiled.coverage(), "engines": _engines(compiled),
         }  # fmt: skip
 

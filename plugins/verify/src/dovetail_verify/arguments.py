@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,13 +19,29 @@ InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | s
 """Shapes by input name, or texts: `NAME:1x3x48x320`, or the path of a file of arrays with these shapes."""
 
 
+GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl")
+"""Names of the accuracy goals, as keyword arguments have them."""
+
+
+class _Once(argparse.Action):
+    """Store a value; another one for the same goal contradicts it."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None) -> None:
+        given = getattr(namespace, self.dest)
+        if given is not None and given != values:
+            raise UsageError(f"{option} {given} and {option} {values} contradict each other", "leave one of them out")
+        setattr(namespace, self.dest, values)
+
+
 def add_goals(parser: argparse.ArgumentParser) -> None:
     """Add the options for accuracy goals."""
-    add = parser.add_argument_group("accuracy goals, for every float output on the data").add_argument
+    group = parser.add_argument_group("accuracy goals, for every float output on the data")
+    add = functools.partial(group.add_argument, action=_Once)
     add("--min-snr", metavar="DB", help="signal to noise, in decibels")
     add("--min-cosine", metavar="C", help="cosine similarity, at most 1")
     add("--min-top1", metavar="SHARE", help="share of rows of scores with the same largest element: 0.99 or 99%%")
     add("--max-abs", metavar="X", help="largest difference of any element")
+    add("--max-kl", metavar="NATS", help="mean divergence of the distributions that rows of logits stand for")
 
 
 def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str, Any]:
@@ -39,7 +56,7 @@ def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str,
     """
     from dovetail_verify.accuracy.goals import Goals
 
-    goals = Goals(args.min_snr, args.min_cosine, args.min_top1, args.max_abs)
+    goals = Goals(**{name: getattr(args, name) for name in GOALS})
     if not data_later:
         goals.check_data(args.data)
     return goals.as_dict()

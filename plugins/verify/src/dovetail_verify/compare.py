@@ -68,6 +68,7 @@ class OutputComparison:
         typical_snr_db: Signal-to-noise ratio of a typical row of a float output, robust against a few changed answers;
             None for indices.
         answers: Whether rows are known to be scores of answers: they are probabilities, or there are labels.
+        kl: Mean divergence of rows of logits or probabilities, in nats; None for outputs of other ranks than 2 and 3.
     """
 
     name: str
@@ -82,6 +83,7 @@ class OutputComparison:
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     typical_snr_db: float | None = None
     answers: bool = False
+    kl: float | None = None
 
     @property
     def broken(self) -> bool:
@@ -134,6 +136,7 @@ class Verification:
         cut: Messages about arrays that were split, or why long ones were not.
         cautious: The outputs with figures that a similar batch is unlikely to fall below; see `Spread`.
         held_back: After a search, the part of the data that the figures cover, as a sentence.
+        doubts: What labels say against a goal, as sentences.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -146,6 +149,7 @@ class Verification:
     cut: list[str] = field(default_factory=list)
     cautious: list[OutputComparison] = field(default_factory=list)
     held_back: str = ""
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def advice(self) -> str:
@@ -171,7 +175,7 @@ class Verification:
     def notes(self) -> list[str]:
         """Caveats about the figures."""
         random = ["random inputs prove little about real ones; --data measures on those"] if self.random else []
-        return [*random, *([self.held_back] if self.held_back else []), *self.cut]
+        return [*random, *([self.held_back] if self.held_back else []), *self.doubts, *self.cut]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data; infinite SNRs become strings, because JSON has no infinity."""
@@ -325,4 +329,5 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         total.shapes,
         total.typical_snr_db,
         bool(total.margin_signal or total.labeled),
+        total.kl / total.distributions if total.distributions else None,
     )

@@ -49,6 +49,7 @@ def verify(
     min_cosine: float | None = None,
     min_top1: float | str | None = None,
     max_abs: float | None = None,
+    max_kl: float | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -60,7 +61,7 @@ def verify(
         data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
         seed: Seed of random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which require data; violations are in `missed` of the
+        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, which require data; violations are in `missed` of the
             result.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
@@ -68,7 +69,7 @@ def verify(
     Raises:
         DovetailError: One of the models cannot be run, or the data does not match.
     """
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # accepts text
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
     goals.check_data(data)
     plugins = plugins or load_plugins()
     ctx = Context(Request(), plugins=plugins)
@@ -79,7 +80,7 @@ def verify(
         result = dovetail.open(result, plugins)
     data = None if data is None else input_data(data).given
     verification = compared(original, result, data, seed, shapes_of(input_shapes, original), progress, ctx)
-    verification.missed = goals.missed(verification)
+    verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
     return verification
 
 
@@ -92,6 +93,7 @@ def bisect(
     min_cosine: float | None = None,
     min_top1: float | str | None = None,
     max_abs: float | None = None,
+    max_kl: float | None = None,
     runs: int | None = None,
     strategy: str | None = None,
     solver: str = "forward",
@@ -114,7 +116,7 @@ def bisect(
 
     Args:
         data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
-        min_snr, min_cosine, min_top1, max_abs: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
+        min_snr, min_cosine, min_top1, max_abs, max_kl: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
         runs: Number of runs that refine the ranking; more runs distinguish more nodes.
         model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
             progress: As for `compile`.
@@ -128,7 +130,7 @@ def bisect(
         raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
     if runs is not None and runs < 1:
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # accepts text
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "bisect")
     original = dovetail.open(model, plugins)

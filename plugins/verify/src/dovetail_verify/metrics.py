@@ -16,6 +16,7 @@ Findings = Literal["rows", "lists", "places"]
 
 _SMALLEST = 1e-15  # relative to the signal; float32 cannot distinguish less from zero
 _NO_SHARE = 1e-30
+_AT_ONCE = 1 << 20  # elements whose exponentials are held
 # An all-zero original has no scale; next to numbers near one, float32 cannot distinguish smaller differences from zero.
 _LIKE_ZERO = 2.0**-20
 _IS_ONE = 1e-2  # tolerance for low-precision probabilities to sum to one
@@ -39,6 +40,7 @@ class Difference:
         labeled, hits: Count of labeled rows, and of correct ones in original and result.
         shared, union: Counts of findings (indices, or rows of them) in both, and in either.
         elements, equal: Count of elements, and of exactly equal ones.
+        kl, distributions: Sum of the divergences of rows of logits or probabilities in nats, and count of these rows.
     """
 
     signal: float = 0.0
@@ -61,6 +63,8 @@ class Difference:
     union: int = 0
     elements: int = 0
     equal: int = 0
+    kl: float = 0.0
+    distributions: int = 0
 
     def add(
         self,
@@ -111,9 +115,26 @@ class Difference:
             return
         shares = a.ndim in (2, 3) and _are_shares(a)
         left, right = (array.reshape(-1, array.shape[-1] if array.ndim else 1) for array in (a, b))
+        if a.ndim in (2, 3) and a.shape[-1] > 1:
+            self._add_divergences(left, right, shares)
         (self._add_margins if shares else self._add_rows)(left, right)
         if shares or a.ndim == 2 and a.shape[1] > 1:
             self._add_scores(left, right, labels)
+
+    def _add_divergences(self, a: np.ndarray, b: np.ndarray, shares: bool) -> None:
+        """Add KL(softmax(a) || softmax(b)) of each row; rows of probabilities are distributions themselves."""
+        import numpy as np
+
+        step = max(1, _AT_ONCE // a.shape[1])
+        for begin in range(0, len(a), step):
+            parts = [array[begin : begin + step] for array in (a, b)]
+            if shares:
+                parts = [np.log(np.maximum(part, _NO_SHARE)) for part in parts]
+            tops = [part - part.max(axis=1, keepdims=True) for part in parts]
+            logs = [top - np.log(np.exp(top).sum(axis=1, keepdims=True)) for top in tops]
+            # Not below 0, whatever rounding does.
+            self.kl += float(np.maximum((np.exp(logs[0]) * (logs[0] - logs[1])).sum(axis=1), 0.0).sum())
+        self.distributions += len(a)
 
     def _add_margins(self, a: np.ndarray, b: np.ndarray) -> None:
         """Add rows of probabilities; the log ratio of the two largest is the margin before an answer changes.
@@ -262,8 +283,9 @@ class Spread:
             return output
         cosine = 1 - (1 - output.cosine) * 10 ** (lost / 10)
         return replace(
-            output, snr_db=low, cosine=max(cosine, -1.0), typical_snr_db=typical if typical is None else typical - lost
-        )
+            output, snr_db=low, cosine=max(cosine, -1.0), typical_snr_db=typical if typical is None else typical - lost,
+            kl=None if output.kl is None else output.kl * 10 ** (lost / 10),
+        )  # fmt: skip
 
 
 def _decibels(signal: float, noise: float) -> float:

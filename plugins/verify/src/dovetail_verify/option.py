@@ -12,7 +12,7 @@ from dovetail.planning import Remark
 from dovetail.plugin import Option
 from dovetail_commands.request import command_text
 
-from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
+from dovetail_verify.arguments import GOALS, add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
 from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dovetail_verify.layers import LayerErrors
 
 
-_GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs")
-
 
 class VerifyResult(Option):
     """The option: `dovetail compile --verify`, and `dovetail.compile(..., verify=True)`.
@@ -36,13 +34,13 @@ class VerifyResult(Option):
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
-        min_snr, min_cosine, min_top1, max_abs: Accuracy goals, which every float output must meet on the data; see
+        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, which every float output must meet on the data; see
             `dovetail_verify.accuracy.goals.Goals`. What costs the accuracy is raised to the types of the source model,
             as little as possible; the remarks and `plan.summary["accuracy"]` say what and why.
     """
 
     commands = ("compile",)
-    keywords = ("verify", "input_shapes", "layers", *_GOALS)
+    keywords = ("verify", "input_shapes", "layers", *GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--verify`, `--input-shapes` and the goals to the parser."""
@@ -81,7 +79,7 @@ class VerifyResult(Option):
         if command == "plan":
             return None
         words = ["--layers"] if "layers" in recorded and command == "compile" else []
-        goals = [(name, recorded[name]) for name in _GOALS if recorded.get(name) is not None]
+        goals = [(name, recorded[name]) for name in GOALS if recorded.get(name) is not None]
         return words + [word for name, goal in goals for word in (f"--{name.replace('_', '-')}", str(goal))]
 
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
@@ -168,7 +166,7 @@ def _order(keywords: Mapping[str, Any]) -> str:
 def _goals(keywords: Mapping[str, Any]) -> Goals:
     from dovetail_verify.accuracy.goals import Goals
 
-    return Goals(**{name: keywords.get(name) for name in _GOALS})
+    return Goals(**{name: keywords.get(name) for name in GOALS})
 
 
 def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _SCORES = (2, 3)
 """Ranks of outputs that may hold rows of scores."""
 
+_OF_ROWS = ("min_top1", "max_kl")
+
 
 @dataclass(frozen=True, slots=True)
 class Miss:
@@ -55,6 +57,9 @@ class Goals:
         min_top1: Fraction of rows of scores whose largest element must be the same; a number from 0 to 1, or a text
             such as `99%`. Outputs without rows of scores are exempt.
         max_abs: Largest difference of any element; above 0.
+        max_kl: Mean Kullback-Leibler divergence of rows, in nats; above 0. A row along the last axis of an output of
+            rank 2 or 3 holds logits, unless it is a distribution: KL(softmax(original) || softmax(result)). Outputs
+            without such rows are exempt.
 
     Raises:
         UsageError: A goal is not a number in its range.
@@ -64,6 +69,7 @@ class Goals:
     min_cosine: float | None = None
     min_top1: float | None = None
     max_abs: float | None = None
+    max_kl: float | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -71,8 +77,11 @@ class Goals:
         set_(self, "min_cosine", _number("min_cosine", self.min_cosine, 0, 1, "a cosine, from 0 to 1"))
         set_(self, "min_top1", _share("min_top1", self.min_top1))
         set_(self, "max_abs", _number("max_abs", self.max_abs, 0, math.inf, "a difference above 0"))
+        set_(self, "max_kl", _number("max_kl", self.max_kl, 0, math.inf, "a divergence in nats, above 0"))
         if self.max_abs == 0:
             raise UsageError("--max-abs 0 is no goal: it is a difference above 0")
+        if self.max_kl == 0:
+            raise UsageError("--max-kl 0 is no goal: it is a divergence in nats, above 0")
 
     def __bool__(self) -> bool:
         return bool(self.as_dict())
@@ -106,14 +115,19 @@ class Goals:
         floats = [value for value in outputs if float_name(value)]
         if not floats:
             raise self._without_floats()
-        if self.min_top1 is not None and all(v.shape is not None and len(v.shape) not in _SCORES for v in floats):
+        if self._of_rows and all(v.shape is not None and len(v.shape) not in _SCORES for v in floats):
             raise self._without_scores()
+
+    @property
+    def _of_rows(self) -> dict[str, float]:
+        """The goals on rows of scores."""
+        return {name: value for name, value in self.as_dict().items() if name in _OF_ROWS}
 
     def _without_floats(self) -> UsageError:
         return UsageError(f"no output holds floats, so {self} cannot be measured", "leave the goal out")
 
     def _without_scores(self) -> UsageError:
-        goal = _option("min_top1", cast("float", self.min_top1))
+        goal = " ".join(_option(name, value) for name, value in self._of_rows.items())
         problem = f"no output holds rows of scores, so {goal} cannot be measured"
         return UsageError(problem, "--min-snr or --min-cosine can be")
 
@@ -125,6 +139,7 @@ class Goals:
             None if self.min_cosine is None else 1 - (1 - self.min_cosine) * noise,
             self.min_top1,
             None if self.max_abs is None else self.max_abs * noise**0.5,
+            None if self.max_kl is None else self.max_kl * noise,
         )
 
     def missed(self, verification: Verification) -> list[Miss]:
@@ -138,7 +153,20 @@ class Goals:
             raise self._without_floats()
         if self.min_top1 is not None and all(output.top1 is None and not output.broken for output in floats):
             raise self._without_scores()
+        if self.max_kl is not None and all(output.kl is None and not output.broken for output in floats):
+            raise self._without_scores()
         return [miss for output in floats for miss in self._missed_by(output)]
+
+    def doubts(self, verification: Verification) -> list[str]:
+        """Return what labels say against a goal: that the original itself is wrong more often than results may differ."""
+        if self.min_top1 is None:
+            return []
+        return [
+            f"'{output.name}': the original itself hits only {100 * output.hits[0]:.2f} % of the labels; "
+            f"{_option('min_top1', self.min_top1)} asks for the original's answers, not for the labels"
+            for output in verification.outputs
+            if output.hits is not None and output.hits[0] < self.min_top1
+        ]
 
     def _missed_by(self, output: OutputComparison) -> list[Miss]:
         found = []
@@ -153,6 +181,8 @@ class Goals:
             found.append(Miss(output.name, figure, _option("min_top1", self.min_top1)))
         if self.max_abs is not None and output.max_abs is not None and output.max_abs > self.max_abs:
             found.append(Miss(output.name, f"max abs {output.max_abs:.3g}", _option("max_abs", self.max_abs)))
+        if self.max_kl is not None and output.kl is not None and output.kl > self.max_kl:
+            found.append(Miss(output.name, f"KL {output.kl:.3g} nats per row", _option("max_kl", self.max_kl)))
         return found
 
 
@@ -201,6 +231,7 @@ def record(
     """
     compiled = trial.result
     trial.verification.missed = goals.missed(trial.verification)
+    trial.verification.doubts = goals.doubts(trial.verification)
     raised = [name for group in chosen for name in group.names]
     summary: dict[str, Any] = {"goals": goals.as_dict(), "met": not trial.verification.missed}
     summary |= {"runs": runs, "snr_before": figures(low), "snr": figures(trial)}

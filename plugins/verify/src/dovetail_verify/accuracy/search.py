@@ -34,7 +34,7 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
     """Return the factor by which an output's noise must fall to meet the goals; above 1 if it may grow.
 
     For SNR the factor is exact, for a cosine nearly so. The largest difference grows with the square root of the
-    energy. For changed answers no such relation is known, so a tenth of the noise is tried.
+    energy, and the divergence with the energy. For changed answers no such relation is known, so a tenth of the noise is tried.
     """
     if output.broken:
         return 1 / BROKEN
@@ -46,6 +46,8 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
         bounds.append(max(2 * (1 - goals.min_cosine), 1e-12) / noise)
     if goals.max_abs is not None and output.max_abs:
         bounds.append((goals.max_abs / output.max_abs) ** 2)
+    if goals.max_kl is not None and output.kl:
+        bounds.append(goals.max_kl / output.kl)
     if goals.min_top1 is not None and output.top1 is not None and output.top1 < goals.min_top1:
         bounds.append(0.1)
     return min(bounds)

@@ -10,7 +10,7 @@ from dovetail.errors import UsageError
 from dovetail_commands.request import add_request, request_of
 from dovetail_commands.terminal import Progress, say_note
 
-from dovetail_verify.arguments import add_goals
+from dovetail_verify.arguments import GOALS, add_goals
 
 _SHOWN, _LONGEST = 20, 200  # nodes that are listed, and characters of their names
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         )
     from dovetail_verify.reducing.functions import reduce
 
-    goals = {name: getattr(args, name) for name in ("min_snr", "min_cosine", "min_top1", "max_abs")}
+    goals = {name: getattr(args, name) for name in GOALS}
     try:
         with Progress() as progress:
             found = reduce(

@@ -38,6 +38,7 @@ def reduce(
     min_cosine: float | None = None,
     min_top1: float | str | None = None,
     max_abs: float | None = None,
+    max_kl: float | None = None,
     data: object = None,
     output: str | Path | None = None,
     timeout: float = 120.0,
@@ -57,7 +58,7 @@ def reduce(
         check: Instead: a shell command with `{model}` that exits with another code than 0 if the model fails, or a
             function that is called with a model and its inputs and returns whether they fail.
         raises: What the error, or the output of the command, must hold for a failure to count.
-        min_snr, min_cosine, min_top1, max_abs: Accuracy goals for the backends' result.
+        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals for the backends' result.
         data: Inputs, see `dovetail_runtime.data.sources.read_data`; random ones by default.
         output: A folder for the model, its inputs and the journal. With the same arguments, a reduction that was
             interrupted goes on there.
@@ -77,7 +78,7 @@ def reduce(
         raise UsageError("attempts and timeout are numbers above 0")
     plugins = plugins or load_plugins()
     backends = named_backends(backends, plugins)
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs)  # accepts text
+    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
     tested = _check(check, backends, goals, raises, timeout, {"backends": backends, **request}, plugins)
     source = dovetail.open(model, plugins)
     given = None if data is None else input_data(data).given
