@@ -65,7 +65,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     )
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint, min-cut, or one of a plugin")
-    add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail bench costs` measures such a table")
+    add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail profile` measures such a table")
     add("--pin", action="append", default=[], metavar="SELECTOR=backend/FORMAT", help="a manual choice (repeatable)")
     add(
         "--edit",

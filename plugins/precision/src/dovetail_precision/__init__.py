@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register passes, a conversion, policies, a cost table, solvers, and the command that measures a cost table."""
+    """Register passes, a conversion, policies, a cost table, and solvers."""
     registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
     registry.pass_("widen-floats", "dovetail_precision.widen_floats:WidenFloats")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
@@ -22,4 +22,3 @@ def register(registry):
     registry.solver("forward", "dovetail_precision.solvers.forward:solve_forward")
     registry.solver("fixpoint", "dovetail_precision.solvers.fixpoint:solve_fixpoint")
     registry.solver("min-cut", "dovetail_precision.solvers.min_cut:solve_min_cut")
-    registry.command("bench", "dovetail_precision.bench_command:BENCH")

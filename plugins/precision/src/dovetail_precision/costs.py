@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format
 from dovetail.text import did_you_mean
+from dovetail_runtime.machine import difference, fingerprint
 
 from dovetail_precision.choices import plain
 from dovetail_precision.def_use import def_use_chains
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from dovetail_precision.problem import TypingProblem, Value, Variable
 
 
-_KEYS = ("engine", "start", "bytes", "operations", "casts", "operators")
+_KEYS = ("machine", "engine", "start", "bytes", "operations", "casts", "borders", "operators")
+_BORDERS = ("quantize", "dequantize", "transpose", "call")
 _OTHER = "other"
 _FLOAT64 = Format.of("float64")
 
@@ -45,6 +47,9 @@ class CostTable:
         operations: Multiplications and additions per nanosecond, for Conv, Gemm and MatMul.
         casts: Bytes read and written per nanosecond by a Cast.
         operators: Bytes per nanosecond of operators with rates of their own.
+        borders: Bytes read and written per nanosecond by QuantizeLinear (`quantize`), DequantizeLinear (`dequantize`)
+            and a Transpose between layouts (`transpose`), and the nanoseconds of one more call of the engine (`call`).
+        machine: Fingerprint of the machine that it was measured on; empty if it holds for every machine.
     """
 
     start: float = 500
@@ -52,6 +57,14 @@ class CostTable:
     operations: Rates = field(default_factory=lambda: {_FLOAT64: 25, FLOAT32: 50, _OTHER: 400})
     casts: float = 10
     operators: Mapping[str, Rates] = field(default_factory=dict)
+    borders: Mapping[str, float] = field(default_factory=dict)
+    machine: Mapping[str, str] = field(default_factory=dict)
+
+    def converting(self, held: Format, wanted: Format) -> float:
+        """Return the bytes per nanosecond of a conversion."""
+        if held.quantized == wanted.quantized:
+            return self.casts
+        return self.borders.get("quantize" if wanted.quantized else "dequantize", self.casts)
 
     def moving(self, op_type: str, format_: Format) -> float:
         """Return the bytes per nanosecond that an operator moves in a format."""
@@ -78,9 +91,23 @@ def table_for(ctx: Context) -> CostTable:
     """
     known, wanted = ctx.registry.cost_table, ctx.request.costs
     if wanted and wanted not in known and Path(wanted).suffix in (".yaml", ".yml"):
-        return load_cost_table(Path(wanted))
+        table = load_cost_table(Path(wanted))
+        other = _other_machine(table, ctx)
+        if not other:
+            return table
+        why = f"{wanted} is a table of {other}, so it is not used; `dovetail profile` measures one of this machine"
+        ctx.remark("analysis", "", "costs", why)
+        wanted = None
     name = wanted or next((backend.name for backend in ctx.backends if backend.name in known), "default")
     return load_cost_table(known[name])
+
+
+def _other_machine(table: CostTable, ctx: Context) -> str:
+    """Return what differs between the machine of a table and this one; empty if nothing does, or it is of none."""
+    if not table.machine:
+        return ""
+    owned = [record.distribution for record in ctx.plugins.plugins if record.status == "ok" and record.distribution]
+    return difference(dict(table.machine), fingerprint(owned))
 
 
 def load_cost_table(source: Source) -> CostTable:
@@ -96,7 +123,15 @@ def load_cost_table(source: Source) -> CostTable:
     moved, operations = (_rates(tree.require(key), key) for key in ("bytes", "operations"))
     operators = tree.get("operators")
     rates = {key.raw: _rates(value, key.raw) for key, value in operators.entries("operators")} if operators else {}
-    return CostTable(start, moved, operations, casts, rates)
+    given = tree.get("borders")
+    borders = (
+        {key.raw: _positive(value, key.raw) for key, value in given.only("borders", _BORDERS).entries("borders")}
+        if given
+        else {}
+    )
+    found = tree.get("machine")
+    machine = {key.raw: str(value.plain()) for key, value in found.entries("machine")} if found else {}
+    return CostTable(start, moved, operations, casts, rates, borders, machine)
 
 
 def _rates(node: Node, what: str) -> Rates:
@@ -200,7 +235,9 @@ class MovedBytes:
 
     def join(self, value: Value, held: Format, wanted: Format) -> int:
         """Return the time of one conversion: overhead, reading one format and writing the other."""
-        once = int(self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.casts)
+        once = int(
+            self.table.start + self._size(value) * (_width(held) + _width(wanted)) / self.table.converting(held, wanted)
+        )
         return once * self._trip_counts.get(id(value.source.graph), 1) if self._trip_counts else once
 
     def version(self, value: Value, format_: Format) -> int:

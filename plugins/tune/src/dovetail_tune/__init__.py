@@ -7,5 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the command `tune`."""
+    """Register the commands `tune` and `profile`."""
     registry.command("tune", "dovetail_tune.command:TUNE")
+    registry.command("profile", "dovetail_tune.profile_command:PROFILE")
+    registry.command("bench", "dovetail_tune.profile_command:BENCH")

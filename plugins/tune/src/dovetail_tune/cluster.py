@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
+from dovetail_runtime.machine import difference
 
 from dovetail_tune.hosts import Executors
-from dovetail_tune.journal import difference
 from dovetail_tune.tasks import Place, greet
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_runtime.machine import difference
 
 from dovetail_tune.deadline import Deadline
-from dovetail_tune.journal import difference
 from dovetail_tune.tasks import Answer, Job, Place, Rules, compare, convert, greet
 
 _ATTEMPTS = 4  # of a task whose worker is lost, or that ran on a machine of another kind

@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_runtime.machine import difference
 
-_WHAT = {
-    "model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed",
-    "machine": "another machine", "processor": "another processor", "cpus": "another number of CPUs",
-    "versions": "other versions of what computes",
-}  # fmt: skip
+_WHAT = {"model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed"}
 
 
 class Journal:
@@ -41,7 +38,7 @@ class Journal:
                 latest, current = entry["key"], entry["key"] == self._key
             elif current:
                 self._entries[entry["kind"], entry["name"]] = entry
-        self.others = "" if latest is None or self._entries else difference(latest, self._key)
+        self.others = "" if latest is None or self._entries else _difference(latest, self._key)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -86,7 +83,7 @@ class Journal:
                 yield entry
 
 
-def difference(one: object, other: Mapping[str, str]) -> str:
-    """Return in words what `one` and `other` differ in, of what entries depend on."""
+def _difference(one: object, other: Mapping[str, str]) -> str:
     given = one if isinstance(one, dict) else {}
-    return ", ".join(what for key, what in _WHAT.items() if given.get(key) != other.get(key))
+    found = [what for key, what in _WHAT.items() if given.get(key) != other.get(key)]
+    return ", ".join([*found, *filter(None, [difference(one, other)])])

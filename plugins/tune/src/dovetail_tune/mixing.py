@@ -11,12 +11,12 @@ from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Instrumentation, Request
 from dovetail.planning import HOST, PlannedNode
+from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
 from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.front import pareto_front
-from dovetail_tune.machine import fingerprint
 from dovetail_tune.problem import Problem
 from dovetail_tune.profiles import Profiles, profile_cache
 from dovetail_tune.segments import Segment, segments_of

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dovetail_runtime.machine import profile_folder
 
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.exact_values import ExactValues
@@ -27,15 +28,12 @@ _FILE = "profiles.jsonl"
 
 
 def profile_cache(key: Mapping[str, str]) -> Journal:
-    """Return the profiles of this machine: `$DOVETAIL_PROFILES`, else `dovetail/tune` in `$XDG_CACHE_HOME`.
+    """Return the segments that were measured before; the costs of engines and borders are files beside these.
 
     Args:
         key: The fingerprint of the machine and its versions; profiles of others stay in the file and are not used.
     """
-    folder = os.environ.get("DOVETAIL_PROFILES", "")
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(home) if home else Path.home() / ".cache"
-    return Journal((Path(folder) if folder else base / "dovetail" / "tune") / _FILE, key)
+    return Journal(profile_folder() / _FILE, key)
 
 
 class Profiles:
@@ -101,7 +99,7 @@ class Profiles:
                 self._time(segment, workers)
 
     def _measure_together(self, segments: Sequence[Segment], hosts: Hosts) -> None:
-        """Send a task per segment, which compiles and times all of its candidates; segments of one key are timed once."""
+        """Send a task per segment, which compiles and times its candidates; segments of one key are timed once."""
         sent: list[tuple[Segment, Callable[[], Answer]]] = []
         timed: set[str] = set()
         for segment in segments:

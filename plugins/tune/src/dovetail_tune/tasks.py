@@ -1,4 +1,4 @@
-"""Tasks: what a machine of an executor does for a tuning, with plain data in and out, so that they can be sent anywhere.
+"""Tasks: what a machine of an executor does for a tuning, with plain data in and out.
 
 Conversions may run beside each other; a timing runs alone on its machine. A lock file sees to that, whatever schedules
 the tasks.
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_runtime.machine import fingerprint
 
-from dovetail_tune.machine import fingerprint
 from dovetail_tune.race import RaceResult, Turn, race
 from dovetail_tune.worker_process import Worker, WorkerError
 

@@ -16,6 +16,7 @@ from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_runtime.data.sources import data_digest
+from dovetail_runtime.machine import cpus, fingerprint
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.runners import reference
 
@@ -25,7 +26,6 @@ from dovetail_tune.data_split import split
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.hosts import Executors, Hosts
 from dovetail_tune.journal import Journal
-from dovetail_tune.machine import cpus, fingerprint
 from dovetail_tune.outcome import Tuned
 from dovetail_tune.tasks import Place
 from dovetail_tune.trying import Bench

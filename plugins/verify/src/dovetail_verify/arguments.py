@@ -26,7 +26,9 @@ GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl")
 class _Once(argparse.Action):
     """Store a value; another one for the same goal contradicts it."""
 
-    def __call__(self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None) -> None:
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
         given = getattr(namespace, self.dest)
         if given is not None and given != values:
             raise UsageError(f"{option} {given} and {option} {values} contradict each other", "leave one of them out")

@@ -61,8 +61,8 @@ def verify(
         data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
         seed: Seed of random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, which require data; violations are in `missed` of the
-            result.
+        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, which require data; violations are in `missed`
+            of the result.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
 
@@ -116,7 +116,7 @@ def bisect(
 
     Args:
         data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Goals for `Ranking.high`; without any, an SNR that is 10 dB better.
+        min_snr, min_cosine, min_top1, max_abs, max_kl: Goals for `Ranking.high`; without any, 10 dB more.
         runs: Number of runs that refine the ranking; more runs distinguish more nodes.
         model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
             progress: As for `compile`.

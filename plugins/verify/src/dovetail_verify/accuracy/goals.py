@@ -158,7 +158,7 @@ class Goals:
         return [miss for output in floats for miss in self._missed_by(output)]
 
     def doubts(self, verification: Verification) -> list[str]:
-        """Return what labels say against a goal: that the original itself is wrong more often than results may differ."""
+        """Return what labels say against a goal: the original is wrong more often than a result may differ."""
         if self.min_top1 is None:
             return []
         return [

@@ -1,4 +1,4 @@
-"""`dovetail bench costs`: a table that the solver min-cut reads."""
+"""`dovetail profile`: a table that the solver min-cut reads."""
 
 import dovetail
 import onnx
@@ -13,8 +13,8 @@ MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,8] x) => (float[4
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("dovetail_precision.bench_command._SECONDS", 0)
-    monkeypatch.setattr("dovetail_precision.bench_command._ELEMENTS", 1 << 14)
+    monkeypatch.setattr("dovetail_tune.engine_costs._SECONDS", 0)
+    monkeypatch.setattr("dovetail_tune.engine_costs._ELEMENTS", 1 << 14)
 
 
 @pytest.fixture
@@ -26,12 +26,13 @@ def model(tmp_path):
 
 def test_a_measured_table_is_what_min_cut_takes(tmp_path, model, capsys):
     target = tmp_path / "costs.yaml"
-    assert main(["bench", "costs", "gpu-fp16", "-o", str(target)]) == 0
+    assert main(["profile", "gpu-fp16", "-o", str(target)]) == 0
     assert f"--costs {target}" in capsys.readouterr().err
     table = yaml.safe_load(target.read_text())
     assert table["bytes"].keys() == table["operations"].keys() == {"float32", "float16", "other"}
     assert {"Exp", "Softmax"} <= table["operators"].keys()
     assert all(isinstance(table[key], float) and table[key] > 0 for key in ("start", "casts"))
+    assert table["borders"].keys() == {"quantize", "dequantize", "transpose", "call"}
     result = dovetail.compile(model, ["gpu-fp16"], solver="min-cut", costs=target, verify=False)
     assert len(result.plan.nodes) == 5
 
@@ -75,5 +76,33 @@ def test_a_table_that_is_not_there(model, capsys):
 
 
 def test_a_backend_without_a_low_precision(capsys):
-    assert main(["bench", "costs", "host"]) == 1
+    assert main(["profile", "host"]) == 1
     assert "backend 'host' has no low precision" in capsys.readouterr().err
+
+
+def test_a_table_of_another_machine_is_not_used_and_says_so(tmp_path, model):
+    target = tmp_path / "costs.yaml"
+    rates = {"start": 1e9, "bytes": {"float16": 1e-4, "other": 1e-3}, "operations": {"other": 1}, "casts": 1e9}
+    target.write_text(yaml.safe_dump({"machine": {"processor": "another"}, **rates}))
+    result = dovetail.compile(model, ["gpu-fp16"], solver="min-cut", costs=target, verify=False)
+    plain = dovetail.compile(model, ["gpu-fp16"], solver="min-cut", verify=False)
+    assert [node.precision for node in result.plan.nodes] == [node.precision for node in plain.plan.nodes]
+    (why,) = [remark.why for remark in result.remarks if remark.rule == "costs"]
+    assert "is a table of another machine, another processor" in why and "`dovetail profile` measures one" in why
+
+
+def test_the_table_of_this_machine_is_kept_with_its_profiles_and_the_former_name_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path))
+    assert main(["bench", "costs", "gpu-fp16"]) == 0
+    out, error = capsys.readouterr()
+    assert "is called `dovetail profile gpu-fp16` now" in error
+    assert (tmp_path / "gpu-fp16.costs.yaml").read_text() == out
+
+
+def test_quantizing_costs_what_the_table_says(tmp_path):
+    from dovetail.ir import FLOAT32, Format
+    from dovetail_precision.costs import CostTable
+
+    int8 = Format.of("int8[symmetric]")
+    table = CostTable(casts=10, borders={"quantize": 4, "dequantize": 6})
+    assert [table.converting(*pair) for pair in ((FLOAT32, int8), (int8, FLOAT32), (FLOAT32, FLOAT32))] == [4, 6, 10]

@@ -1,75 +1,20 @@
-"""`dovetail bench`: measure an engine's compute and conversion times, for the cost tables of solvers."""
+"""Costs of an engine on this machine: the rates of operators, and of every kind of border, each timed alone."""
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail.cli import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of, shape_of
-from dovetail_commands.terminal import Progress
-from dovetail_onnx.files.writing import write_text
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.passes import Context
-    from dovetail.plugin import Backend, Engine, Session
+    from dovetail.plugin import Engine, Session
     from dovetail_runtime.engines import GuardedEngine, GuardedSession
 
     AnyEngine: TypeAlias = Engine | GuardedEngine
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
-    parser.add_argument("what", choices=["costs"], help="costs: a cost table for the solver min-cut")
-    parser.add_argument("backend", help="the backend whose engine is measured")
-    parser.add_argument("-o", "--output", type=output, metavar="FILE.yaml", help="file to write; printed without it")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    import yaml
-    from dovetail.compiler import use_file
-    from dovetail.passes import BackendChoice, Context, load_chosen
-
-    ctx = Context(plugins=plugins_of(args))
-    backend = load_chosen(ctx.registry, BackendChoice.parse(use_file(ctx.registry, args.backend)))
-    if not backend.low:
-        raise DovetailError(f"backend '{backend.name}' has no low precision", "there is nothing to choose from")
-    engine = _engine(backend, ctx)
-    with Progress() as progress:
-        table = measure_costs(engine, backend.low, backend.high or "float32", progress)
-    text = f"# Measured with {engine.name}. See `dovetail compile --costs`.\n" + yaml.safe_dump(table, sort_keys=False)
-    if args.output:
-        write_text(args.output, text)
-        note(f"{args.output}: use it with --solver min-cut --costs {shlex.quote(str(args.output))}")
-    if args.json:
-        print_json(table)
-    elif not args.output:
-        print(text, end="")
-    return 0
-
-
-def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
-    """Return the first engine of the backend that can run here."""
-    from dovetail_runtime.engines import engines_of
-
-    refusals: list[str] = []
-    for engine in engines_of([backend], ctx.registry)[backend.name]:
-        ok, why = engine.available()
-        if ok:
-            if refusals:
-                note(f"measuring {engine.name} instead of what comes first ({'; '.join(refusals)})")
-            return engine
-        refusals.append(f"{engine.name}: {why}")
-    raise DovetailError(f"no engine of '{backend.name}' can run here ({'; '.join(refusals)})")
-
-
-BENCH = PlainCommand("bench", "Measure what an engine takes on this machine.", add_arguments, run)
 
 
 _ELEMENTS = 1 << 22  # 16 MiB of float32, more than a core's caches hold
@@ -89,8 +34,9 @@ def measure_costs(
 ) -> Costs:
     """Measure a cost table of `engine` on this machine, as plain data.
 
-    Measures bytes and operations per nanosecond in both types, the rates of compute-bound operators, the bytes that a
-    Cast moves, and the overhead of one more small operator in nanoseconds. Every figure is the fastest of many runs. An
+    Measures bytes and operations per nanosecond in both types, the rates of compute-bound operators, the bytes that
+    conversions move (Cast, QuantizeLinear, DequantizeLinear, and a Transpose between layouts), the overhead of one more
+    small operator and that of one call of the engine in nanoseconds. Every figure is the fastest of many runs. An
     operator that the engine rejects in a type is left out.
 
     Args:
@@ -101,7 +47,15 @@ def measure_costs(
     Raises:
         DovetailError: The engine cannot run even an addition in one of the types.
     """
-    table: Costs = {"engine": engine.name, "start": 0, "bytes": {}, "operations": {}, "casts": 0, "operators": {}}
+    table: Costs = {
+        "engine": engine.name,
+        "start": 0,
+        "bytes": {},
+        "operations": {},
+        "casts": 0,
+        "borders": {},
+        "operators": {},
+    }
     steps = list(_steps(engine, low, high))
     for index, (place, kind, work, figure) in enumerate(steps):
         if progress:
@@ -109,7 +63,7 @@ def measure_costs(
         try:
             value = figure(work())
         except DovetailError:
-            if place[0] != "operators":
+            if place[0] not in ("operators", "borders"):
                 raise
             continue
         target: Costs = table
@@ -148,7 +102,26 @@ def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
     text = f"({here} x) => ({there} z) {{ z = Cast <to = {_number(low)}> (x) }}"
     both = _width(high) + _width(low)
     yield ("casts",), "", _timing(engine, text, high), lambda ns: _rounded(_ELEMENTS * both / ns)
+    quantized, scale = f"int8[{rows},{columns}]", f"<{_TEXT[high]} s = {{0.01}}, int8 z = {{0}}>"
+    borders = {
+        "quantize": (f"({here} x) => ({quantized} y) {scale} {{ y = QuantizeLinear (x, s, z) }}", 1),
+        "dequantize": (
+            f"({here} x) => ({here} y) {scale} {{ q = QuantizeLinear (x, s, z)  y = DequantizeLinear (q, s, z) }}", 1
+        ),
+    }  # fmt: skip
+    for name, (text, width) in borders.items():
+        # The second one converts in both directions, as an engine's kernel for either reads and writes the same bytes.
+        times = 2 if name == "dequantize" else 1
+        moved_bytes = times * _ELEMENTS * (_width(high) + width)
+        yield ("borders", name), "", _timing(engine, text, high), lambda ns, moved=moved_bytes: _rounded(moved / ns)
+    image = f"{_TEXT[high]}[1,{rows // 64},64,{columns}]"
+    turned = f"{_TEXT[high]}[1,64,{columns},{rows // 64}]"
+    text = f"({image} x) => ({turned} y) {{ y = Transpose <perm = [0, 2, 3, 1]> (x) }}"
+    moved_bytes = 2 * _ELEMENTS * _width(high)
+    yield ("borders", "transpose"), "", _timing(engine, text, high), lambda ns: _rounded(moved_bytes / ns)
     small = f"{_TEXT[high]}[8]"
+    text = f"({small} x) => ({small} y) {{ y = Neg (x) }}"
+    yield ("borders", "call"), "", _timing(engine, text, high), _rounded
     chain = " ".join(f"v{i + 1} = Neg (v{i})" for i in range(_CHAIN))
     text = f"({small} v0) => ({small} v{_CHAIN}) {{ {chain} }}"
     yield ("start",), "", _timing(engine, text, high), lambda ns: _rounded(ns / _CHAIN)

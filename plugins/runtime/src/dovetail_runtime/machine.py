@@ -6,11 +6,15 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
 _NAME = re.compile(r"[\w.-]*")
+_WHAT = {
+    "machine": "another machine", "processor": "another processor", "cpus": "another number of CPUs",
+    "versions": "other versions of what computes",
+}  # fmt: skip
 _CPU_KEYS = ("model name", "flags", "Features", "CPU part")
 
 
@@ -26,6 +30,20 @@ def fingerprint(distributions: Iterable[str]) -> dict[str, str]:
         "cpus": str(cpus()),
         "versions": _digest("\n".join(f"{name} {version}" for name, version in versions)),
     }
+
+
+def profile_folder() -> Path:
+    """Return the folder of measurements: `$DOVETAIL_PROFILES`, else `dovetail/tune` in `$XDG_CACHE_HOME`."""
+    folder = os.environ.get("DOVETAIL_PROFILES", "")
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(home) if home else Path.home() / ".cache"
+    return Path(folder) if folder else base / "dovetail" / "tune"
+
+
+def difference(one: object, other: Mapping[str, str]) -> str:
+    """Return in words what two fingerprints differ in; empty if they are equal."""
+    given = one if isinstance(one, dict) else {}
+    return ", ".join(what for key, what in _WHAT.items() if given.get(key) != other.get(key))
 
 
 def cpus() -> int:
