@@ -3,9 +3,11 @@
 import math
 import random
 
+import numpy as np
 import pytest
 from dovetail_tune.certificate import optimum
 from dovetail_tune.front import minimize, pareto_front
+from dovetail_tune.pairwise_noise import MOST, ErrorsAtOutputs
 from dovetail_tune.problem import Problem
 
 ENGINES, FORMATS = 2, 3
@@ -93,3 +95,53 @@ def test_no_plan_of_the_front_is_faster_and_less_noisy_than_another():
 def test_with_no_price_for_noise_the_front_begins_with_the_fastest_plan():
     problem = random_problem(5, units=5, chain=True)
     assert problem.time_of(pareto_front(problem)[0]) == pytest.approx(min(map(problem.time_of, problem.plans())))
+
+
+def errors_of(*vectors):
+    """Errors of one segment each, with one candidate beside the exact one, on one batch of one output."""
+    errors = ErrorsAtOutputs()
+    for unit, vector in enumerate(vectors):
+        error = np.array(vector, float)
+        errors.add((unit, 1), [[error]], [float(error @ error)])
+    return errors.pairs()
+
+
+@pytest.mark.parametrize(
+    ("second", "noise"),
+    [([0.1, 0.2], 4 * 0.05), ([-0.1, -0.2], 0.0), ([0.2, -0.1], 2 * 0.05)],
+    ids=["errors add up", "errors cancel", "errors are independent"],
+)
+def test_the_noise_of_a_pair_says_whether_errors_add_or_cancel(second, noise):
+    pairs = errors_of([0.1, 0.2], second)
+    problem = Problem([[2.0, 1.0]] * 2, [[[0.0], [0.05]]] * 2, {}, [math.inf], pairs)
+    assert problem.noise_of((1, 1)) == pytest.approx([noise], abs=1e-7)
+    assert problem.noise_of((1, 0)) == [0.05]
+
+
+def test_a_plan_whose_errors_cancel_is_found_where_their_sum_would_miss_the_goal():
+    pairs = errors_of([0.1, 0.2], [-0.1, -0.2], [0.2, 0.1])
+    problem = Problem([[2.0, 1.0]] * 3, [[[0.0], [0.05]]] * 3, {}, [0.06], pairs)
+    assert (optimum(problem).plan, optimum(problem).bound) == ((1, 1, 1), pytest.approx(3.0))
+    alone = Problem(problem.seconds, problem.noise, {}, problem.budget)
+    assert optimum(alone).bound == pytest.approx(5.0)
+    assert (1, 1, 1) in pareto_front(problem)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_certificate_is_the_best_of_all_plans_with_pairs(seed):
+    problem = random_problem(seed, units=5)
+    generator = random.Random(seed)
+    choices = [(unit, choice) for unit in range(5) for choice in range(6)]
+    for one, other in (generator.sample(choices, 2) for _ in range(30)):
+        if one[0] < other[0]:
+            problem.pairs[one, other] = [generator.uniform(-0.3, 0.3), 0.0]
+    best = min(problem.time_of(plan) for plan in problem.plans() if problem.is_feasible(plan))
+    assert optimum(problem).bound == pytest.approx(best, rel=1e-6)
+
+
+def test_only_the_most_sensitive_choices_are_paired():
+    errors = ErrorsAtOutputs()
+    for unit in range(MOST + 5):
+        errors.add((unit, 1), [[np.full(3, unit + 1.0)]], [3.0 * (unit + 1) ** 2])
+    pairs = errors.pairs()
+    assert len(pairs) == MOST * (MOST - 1) // 2 and min(one[0] for one, _ in pairs) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from dovetail.errors import DovetailError
@@ -12,6 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail_tune.problem import Problem
 
 _SECONDS = 20.0
+_LOUD = 1e6  # times the budget; more than any errors cancel, and not more than HiGHS's tolerances bear
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Optimum:
 def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
     """Minimize the predicted time subject to the noise budgets, as an integer program.
 
-    A variable per unit and choice is 1 if the unit has it; one per border and pair of choices is 1 if both ends do.
+    A variable per unit and choice is 1 if the unit has it; one per border and pair of choices is 1 if both ends do, and
+    so is one per pair of choices whose noise is not the sum.
 
     Args:
         problem: The problem.
@@ -61,6 +64,10 @@ def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
         for j in range(len(table[0])):
             ends = {at[one, other, i, j]: 1.0 for i in range(len(table))}
             rows.append(({**ends, at[other, j]: -1.0}, 0.0, 0.0))
+    for first, second in problem.pairs:
+        both = at[first, second]
+        rows += [({both: 1.0, at[end]: -1.0}, -math.inf, 0.0) for end in (first, second)]
+        rows.append(({both: 1.0, at[first]: -1.0, at[second]: -1.0}, -1.0, math.inf))
     for output, most in enumerate(problem.budget):
         if most < math.inf:
             noise = {
@@ -68,9 +75,13 @@ def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
                 for unit, choices in enumerate(problem.noise)
                 for choice, values in enumerate(choices)
             }
-            forbidden = [variable for variable, share in noise.items() if share > 1]
-            rows += [({variable: 1.0}, 0.0, 0.0) for variable in forbidden]
-            rows.append(({v: share for v, share in noise.items() if 0 < share <= 1}, -math.inf, 1.0))
+            together = {at[one, other]: more[output] / most for (one, other), more in problem.pairs.items() if most}
+            if not any(share < 0 for share in together.values()):
+                forbidden = [variable for variable, share in noise.items() if share > 1]
+                rows += [({variable: 1.0}, 0.0, 0.0) for variable in forbidden]
+                noise = {variable: share for variable, share in noise.items() if share <= 1}
+            noise = {variable: min(share, _LOUD) for variable, share in noise.items()}
+            rows.append(({v: share for v, share in {**noise, **together}.items() if share}, -math.inf, 1.0))
     entries = [(number, variable, value) for number, (row, _, _) in enumerate(rows) for variable, value in row.items()]
     numbers, variables, values = map(np.array, zip(*entries))
     matrix = coo_array((values, (numbers, variables)), shape=(len(rows), len(at))).tocsr()
@@ -92,7 +103,7 @@ def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
     return Optimum(bound, plan, result.status == 0)
 
 
-def _variables(problem: Problem) -> list[tuple[int, ...]]:
+def _variables(problem: Problem) -> list[tuple[Any, ...]]:
     units = [(unit, choice) for unit, times in enumerate(problem.seconds) for choice in range(len(times))]
     pairs = [
         (one, other, i, j)
@@ -100,10 +111,12 @@ def _variables(problem: Problem) -> list[tuple[int, ...]]:
         for i in range(len(table))
         for j in range(len(table[i]))
     ]
-    return [*units, *pairs]
+    return [*units, *pairs, *problem.pairs]
 
 
-def _cost(problem: Problem, key: tuple[int, ...]) -> float:
+def _cost(problem: Problem, key: tuple[Any, ...]) -> float:
+    if key in problem.pairs:
+        return 0.0
     if len(key) == 2:
         return problem.seconds[key[0]][key[1]]
     one, other, i, j = key

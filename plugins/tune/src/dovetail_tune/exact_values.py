@@ -13,6 +13,7 @@ from dovetail_runtime.data.batches import batches
 from dovetail_verify.runners import reference
 
 from dovetail_tune.data_split import save_arrays
+from dovetail_tune.pairwise_noise import ErrorsAtOutputs
 from dovetail_tune.segments import names_of_inputs
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ Run = Callable[[Arrays], dict[str, np.ndarray]]
 
 class ExactValues:
     """Exact inputs of every segment in files, and the exact outputs of the model.
+
+    Attributes:
+        errors: Errors at the outputs of the segments that `noise_of` was asked about.
 
     Args:
         model: The prepared model that was cut.
@@ -45,6 +49,7 @@ class ExactValues:
         self._plugins = plugins
         self._outputs: list[dict[str, np.ndarray]] = []
         self._loaded: tuple[int, Run | None] = -1, None
+        self.errors = ErrorsAtOutputs()
         self.names = [name_of(value) for value in model.graph.outputs]
         runs = [self._run(segment.model) for segment in segments]
         for number, (feeds, _) in enumerate(batches(model, data)):
@@ -62,12 +67,13 @@ class ExactValues:
         """Return the folder with the inputs of a segment, a file per batch."""
         return self._folder / f"segment_{segment.index}" / "inputs"
 
-    def noise_of(self, segment: Segment, outputs: Path) -> list[float]:
+    def noise_of(self, segment: Segment, outputs: Path, choice: int = 0) -> list[float]:
         """Return the noise energy at each output of the model, relative to its signal, if only `segment` is inexact.
 
         Args:
             segment: The segment.
             outputs: A folder with its inexact outputs, a file per batch.
+            choice: The candidate that made them, by which `errors` keeps what they leave at the outputs.
 
         Raises:
             DovetailError: The host cannot run what follows the segment.
@@ -77,6 +83,7 @@ class ExactValues:
         rest = self._loaded[1]
         needed = names_of_inputs(segment.rest) if segment.rest is not None else []
         noise, signal = np.zeros(len(self.names)), np.zeros(len(self.names))
+        differences: list[list[np.ndarray]] = []
         for path, exact in zip(sorted(outputs.glob("*.npz")), self._outputs):
             with np.load(path) as file:
                 values = dict(file)
@@ -87,6 +94,10 @@ class ExactValues:
                 error, energy = _energies(values.get(name, exact[name]), exact[name])
                 noise[position] += error
                 signal[position] += energy
+            differences.append([_difference(values.get(name, exact[name]), exact[name]) for name in self.names])
+        scale = [1 / s**0.5 if s > 0 else 0.0 for s in signal.tolist()]
+        found = [[error * one for error, one in zip(batch, scale)] for batch in differences]
+        self.errors.add((segment.index, choice), found, [_share(n, s) for n, s in zip(noise.tolist(), signal.tolist())])
         return [_share(n, s) for n, s in zip(noise.tolist(), signal.tolist())]
 
     def _run(self, model: Model) -> Run:
@@ -103,6 +114,14 @@ def _energies(given: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
     if not np.isfinite(one).all():
         return (np.inf, 1.0) if np.isfinite(other).all() else (0.0, 0.0)
     return float(np.sum((one - other) ** 2)), float(np.sum(other**2))
+
+
+def _difference(given: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Return the error of an output; none where it has another shape, or holds indices or infinities."""
+    if given.shape != exact.shape or not _energies(given, exact)[1]:
+        return np.zeros(0)
+    error = given.astype(np.float64) - exact.astype(np.float64)
+    return error if np.isfinite(error).all() else np.zeros(0)
 
 
 def _share(noise: float, signal: float) -> float:

@@ -158,7 +158,7 @@ class Mixing:
         kinds = range(len(joins))
         table = [[joins[i] if i == j else self._switches.get((i, j), 0.0) for j in kinds] for i in kinds]
         borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
-        return Problem(seconds, noise, borders, [_budget(self._bench.goals) for _ in names])
+        return Problem(seconds, noise, borders, [_budget(self._bench.goals) for _ in names], profiles.pairs())
 
     def _next(self, problem: Problem) -> tuple[int, ...] | None:
         """Return the fastest plan that was not tried, is a mixture, and is predicted to be worth a trial."""

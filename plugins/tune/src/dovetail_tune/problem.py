@@ -17,12 +17,15 @@ class Problem:
         borders: Per pair of neighbors, the time that each pair of their choices takes in addition; it may be negative,
             because two neighbors that run as one save a call.
         budget: The noise that each output may have; infinite without a goal.
+        pairs: Per two choices (unit and choice) of different units, the noise at each output that they have in
+            addition; negative where their errors cancel.
     """
 
     seconds: Sequence[Sequence[float]]
     noise: Sequence[Sequence[Sequence[float]]]
     borders: Mapping[tuple[int, int], Sequence[Sequence[float]]] = field(default_factory=dict)
     budget: Sequence[float] = ()
+    pairs: Mapping[tuple[tuple[int, int], tuple[int, int]], Sequence[float]] = field(default_factory=dict)
 
     def time_of(self, plan: Sequence[int]) -> float:
         """Return the predicted seconds of a plan: a choice per unit."""
@@ -31,9 +34,13 @@ class Problem:
 
     def noise_of(self, plan: Sequence[int]) -> list[float]:
         """Return the predicted noise at each output."""
-        return [
+        found = [
             sum(noise[choice][output] for noise, choice in zip(self.noise, plan)) for output in range(len(self.budget))
         ]
+        for ((one, choice), (other, second)), more in self.pairs.items():
+            if plan[one] == choice and plan[other] == second:
+                found = [total + part for total, part in zip(found, more)]
+        return [max(0.0, total) for total in found]
 
     def is_feasible(self, plan: Sequence[int]) -> bool:
         """Whether no output has more noise than its budget."""

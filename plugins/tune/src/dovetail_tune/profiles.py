@@ -12,6 +12,7 @@ from dovetail_runtime.machine import profile_folder
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.journal import Journal
+from dovetail_tune.pairwise_noise import Pairs, as_plain, from_plain
 from dovetail_tune.race import RaceResult, race
 from dovetail_tune.tasks import Rules
 from dovetail_tune.worker_process import Worker, WorkerError
@@ -98,6 +99,14 @@ class Profiles:
                             workers.pop(number).close()  # it may have ended; another one starts for the next segment
                 self._time(segment, workers)
 
+    def pairs(self) -> Pairs:
+        """Return the noise of pairs of choices, or what the journal says about it if no noise was measured anew."""
+        found, known = self._values.errors.pairs(), self._bench.journal.find("pairs", "")
+        if known is not None and len(known["pairs"]) >= len(found):
+            return from_plain(known)
+        self._bench.journal.record("pairs", "", pairs=as_plain(found))
+        return found
+
     def _measure_together(self, segments: Sequence[Segment], hosts: Hosts) -> None:
         """Send a task per segment, which compiles and times its candidates; segments of one key are timed once."""
         sent: list[tuple[Segment, Callable[[], Answer]]] = []
@@ -136,7 +145,7 @@ class Profiles:
     def _measure_noise(self, segment: Segment, number: int) -> None:
         """Measure what the outputs of a compiled segment do to the model's outputs."""
         candidate, outputs = self._candidates[number], self._outputs(segment, number)
-        noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs)
+        noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs, number)
         self.noise[segment.index, number] = noise = noise or [0.0] * len(self._values.names)
         self._bench.journal.record("noise", self._named(segment, candidate), noise=noise)
 
