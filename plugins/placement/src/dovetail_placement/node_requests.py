@@ -109,7 +109,7 @@ class NodeRequests:
         if request.names_of == "node":
             return [node for node in found if node.name == request.selector]
         try:
-            return found or self._in_main_graph(select(self._model, request.selector))
+            return found or self._in_main_graph(self._names.select(request.selector))
         except DovetailError:
             return []
 

@@ -191,8 +191,7 @@ class Mixing:
     def _placed(self, candidate: Candidate) -> dict[str, str]:
         """Return the backend of every node in the candidate's own result, as a pin has it.
 
-        Its precision follows from the backend's policies, except where everything is high: a selector per node in
-        `--high` would be compared with every node of the model.
+        Its precision follows from the backend's policies, except where everything is high.
         """
         if candidate.is_baseline:
             return {}

@@ -284,8 +284,12 @@ def locked_nodes(model: Model, request: Request) -> dict[str, str]:
     lists = [(f"--low {shlex.quote(selector)}", selector) for selector in request.low]
     pins = ((f"--pin {shlex.quote(pin)}", parse_pin(pin)) for pin in request.pins)
     lists += [(text, selector) for text, (selector, _, precision) in pins if precision]
+    # Exact names need no walk per selector: there may be one for every node.
+    exact: dict[str, list[ir.Node]] = {}
+    for node in all_nodes(model.graph) if lists else ():
+        exact.setdefault(name_of(node), []).append(node)
     for text, selector in lists:
-        for node in select(model, selector):
+        for node in exact.get(selector) or select(model, selector):
             found.setdefault(holders.get(id(node), name_of(node)), text)
     return found
 
