@@ -44,6 +44,22 @@ REPAIRED = {
         " any = IsInf(r) }",
         {"x": (3, 4, 2)},
     ),
+    "the magnitude of a maximum pool behind a convolution": (
+        f"g (float[1,2,6,6] x) => (float[1,2,6,6] y) <float[2,2,3,3] w = {{{numbers(2, 2, 3, 3)}}}> {{"
+        " a = Conv<pads = [1,1,1,1]>(x, w) p = MaxPool<kernel_shape = [3,3], pads = [1,1,1,1]>(a) y = Abs(p) }",
+        {"x": (1, 2, 6, 6)},
+    ),
+    "an activation that falls before it rises, of a maximum pool behind a convolution": (
+        f"g (float[1,2,6,6] x) => (float[1,2,6,6] y) <float[2,2,3,3] w = {{{numbers(2, 2, 3, 3)}}}> {{"
+        " a = Conv<pads = [1,1,1,1]>(x, w) p = MaxPool<kernel_shape = [3,3], pads = [1,1,1,1]>(a) y = HardSwish(p) }",
+        {"x": (1, 2, 6, 6)},
+    ),
+    "the magnitude of a maximum pool behind a convolution, quantized": (
+        f"g (float[1,2,6,6] x) => (int8[1,2,6,6] y) <float[2,2,3,3] w = {{{numbers(2, 2, 3, 3)}}}, float s = {{0.05}},"
+        " int8 z = {0}> { a = Conv<pads = [1,1,1,1]>(x, w)"
+        " p = MaxPool<kernel_shape = [3,3], pads = [1,1,1,1]>(a) m = Abs(p) y = QuantizeLinear(m, s, z) }",
+        {"x": (1, 2, 6, 6)},
+    ),
     "a shift per channel in front of a quantization": (
         "g (float[N,2,2,3] x) => (uint8[N,2,2,3] y) <float[2,1,1] k = {1.4, 0.9}, float[2,1,1] c = {0.3, -0.4},"
         " float s = {0.03}, uint8 z = {128}> { m = Mul(x, k) a = Add(m, c) y = QuantizeLinear(a, s, z) }",

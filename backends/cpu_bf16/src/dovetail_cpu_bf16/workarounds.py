@@ -16,6 +16,7 @@ from dovetail_cpu_bf16.decompositions import fusion_barrier
 from dovetail_cpu_bf16.float32_marks import with_bodies
 from dovetail_cpu_bf16.frontend_input import remove_idle_strides
 from dovetail_cpu_bf16.infinities import compare_with_infinity, reduce_infinite_rows
+from dovetail_cpu_bf16.pools import separate_pools
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -52,6 +53,7 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
         reduce_infinite_rows(operations)
         _keep_reduced_axes(operations)
         _separate_transposes(operations)
+        separate_pools(operations)
         _decompose_prelu(operations)
         _fold_constant_operands(operations, low_precision)
         if not low_precision:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dovetail_cpu_bf16.decompositions import fusion_barrier
+from dovetail_cpu_bf16.pools import UNFUSED, bar_behind, is_read_by_others
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -18,15 +19,24 @@ if TYPE_CHECKING:
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
 _NOTHING = 1e-30
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
-# Readers of a pool that are not fused with what is before it, or that keep the order of numbers.
-_ORDERLY = frozenset({
-    "Concat", "Convert", "Convolution", "FakeQuantize", "GroupConvolution", "MatMul", "MaxPool", "Relu", "Reshape",
-    "Result", "Transpose",
-})  # fmt: skip
 
 
 def repair_low_precision(model: ov.Model) -> None:
-    """Apply all repairs to `model`, in place, if it computes anything in low precision."""
+    """Apply all repairs to `model`, in place, if it computes anything in low precision.
+
+    A fusion barrier stands behind
+
+    - a maximum or minimum over axes with a FakeQuantize behind it, even behind further operators: its kernel computes
+      them all, and gives other numbers, off by dozens of steps;
+    - an AvgPool with a scale per channel behind it: OpenVINO folds the scale into the ranges of the FakeQuantize behind
+      that, and the kernel takes the range of one channel for all;
+    - a MatMul whose result is scaled along another axis than its last: fusing the scale is refused;
+    - a Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale, and
+      refuses the MatMul over them.
+
+    OpenVINO also refuses an Interpolate behind a MatMul in 8 bits; the barrier stands in front of it. MaxPool behind a
+    convolution is repaired in every precision (`dovetail_cpu_bf16.pools`).
+    """
     operations = model.get_ordered_ops()
     if not any(node.get_type_name() == "FakeQuantize" for node in operations):
         return
@@ -35,34 +45,11 @@ def repair_low_precision(model: ov.Model) -> None:
         kind = node.get_type_name()
         fused = kind == "Concat" and _is_quantized_for(node, multiplied)
         if fused or any(applies(node) for applies in _BARRED.get(kind, ())):
-            _bar_behind(node)
+            bar_behind(node)
         elif kind == "MatMul" and _has_no_bias(node):
             _add_bias(node)
         elif kind == "Interpolate":
             node.input(0).replace_source_output(fusion_barrier(node.input_value(0)).output(0))
-
-
-def _bar_behind(node: ov.Node) -> None:
-    """Insert a fusion barrier between a node's first result and all of its readers.
-
-    - A maximum or minimum over axes with a FakeQuantize behind it, even behind further operators: its kernel computes
-      them all, and gives other numbers, off by dozens of steps.
-    - A MaxPool behind a convolution: OpenVINO fuses an operator behind the MaxPool into the convolution, and so
-      computes the maximum of f(x) in place of f of the maximum. That differs unless f keeps the order of numbers.
-    - An AvgPool with a scale per channel behind it: OpenVINO folds the scale into the ranges of the FakeQuantize behind
-      that, and the kernel takes the range of one channel for all.
-    - A MatMul whose result is scaled along another axis than its last: fusing the scale is refused.
-    - A Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale,
-      and refuses the MatMul over them.
-
-    OpenVINO also refuses an Interpolate behind a MatMul in 8 bits; the barrier stands in front of it.
-    """
-    readers = list(node.output(0).get_target_inputs())
-    if any(port.get_node().get_type_name() == "Result" for port in readers):
-        return
-    barrier = fusion_barrier(node.output(0))
-    for port in readers:
-        port.replace_source_output(barrier.output(0))
 
 
 def _add_bias(node: ov.Node) -> None:
@@ -102,7 +89,7 @@ def _always(node: ov.Node) -> bool:
 
 
 def _is_read_elementwise(node: ov.Node) -> bool:
-    return any(port.get_node().get_type_name() not in _ORDERLY for port in node.output(0).get_target_inputs())
+    return is_read_by_others(node, UNFUSED)
 
 
 def _reaching_matmul(operations: list[ov.Node]) -> set[str]:
@@ -138,7 +125,6 @@ def _is_scaled_across_rows(node: ov.Node) -> bool:
 _BARRED: dict[str, tuple[Callable[[ov.Node], bool], ...]] = {
     "AvgPool": (_is_read_elementwise,),
     "MatMul": (_is_scaled_across_rows,),
-    "MaxPool": (_is_read_elementwise,),
     "ReduceMax": (_always,),
     "ReduceMin": (_always,),
 }
