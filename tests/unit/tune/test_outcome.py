@@ -3,8 +3,9 @@
 import math
 import xml.etree.ElementTree as ET
 
-from dovetail_tune.candidates import Candidate
-from dovetail_tune.outcome import Entry, Tuned, combined
+import pytest
+from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.outcome import Entry, Tuned, combined, slower_integers
 from dovetail_tune.plot import front_svg
 from dovetail_tune.statistics_of_pairs import ratio_of
 
@@ -61,3 +62,19 @@ def test_the_plot_is_well_formed_and_has_a_point_per_candidate_and_the_front():
 
 def test_a_plot_of_nothing_is_a_document_too():
     assert ET.fromstring(front_svg(Tuned("net"))).tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("integers", "floats", "said"),
+    [
+        (0.9, 1.0, []),
+        (1.5, 1.0, ["integers are not faster here: int takes 1.50 of the time of float, which computes in floats"]),
+        (1.0, 1.0, ["integers are not faster here: int takes 1.00 of the time of float, which computes in floats"]),
+        (None, 1.0, []),
+    ],
+)
+def test_integers_that_are_not_faster_are_said_to_be_so(integers, floats, said):
+    whole, part = Candidate("int", ("cpu-int8:weights=int8",)), Candidate("float", ("cpu-bf16",))
+    high = Candidate("int high", ("cpu-int8",), high=("*",))  # in floats
+    entries = [Entry(whole, integers), Entry(part, floats), Entry(high, 2.0)]
+    assert slower_integers(entries, Candidates((whole, part, high), {}, frozenset({"cpu-int8"}))) == said

@@ -67,10 +67,16 @@ class Candidates:
     Attributes:
         found: The candidates; the first is the host alone.
         absent: Why other installed backends do not compete, by name.
+        integers: Names of the backends that compute in integers.
     """
 
     found: tuple[Candidate, ...]
     absent: Mapping[str, str]
+    integers: frozenset[str] = frozenset()
+
+    def has_integers(self, candidate: Candidate) -> bool:
+        """Whether a candidate may compute in integers."""
+        return not candidate.high and any(name.partition(":")[0] in self.integers for name in candidate.backends)
 
 
 def candidates_of(
@@ -94,6 +100,7 @@ def candidates_of(
         raise UsageError(f"--threads {','.join(map(str, threads))}: numbers from 0 are expected")
     host = load_chosen(registry, BackendChoice(HOST))
     absent: dict[str, str] = {}
+    integers: set[str] = set()
     ranked = [(0, Candidate(HOST, (HOST,)))]
     for choice in map(BackendChoice.parse, backends or [name for name in registry.backend if name != HOST]):
         if choice.name == HOST:
@@ -111,6 +118,7 @@ def candidates_of(
             absent[choice.name] = why
         else:
             ranked += _of_backend(choice, backend)
+            integers |= {choice.name} if backend.has_integers else set()
     # Defaults of all backends come first, and options last, because a budget may end anywhere.
     ranked.sort(key=lambda pair: pair[0])
     found = list({candidate.name: candidate for _, candidate in ranked}.values())
@@ -119,7 +127,7 @@ def candidates_of(
         for candidate in found
         for count in dict.fromkeys(threads)
     ]
-    return Candidates(tuple(counted), absent)
+    return Candidates(tuple(counted), absent, frozenset(integers))
 
 
 def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:

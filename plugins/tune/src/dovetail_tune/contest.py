@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail_tune.candidates import Candidate, Candidates
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.mixing import Mixing
-from dovetail_tune.outcome import Entry, Tuned
+from dovetail_tune.outcome import Entry, Tuned, slower_integers
 from dovetail_tune.race import RaceResult
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 from dovetail_tune.tasks import Rules, loaded_and_raced
@@ -254,6 +254,7 @@ class Contest:
         if winner is not None:
             winner.remark = "the fastest within the goal"
             self._notes += self._doubts(winner, raced, result)
+        self._notes += slower_integers(entries, self._candidates)
         if any(tried.status == NOT_TRIED for tried in self._tried.values()):
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
         return Tuned("", entries, winner, notes=self._notes, certificate=self._certificate(winner), front=self._front)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail_onnx.files.writing import write_text
 
-from dovetail_tune.candidates import Candidate
-from dovetail_tune.statistics_of_pairs import Ratio
+from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
@@ -134,6 +134,26 @@ class Tuned:
         self.compiled.save(folder)
         if Path(folder).is_dir():  # other stores keep a result in one file
             write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
+
+
+def slower_integers(entries: Sequence[Entry], candidates: Candidates) -> list[str]:
+    """Return a sentence if the fastest candidate in integers is no faster than the fastest in floats, whatever goals say.
+
+    Args:
+        entries: The entries; mixtures count for neither.
+        candidates: What competes.
+    """
+    timed = [entry for entry in entries if entry.seconds is not None and not entry.candidate.is_mixed]
+    integers = [entry for entry in timed if candidates.has_integers(entry.candidate)]
+    floats = [entry for entry in timed if not candidates.has_integers(entry.candidate)]
+    if not integers or not floats:
+        return []
+    ours, theirs = (min(found, key=lambda entry: entry.seconds or 0.0) for found in (integers, floats))
+    ratio = (ours.seconds or 0.0) / (theirs.seconds or math.inf)
+    if ratio < 1 - MARGIN:
+        return []
+    what = f"{ours.candidate.name} takes {ratio:.2f} of the time of {theirs.candidate.name}"
+    return [f"integers are not faster here: {what}, which computes in floats"]
 
 
 def combined(outcomes: Mapping[str, Tuned | str]) -> list[dict[str, str]]:
