@@ -177,3 +177,46 @@ def test_refinements_on_request_read_the_scales_of_blocks():
     data = [inputs(source)] * 2
     result = compiled(source, data=data, refine="rounding")
     assert formats(result) == {"w": "int4[symmetric,axis=0,group=32]"}
+
+
+NORMED = "h = LayerNormalization (x, n) q = MatMul (h, w) k = MatMul (h, v) y = Add (q, k)"
+
+
+def with_loud_channels():
+    """A net whose products read a few channels that are loud, and samples for it."""
+    made = model(NORMED)
+    scale = np.full(128, 0.05, np.float32)
+    scale[::16] = 3.0
+    made.graph.initializer.append(numpy_helper.from_array(scale, "n"))
+    rng = np.random.default_rng(3)
+    return made, [{"x": rng.standard_normal((5, 128)).astype(np.float32)} for _ in range(20)]
+
+
+@pytest.mark.parametrize("options", ["weights=int4", "weights=int4,scheme=asymmetric", "weights=int8"])
+def test_data_scales_the_channels_of_weights_where_products_gain_by_it(options):
+    source, data = with_loud_channels()
+    plain = compiled(source, f"cpu-int8:{options}", data=data[:10])
+    scaled = compiled(source, f"cpu-int8:{options}", data=data[:10], refine="smooth")
+    before, after = (dovetail.verify(source, one, data[10:], plugins=plugins()).worst_snr_db for one in (plain, scaled))
+    assert after > before + 3
+    (remark,) = [remark for remark in scaled.remarks if remark.rule == "smooth" and remark.kind == "passed"]
+    assert "the channels of 'h' are divided by" in remark.why
+    assert formats(scaled) == formats(plain)
+
+
+def test_with_data_a_size_goes_to_the_weights_whose_channels_are_loud():
+    source = model("a = MatMul (x, w) b = MatMul (z, v) y = Add (a, b)", "float[5,128] x, float[5,128] z")
+    # The error of `w` lies in channels that are silent on the data, and that of `v` does not.
+    weights = {name: np.full((128, 128), 0.5, np.float32) for name in "wv"}
+    rng = np.random.default_rng(4)
+    for weight in weights.values():
+        weight[:64] = rng.standard_normal((64, 128))
+    del source.graph.initializer[:]
+    source.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    silent, loud = np.ones((5, 128), np.float32), np.ones((5, 128), np.float32)
+    silent[:, :64], loud[:, 64:] = 0.0, 1e-3
+    wide = []
+    for data in ([{"x": silent, "z": loud}], [{"x": loud, "z": silent}]):
+        found = formats(compiled(source, data=data, max_size=31_000))
+        wide.append([name for name, format_ in found.items() if format_.startswith("int8")])
+    assert wide == [["v"], ["w"]]

@@ -17,7 +17,7 @@ from dovetail_quantize.observers.least_squares import LeastSquares
 from dovetail_cpu_int8.max_size import BYTES, OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
     from dovetail.ir import Format, Model
@@ -37,12 +37,14 @@ class Weight:
         formats: Its formats, fewest bits first.
         node: Its first reader.
         level: Index of the chosen format.
+        energy: Relative energy of each channel that the product reads, if there is data.
     """
 
     value: ir.Value
     formats: tuple[Format, ...]
     node: ir.Node
     level: int = 0
+    energy: np.ndarray | None = None
     _errors: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -59,18 +61,24 @@ class Weight:
         return math.prod(shape) * bits // 8 + 4 * scales + (zeros * bits + 7) // 8
 
     def error(self, level: int) -> float:
-        """Return the squared error of a sample of the weight in a format, relative to its squares; measured once."""
+        """Return the squared error of a sample of the weight in a format, relative to its squares; measured once.
+
+        With energies of channels, squares count by these: that is the noise of the product, if channels do not
+        correlate.
+        """
         assert self.value.const_value is not None, "a weight is a constant"
         if level not in self._errors:
-            self._errors[level] = _relative_error(self.value.const_value.numpy(), self.formats[level])
+            self._errors[level] = _relative_error(self.value.const_value.numpy(), self.formats[level], self.energy)
         return self._errors[level]
 
 
-def _relative_error(array: np.ndarray, format_: Format) -> float:
+def _relative_error(array: np.ndarray, format_: Format, energy: np.ndarray | None) -> float:
     """Return the relative squared error of a sample: rows of the scales' slabs, evenly spread."""
     assert format_.axis is not None, "weights have a scale per channel or block"
     axis = format_.axis % array.ndim
     others = [at for at in range(array.ndim) if at != axis]
+    sums = axis if format_.group is not None else others[0]  # the axis of the channels that are read
+    by = np.ones(array.shape[sums]) if energy is None or len(energy) != array.shape[sums] else energy
     if format_.group is None:
         # Whole channels, since a channel has one scale.
         kept = max(1, _SAMPLED // max(1, array.size // array.shape[axis]))
@@ -84,8 +92,10 @@ def _relative_error(array: np.ndarray, format_: Format) -> float:
     integers = quantize_array(array, format_, parameters).astype(np.float32)
     scale, zero = (shaped(part, format_, array.shape).astype(np.float32) for part in parameters)
     exact = array.astype(np.float32)
-    total = float(np.square(exact, dtype=np.float64).sum())
-    return float(np.square((integers - zero) * scale - exact, dtype=np.float64).sum()) / total if total else 0.0
+    by = by.reshape([-1 if at == sums else 1 for at in range(array.ndim)])
+    total = float((np.square(exact, dtype=np.float64) * by).sum())
+    error = np.square((integers - zero) * scale - exact, dtype=np.float64) * by
+    return float(error.sum()) / total if total else 0.0
 
 
 def _spread(extent: int, count: int) -> np.ndarray:
@@ -99,10 +109,12 @@ class WeightBudget:
     Attributes:
         limit: The size in bytes; None if none is requested.
         held: The bytes of all initializers of the model as it is.
+        measure: Measures the energies of values on the data of the request; None if there is none.
     """
 
     limit: int | None
     held: int
+    measure: Callable[[Sequence[ir.Value]], Mapping[ir.Value, np.ndarray]] | None = None
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> WeightBudget:
@@ -110,14 +122,20 @@ class WeightBudget:
         limit = ctx.request.options.get(OPTION, {}).get(BYTES)
         graphs = (graph for _, graph in model.graphs())
         tensors = (value.const_value for graph in graphs for value in graph.initializers.values())
-        return cls(limit, sum(tensor.nbytes for tensor in tensors if tensor is not None))
+        held = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+        if limit is None or ctx.request.data is None:
+            return cls(limit, held)
+        from dovetail_cpu_int8.channel_energies import energies_of
+
+        return cls(limit, held, lambda values: energies_of(model, values, ctx))
 
     def choose(self, groups: Sequence[Sequence[Weight]], view: View) -> None:
         """Choose the formats of weights, one level per group; without a limit, the first format of each.
 
         Every group begins with its first format. The step to a later one that takes away most of the error for its
         bytes is made first; a group whose best step no longer fits stays as it is. The error is that of the weights,
-        relative to their squares: noise that a product adds to its result, where its inputs are alike.
+        relative to their squares: noise that a product adds to its result, where its inputs are alike. With data,
+        channels of inputs count by their energy.
 
         Raises:
             DovetailError: The limit is too small for the fewest bits.
@@ -132,6 +150,13 @@ class WeightBudget:
                 f"--max-size allows {self.limit:,} bytes, and the weights need {size:,} with the fewest bits",
                 "allow more, or larger blocks (block=128)",
             )
+        if self.measure is not None:
+            products = {
+                weight: weight.node.inputs[0] for weight in weights if weight.node.op_type in ("Gemm", "MatMul")
+            }
+            energies = self.measure([value for value in dict.fromkeys(products.values()) if value is not None])
+            for weight, value in products.items():
+                weight.energy = energies.get(value) if value is not None else None
         steps = [step for index, group in enumerate(groups) if (step := _next_step(group, index))]
         heapq.heapify(steps)
         while steps:

@@ -106,7 +106,11 @@ def _other_machine(table: CostTable, ctx: Context) -> str:
     """Return what differs between the machine of a table and this one; empty if nothing does, or it is of none."""
     if not table.machine:
         return ""
-    owned = [record.distribution for record in ctx.plugins.plugins if record.status == "ok" and record.distribution]
+    owned = [
+        record.distribution
+        for record in (ctx.plugins.plugins if ctx.plugins else ())
+        if record.status == "ok" and record.distribution
+    ]
     return difference(dict(table.machine), fingerprint(owned))
 
 
@@ -124,11 +128,8 @@ def load_cost_table(source: Source) -> CostTable:
     operators = tree.get("operators")
     rates = {key.raw: _rates(value, key.raw) for key, value in operators.entries("operators")} if operators else {}
     given = tree.get("borders")
-    borders = (
-        {key.raw: _positive(value, key.raw) for key, value in given.only("borders", _BORDERS).entries("borders")}
-        if given
-        else {}
-    )
+    entries = given.entries("borders").only("borders", _BORDERS) if given else ()
+    borders = {key.raw: _positive(value, key.raw) for key, value in entries}
     found = tree.get("machine")
     machine = {key.raw: str(value.plain()) for key, value in found.entries("machine")} if found else {}
     return CostTable(start, moved, operations, casts, rates, borders, machine)

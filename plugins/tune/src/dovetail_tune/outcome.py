@@ -137,7 +137,7 @@ class Tuned:
 
 
 def slower_integers(entries: Sequence[Entry], candidates: Candidates) -> list[str]:
-    """Return a sentence if the fastest candidate in integers is no faster than the fastest in floats, whatever goals say.
+    """Return a sentence if the fastest candidate in integers is no faster than that in floats, whatever goals say.
 
     Args:
         entries: The entries; mixtures count for neither.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.ir import constant_of, input_of, name_of
+from dovetail.ir import FLOAT32, constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
@@ -42,6 +42,10 @@ class Smooth(Pass):
     the power of 1 - alpha. Constants before %x must absorb it: those of a normalization (fused or decomposed), a Mul by
     a constant, or the preceding product. A value is scaled only if that reduces the error of its products on a sample
     of rows by two percent. The model computes the same function.
+
+    Products that read floats and weights in integers are scaled as in "AWQ: Activation-aware Weight Quantization" (Lin
+    et al., 2023): s is the mean magnitude of a channel to the power of that of ten exponents which leaves the least
+    error of the products on the sample, with the scales of blocks that minima and maxima give.
 
     Options:
         alpha: Migration strength: how much of the range moves into the weights, from 0 to 1.
@@ -191,11 +195,13 @@ _ROWS = 512
 _WORTH = 0.98  # largest remaining fraction of the error
 _LARGEST_FACTOR = 2.0**10
 _ACTIVATION, _WEIGHT = "A", "B"
+_EXPONENTS = tuple(step / 10 for step in range(1, 11))
+_COLUMNS = 128  # results of a product whose error chooses the exponent
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothedInput:
-    """A value that only quantized products read."""
+    """A value that only quantized products read; its format is float32 where weights alone are in integers."""
 
     value: ir.Value
     format: Format
@@ -212,11 +218,11 @@ def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[Smoothed
     """Find all values whose channels can be scaled."""
     readers: dict[ir.Value, list[Layer]] = {}
     for layer in refined_layers(model.graph, SMOOTH, record.steps):
-        if not layer.is_convolution and _format(layer, _ACTIVATION) is not None:
+        if not layer.is_convolution and _read_format(layer) is not None:
             readers.setdefault(input_of(layer.node, 0), []).append(layer)
     found = []
     for value, layers in readers.items():
-        formats = {format_ for layer in layers if (format_ := _format(layer, _ACTIVATION)) is not None}
+        formats = {format_ for layer in layers if (format_ := _read_format(layer)) is not None}
         alone = len(value.uses()) == len(layers) and not value.is_graph_output() and len(formats) == 1
         absorber = absorber_of(value, layers[0].layout.extents[2]) if alone else None
         if absorber is None:
@@ -226,6 +232,14 @@ def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[Smoothed
         else:
             found.append(SmoothedInput(value, formats.pop(), tuple(layers), absorber))
     return found
+
+
+def _read_format(layer: Layer) -> Format | None:
+    """Return the format that a product reads: integers with one scale, or float32 beside a weight in integers."""
+    read = placement_of(layer.node).port_format(_ACTIVATION)
+    if read is None or read.quantized:
+        return _format(layer, _ACTIVATION)
+    return FLOAT32 if _format(layer, _WEIGHT) is not None else None
 
 
 def _format(layer: Layer, port: str) -> Format | None:
@@ -264,15 +278,52 @@ class SeenInput:
         if not len(self._sample):
             return None
         of, weights = self._of, [layer.layout.matrices(_array(layer))[0, :, :, 0] for layer in self._of.layers]
+        if not of.format.quantized:
+            return self._weight_factors(ctx)
         activations = np.maximum(np.abs(self._low), np.abs(self._high))
         largest = np.max([np.abs(weight).max(axis=0) for weight in weights], axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             by = activations**alpha / largest ** (1 - alpha)
-        by = np.where(np.isfinite(by) & (by > 0), by, 1.0)
-        # Only ratios matter, so normalize to a geometric mean of 1.
-        by = np.clip(by / np.exp(np.log(by).mean()), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
+        by = _normalized_factors(by)
         signal, before = self._error(np.ones_like(by))
-        _, after = self._error(by)
+        return self._worthwhile(by, signal, before, self._error(by)[1], ctx)
+
+    def _weight_factors(self, ctx: Context) -> np.ndarray | None:
+        """Return the factors of weights that alone are in integers; None if scaling gains nothing."""
+        (rows,) = self._sample.rows
+        magnitude = np.abs(rows).mean(axis=0, dtype=np.float64)
+        signal, before = self._weight_error(np.ones(len(magnitude), np.float32))
+        tried = [_normalized_factors(magnitude**exponent) for exponent in _EXPONENTS]
+        errors = [self._weight_error(by)[1] for by in tried]
+        best = int(np.argmin(errors))
+        return self._worthwhile(tried[best], signal, before, errors[best], ctx)
+
+    def _weight_error(self, by: np.ndarray) -> tuple[float, float]:
+        """Return the energy of some results of all products on the sample, and of their error."""
+        (rows,), signal, error = self._sample.rows, 0.0, 0.0
+        given = rows / by
+        for layer in self._of.layers:
+            format_ = _format(layer, _WEIGHT)
+            assert format_ is not None and format_.axis is not None, "refined layers have weights with scales"
+            weight = _array(layer)
+            # Blocks run along the sums, scales of channels along the results.
+            results = format_.axis % 2 if format_.group is None else 1 - format_.axis % 2
+            kept = np.unique(np.linspace(0, weight.shape[results] - 1, _COLUMNS).astype(int))
+            part = np.take(weight, kept, axis=results)
+            scaled = part * (by if results == 0 else by[:, None])
+            observer = MinMax(format_)
+            observer.update(scaled)
+            held = _rounded(scaled, format_, observer.parameters())
+            exact, found = (one.T if results == 0 else one for one in (part, held))
+            signal += float(((rows @ exact).astype(np.float64) ** 2).sum())
+            error += float(((rows @ exact - given @ found).astype(np.float64) ** 2).sum())
+        return signal, error
+
+    def _worthwhile(
+        self, by: np.ndarray, signal: float, before: float, after: float, ctx: Context
+    ) -> np.ndarray | None:
+        """Return factors if they take away enough of the error, and remark on them."""
+        of = self._of
         node, others = of.layers[0].node, [layer.node for layer in of.layers[1:]]
         change = f"SNR of its products {decibels(signal, before):.1f} to {decibels(signal, after):.1f} dB"
         if after >= _WORTH * before:
@@ -302,6 +353,12 @@ class SeenInput:
             signal += float((exact.astype(np.float64) ** 2).sum())
             error += float(((exact - found).astype(np.float64) ** 2).sum())
         return signal, error
+
+
+def _normalized_factors(by: np.ndarray) -> np.ndarray:
+    """Return factors with a geometric mean of 1, since only their ratios matter, and 1 where there is none."""
+    by = np.where(np.isfinite(by) & (by > 0), by, 1.0)
+    return np.clip(by / np.exp(np.log(by).mean()), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
 
 
 def _array(layer: Layer) -> np.ndarray:
