@@ -1,6 +1,7 @@
 """Weights alone in few bits: cpu-int8 beside ONNX Runtime's MatMulNBits quantizer, on a decoder with random weights.
 
     python bench/weight_only.py [--shape small] [--tokens 256] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
+                                [--nncf PYTHON] [--no-times]
 
 The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head
 that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,12 +35,21 @@ OURS = {
     "uint4, 64": {"backend": "weights=int4,scheme=asymmetric,block=64"},
     "uint4, 128": {"backend": "weights=int4,scheme=asymmetric,block=128"},
     "uint4, 128, mixed": {"backend": "weights=int4,scheme=asymmetric,block=128", "share": 0.25},
+    "uint4, 32, data": {"backend": "weights=int4,scheme=asymmetric", "data": True},
+    "uint4, 128, data": {"backend": "weights=int4,scheme=asymmetric,block=128", "data": True},
+    "uint4, 128, mixed, data": {
+        "backend": "weights=int4,scheme=asymmetric,block=128",
+        "share": 0.25,
+        "data": True,
+    },
 }
 
 
-def compiled(source: Path, out: Path, backend: str, share: float = 0.0, kernel: str = "nbits") -> Path:
+def compiled(
+    source: Path, out: Path, backend: str, share: float = 0.0, kernel: str = "nbits", data: bool = False
+) -> Path:
     """Compile for a kernel; with `share`, of the bytes between 4 and 8 bits that many are allowed."""
-    request = {}
+    request = {"data": samples(), "refine": "smooth"} if data else {}
     if share:
         narrow, wide = (
             _all_bytes(compiled(source, out.with_name(f"{out.name}_{bits}"), options))
@@ -48,6 +59,38 @@ def compiled(source: Path, out: Path, backend: str, share: float = 0.0, kernel: 
     made = dovetail.compile(source, f"cpu-int8:{backend},kernel={kernel}", verify=False, try_engines=False, **request)
     made.save(out)
     return out / "model.onnx"
+
+
+_SHAPE = []  # of the decoder
+
+
+def samples() -> list[dict[str, np.ndarray]]:
+    """Return what scales are found on: other tokens than those that are compared."""
+    return [decoder.feeds(_SHAPE[0], 128, 0, seed) for seed in (11, 12, 13, 14)]
+
+
+NNCF = """
+import sys, numpy as np, nncf, openvino as ov
+source, out, data, group = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+feeds = np.load(data, allow_pickle=True)["feeds"].tolist()
+model = ov.Core().read_model(source)
+made = nncf.compress_weights(
+    model, mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=group, ratio=1.0, all_layers=True, awq=True,
+    scale_estimation=True, dataset=nncf.Dataset(feeds),
+)
+ov.save_model(made, out, compress_to_fp16=False)
+"""
+
+
+def nncfs(source: Path, out: Path, python: str, block: int) -> Path:
+    """Quantize with NNCF in its own environment: int4 with AWQ and scale estimation on the same data as ours."""
+    out.mkdir(parents=True, exist_ok=True)
+    np.savez(out / "data.npz", feeds=np.array(samples(), dtype=object))
+    found = out / "model.xml"
+    words = [python, "-c", NNCF, source, found, out / "data.npz", block]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    subprocess.run([*map(str, words)], check=True, env=environment, stdout=subprocess.DEVNULL)
+    return found
 
 
 def theirs(source: Path, out: Path, algorithm: str, block: int, symmetric: bool) -> Path:
@@ -96,11 +139,13 @@ def in_onnxruntime(path: Path, level: int, threads: int) -> Run:
     return lambda feeds: session.run(None, feeds)[0]
 
 
-def in_openvino(path: Path, threads: int) -> Run:
-    """OpenVINO on a file, as its users run it."""
+def in_openvino(path: Path, threads: int, exact: bool = False) -> Run:
+    """OpenVINO on a file, as its users run it, or without rounding anything but weights."""
     import openvino
 
     config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+    if exact:
+        config |= {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0, "KV_CACHE_PRECISION": "f32"}
     request = openvino.Core().compile_model(str(path), "CPU", config).create_infer_request()
     return lambda feeds: np.array(request.infer(feeds).to_tuple()[0])
 
@@ -120,10 +165,13 @@ def main() -> None:
     for name, default in (("tokens", 256), ("past", 64), ("rounds", 15), ("threads", min(2, os.cpu_count() or 1))):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--nncf", metavar="PYTHON", help="an interpreter with nncf, for its int4 with data")
+    parser.add_argument("--no-times", action="store_true", help="sizes, SNR and KL alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         folder = options.folder or Path(work)
         shape = decoder.SHAPES[options.shape]
+        _SHAPE.append(shape)
         source = decoder.write(folder / "source", shape, tied=False)
         files = {"float32": source}
         files |= {
@@ -140,32 +188,48 @@ def main() -> None:
         ):  # fmt: skip
             name = f"ONNX Runtime {algorithm}, {'int4' if symmetric else 'uint4'}, {block}"
             files[name] = theirs(source, folder / f"theirs_{len(files)}", algorithm, block, symmetric)
+        for block in (32, 128) if options.nncf else ():
+            files[f"NNCF AWQ + scale estimation, uint4, {block}"] = nncfs(
+                source, folder / f"nncf_{block}", options.nncf, block
+            )
         long, one = (
             decoder.feeds(shape, options.tokens, 0, 1),
             decoder.feeds(shape, 1, options.past, 2),
         )
         exact, rows, runs = None, [], {}
         for name, path in files.items():
-            runs[name] = [in_onnxruntime(path, level, options.threads) for level in (1, 4)]
-            runs[name].append(in_openvino(qdq.get(name, path), options.threads))
-            found = runs[name][0](long)
+            if path.suffix == ".xml":
+                found = in_openvino(path, options.threads, exact=True)(long)
+                runs[name] = [in_openvino(path, options.threads)]
+            else:
+                runs[name] = [in_onnxruntime(path, level, options.threads) for level in (1, 4)]
+                runs[name].append(in_openvino(qdq.get(name, path), options.threads))
+                found = runs[name][0](long)
             exact = found if exact is None else exact
             snr, kl = accuracy(exact, found) if name != "float32" else (np.inf, 0.0)
-            size = _all_bytes(path, "embedding") / 1e6
+            if path.suffix == ".xml":  # its embedding has 4 bits and scales, too
+                size = (path.with_suffix(".bin").stat().st_size - shape.vocabulary * shape.hidden * 0.5) / 1e6
+            else:
+                size = _all_bytes(path, "embedding") / 1e6
             rows.append({"file": name, "MB": f"{size:.3g}", "SNR": f"{snr:.2f}", "KL": f"{kl:.2e}"})
-        times = {name: [np.inf] * 3 for name in files}
-        for _ in range(options.rounds):
+        times = {name: [np.inf] * len(runs[name]) for name in files}
+        for _ in range(0 if options.no_times else options.rounds):
             for name, each in runs.items():
                 for index, run in enumerate(each):
                     start = time.perf_counter()
                     run(one)
                     times[name][index] = min(times[name][index], time.perf_counter() - start)
         base = times["float32"][0]
-        for row in rows:
-            titles = ("ORT level 1", "ORT level 4", "OpenVINO")
-            row |= {title: f"{spent / base:.3f}" for title, spent in zip(titles, times[row["file"]], strict=True)}
+        for row in rows if not options.no_times else ():
+            spent = times[row["file"]]
+            ratios = [f"{one / base:.3f}" for one in spent]
+            row |= dict(
+                zip(("ORT level 1", "ORT level 4", "OpenVINO"), ["", ""] * (len(spent) == 1) + ratios, strict=True)
+            )
         print()
         table(rows)
+        if options.no_times:
+            return
         print(f"\nfloat32 in ONNX Runtime: {base * 1e3:.3g} ms per token")
 
 
