@@ -204,6 +204,16 @@ def test_data_scales_the_channels_of_weights_where_products_gain_by_it(options):
     assert formats(scaled) == formats(plain)
 
 
+def test_a_replayed_plan_has_the_factors_and_needs_no_data(tmp_path):
+    source, data = with_loud_channels()
+    scaled = compiled(source, data=data, refine="smooth")
+    scaled.save(tmp_path / "out")
+    again = compiled(source, plan=tmp_path / "out" / "plan.yaml")
+    found = [onnx_ir.to_proto(one.model.ir).SerializeToString() for one in (scaled, again)]
+    exact, replayed = (run(content, data[0]) for content in found)
+    np.testing.assert_array_equal(exact, replayed)
+
+
 def test_with_data_a_size_goes_to_the_weights_whose_channels_are_loud():
     source = model("a = MatMul (x, w) b = MatMul (z, v) y = Add (a, b)", "float[5,128] x, float[5,128] z")
     # The error of `w` lies in channels that are silent on the data, and that of `v` does not.

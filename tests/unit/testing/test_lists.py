@@ -164,3 +164,15 @@ def test_tests_of_another_version_of_onnx_are_warnings(read):
 def test_names_of_suites_that_do_not_run_are_left_alone(read):
     other = read("backend: acme\nexact: {tests: [test_of_nodes, my_model]}")
     assert other.check_names(CASES, ["models"], load_plugins().registry) == []
+
+
+def test_notes_of_a_list_stand_on_the_page(tmp_path):
+    from dovetail_testing.list_files import Lists, read_lists
+    from dovetail_testing.table import BackendTable, page
+
+    path = tmp_path / "lists.yaml"
+    path.write_text("backend: acme-npu\nnotes: Triples were tried, too.\nexact: {operators: [Relu]}\n")
+    notes = Lists([read_lists(path)]).notes
+    assert notes == ["Triples were tried, too."]
+    text = page([BackendTable("acme-npu", "Executed by `acme`.", [], notes)], "pytest", {})
+    assert "## acme-npu\n\nExecuted by `acme`. 0 cases: 0 on the backend (none), 0 on the host.\n\nTriples were" in text

@@ -3,7 +3,10 @@
 import random
 
 import pytest
-from dovetail_tune.race import FEWEST_ROUNDS, race
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.contest import Contest
+from dovetail_tune.outcome import Entry
+from dovetail_tune.race import FEWEST_ROUNDS, RaceResult, race
 from dovetail_tune.worker_process import WorkerError
 
 
@@ -63,3 +66,19 @@ def test_interference_in_a_turn_does_not_count():
         return [1e-3, *[0.5] * (runs - 1)]
 
     assert race({"a": disturbed}, rounds=6).seconds("a") == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("spread", "said"),
+    [
+        (0.0, "cpu-bf16 is as fast: it takes 1.000 (1.000 to 1.000 in 8 pairs) of the time"),
+        (
+            0.3,
+            "timings are too noisy to tell cpu-bf16 from host: it takes 1.000 (0.700 to 1.300 in 8 pairs) of its time",
+        ),
+    ],
+)
+def test_a_race_that_cannot_tell_two_apart_says_so_with_the_spread(spread, said):
+    winner, other = (Entry(Candidate(name, (name,)), 1.0) for name in ("host", "cpu-bf16"))
+    turns = {"host": [1.0] * 8, "cpu-bf16": [1 - spread, 1 + spread] * 4}
+    assert Contest._doubts(winner, [winner, other], RaceResult("host", turns)) == [said]

@@ -74,12 +74,14 @@ class ListsFile:
         entries: Its entries.
         onnx: The version of onnx for its test names; empty if unspecified.
         name: The node of the backend's name, for errors.
+        notes: A paragraph for the page of results; empty if there is none.
     """
 
     backend: str
     entries: tuple[Expectation, ...]
     onnx: str
     name: Node
+    notes: str = ""
 
 
 def read_lists(source: Source) -> ListsFile:
@@ -88,16 +90,17 @@ def read_lists(source: Source) -> ListsFile:
     Raises:
         SchemaError: It cannot be read, or a key or a value is invalid; the error has its line.
     """
-    tree = load_tree(source).only("file", ("backend", "onnx", *_KINDS))
+    tree = load_tree(source).only("file", ("backend", "onnx", "notes", *_KINDS))
     name = tree.require("backend")
-    version = tree.get("onnx")
+    version, notes = tree.get("onnx"), tree.get("notes")
     entries: list[Expectation] = []
     for kind in _KINDS:
         node = tree.get(kind)
         if node is not None and not (isinstance(node, Scalar) and node.is_null):
             entries += _entries(kind, node)
     _refuse_twice(entries)
-    return ListsFile(name.text("backend"), tuple(entries), version.text("onnx") if version else "", name)
+    said = notes.text("notes").strip() if notes else ""
+    return ListsFile(name.text("backend"), tuple(entries), version.text("onnx") if version else "", name, said)
 
 
 def _entries(kind: Kind, node: Node) -> Iterator[Expectation]:
@@ -164,6 +167,11 @@ class Lists:
                         self._patterns.append((name.raw, entry))
                     else:
                         self._tests[name.raw] = entry
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of all files."""
+        return [file.notes for file in self.files if file.notes]
 
     def expectation(self, name: str, operator: str) -> Expectation | None:
         """Return the entry for a test: by its name, a pattern, or its operator; None if it is not listed."""

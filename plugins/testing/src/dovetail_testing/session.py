@@ -141,7 +141,10 @@ class Run:
                 found[measured.backend][measured.key] = verdict(measured, self.lists[measured.backend])
         for (backend, key), one in self.verdicts.items():
             found[backend][key] = one
-        return [BackendTable(name, self._engines(name), list(those.values())) for name, those in found.items()]
+        return [
+            BackendTable(name, self._engines(name), list(those.values()), self.lists[name].notes)
+            for name, those in found.items()
+        ]
 
     def page(self) -> str:
         """Return the page with the tables."""

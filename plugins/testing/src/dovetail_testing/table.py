@@ -22,11 +22,13 @@ class BackendTable:
         name: The backend with its options.
         engines: Its engines here, as a sentence.
         verdicts: The verdicts on its cases.
+        notes: What its lists say about it, as paragraphs.
     """
 
     name: str
     engines: str
     verdicts: Sequence[Verdict]
+    notes: Sequence[str] = ()
 
     def counts(self) -> Counter[str]:
         """Return the number of cases by status."""
@@ -67,7 +69,9 @@ def page(backends: Iterable[BackendTable], made_by: str, versions: Mapping[str, 
         "largest value.",
     ]
     for backend in backends:
-        lines += ["", f"## {backend.name}", "", f"{backend.engines} {backend.summary()}.", "", *_rows(backend.verdicts)]
+        lines += ["", f"## {backend.name}", "", f"{backend.engines} {backend.summary()}."]
+        lines += [line for note in backend.notes for line in ("", note)]
+        lines += ["", *_rows(backend.verdicts)]
         lines += _failures(backend.verdicts)
     return "\n".join(lines) + "\n"
 
