@@ -14,8 +14,9 @@ from dovetail.ir import FLOAT32, constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
-from dovetail_quantize.integers import parameters_of_range, quantize_array, shaped
+from dovetail_quantize.integers import parameters_of_range
 from dovetail_quantize.observers.extremes import MinMax
+from dovetail_quantize.refining.activation_aware import activation_aware_factors, normalized_factors, rounded
 from dovetail_quantize.refining.equalize import only_reader
 from dovetail_quantize.refining.layers import Layer, is_own, layer_of, refined_layers
 from dovetail_quantize.refining.record import Record
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail.planning import Parameters
 
     from dovetail_quantize.refining.layers import Constants
 
@@ -43,9 +43,7 @@ class Smooth(Pass):
     a constant, or the preceding product. A value is scaled only if that reduces the error of its products on a sample
     of rows by two percent. The model computes the same function.
 
-    Products that read floats and weights in integers are scaled as in "AWQ: Activation-aware Weight Quantization" (Lin
-    et al., 2023): s is the mean magnitude of a channel to the power of that of ten exponents which leaves the least
-    error of the products on the sample, with the scales of blocks that minima and maxima give.
+    Products that read floats and weights in integers are scaled by `activation_aware`.
 
     Options:
         alpha: Migration strength: how much of the range moves into the weights, from 0 to 1.
@@ -193,10 +191,7 @@ def _keeps_last_axis(node: ir.Node, channels: int) -> bool:
 
 _ROWS = 512
 _WORTH = 0.98  # largest remaining fraction of the error
-_LARGEST_FACTOR = 2.0**10
 _ACTIVATION, _WEIGHT = "A", "B"
-_EXPONENTS = tuple(step / 10 for step in range(1, 11))
-_COLUMNS = 128  # results of a product whose error chooses the exponent
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,40 +279,15 @@ class SeenInput:
         largest = np.max([np.abs(weight).max(axis=0) for weight in weights], axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             by = activations**alpha / largest ** (1 - alpha)
-        by = _normalized_factors(by)
+        by = normalized_factors(by)
         signal, before = self._error(np.ones_like(by))
         return self._worthwhile(by, signal, before, self._error(by)[1], ctx)
 
     def _weight_factors(self, ctx: Context) -> np.ndarray | None:
         """Return the factors of weights that alone are in integers; None if scaling gains nothing."""
-        (rows,) = self._sample.rows
-        magnitude = np.abs(rows).mean(axis=0, dtype=np.float64)
-        signal, before = self._weight_error(np.ones(len(magnitude), np.float32))
-        tried = [_normalized_factors(magnitude**exponent) for exponent in _EXPONENTS]
-        errors = [self._weight_error(by)[1] for by in tried]
-        best = int(np.argmin(errors))
-        return self._worthwhile(tried[best], signal, before, errors[best], ctx)
-
-    def _weight_error(self, by: np.ndarray) -> tuple[float, float]:
-        """Return the energy of some results of all products on the sample, and of their error."""
-        (rows,), signal, error = self._sample.rows, 0.0, 0.0
-        given = rows / by
-        for layer in self._of.layers:
-            format_ = _format(layer, _WEIGHT)
-            assert format_ is not None and format_.axis is not None, "refined layers have weights with scales"
-            weight = _array(layer)
-            # Blocks run along the sums, scales of channels along the results.
-            results = format_.axis % 2 if format_.group is None else 1 - format_.axis % 2
-            kept = np.unique(np.linspace(0, weight.shape[results] - 1, _COLUMNS).astype(int))
-            part = np.take(weight, kept, axis=results)
-            scaled = part * (by if results == 0 else by[:, None])
-            observer = MinMax(format_)
-            observer.update(scaled)
-            held = _rounded(scaled, format_, observer.parameters())
-            exact, found = (one.T if results == 0 else one for one in (part, held))
-            signal += float(((rows @ exact).astype(np.float64) ** 2).sum())
-            error += float(((rows @ exact - given @ found).astype(np.float64) ** 2).sum())
-        return signal, error
+        weights = [(_array(layer), format_) for layer in self._of.layers if (format_ := _format(layer, _WEIGHT))]
+        found = activation_aware_factors(self._sample.rows[0], weights)
+        return self._worthwhile(*found, ctx)
 
     def _worthwhile(
         self, by: np.ndarray, signal: float, before: float, after: float, ctx: Context
@@ -339,7 +309,7 @@ class SeenInput:
         """Return the energy of all products on the sample, and of their error, with channels divided by factors."""
         (rows,), signal, error = self._sample.rows, 0.0, 0.0
         parameters = parameters_of_range(self.format, (self._low / by).min(), (self._high / by).max())
-        given = _rounded(rows / by, self.format, parameters)
+        given = rounded(rows / by, self.format, parameters)
         for layer in self._of.layers:
             weight = _array(layer)
             scaled = layer.layout.weight(layer.layout.matrices(weight) * by[:, None])
@@ -347,7 +317,7 @@ class SeenInput:
             assert format_ is not None, "refined layers have quantized weights"
             observer = MinMax(format_)
             observer.update(scaled)
-            held = _rounded(scaled, format_, observer.parameters())
+            held = rounded(scaled, format_, observer.parameters())
             exact = rows @ layer.layout.matrices(weight)[0, :, :, 0].T
             found = given @ layer.layout.matrices(held)[0, :, :, 0].T
             signal += float((exact.astype(np.float64) ** 2).sum())
@@ -355,18 +325,5 @@ class SeenInput:
         return signal, error
 
 
-def _normalized_factors(by: np.ndarray) -> np.ndarray:
-    """Return factors with a geometric mean of 1, since only their ratios matter, and 1 where there is none."""
-    by = np.where(np.isfinite(by) & (by > 0), by, 1.0)
-    return np.clip(by / np.exp(np.log(by).mean()), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR).astype(np.float32)
-
-
 def _array(layer: Layer) -> np.ndarray:
     return constant_of(layer.weight).numpy()
-
-
-def _rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
-    """Quantize and dequantize an array."""
-    scale, zero = (shaped(part, format_, array.shape) for part in parameters)
-    integers = quantize_array(array, format_, parameters).astype(np.float32)
-    return (integers - zero) * scale.astype(np.float32)
