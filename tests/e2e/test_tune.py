@@ -43,7 +43,10 @@ def test_the_winner_is_an_ordinary_folder_that_meets_the_goal_and_a_second_run_g
     assert outcome["winner"]["meets_goals"]
     assert names["host"]["snr_db"] == "inf" or names["host"]["snr_db"] > 100
     assert 40 < names["cpu-bf16:policies=lean"]["snr_db"] < 100
-    assert outcome["certificate"].startswith("within ") or outcome["winner"] is None
+    # Without a backend that comes close to the host, there is nothing to mix, and a note says so.
+    assert outcome["certificate"].startswith("within ") or any(
+        note.startswith("nothing is mixed: no backend comes close") for note in outcome["notes"]
+    )
 
     result = dovetail.load(tmp_path / "fast")
     assert dovetail.verify(DIGITS, result, DATA, min_snr=40).missed == []
