@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel
+from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
 from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, source_without_weights, type_name
 
@@ -50,7 +51,8 @@ class OnnxRuntimeCpu(Engine):
 
     Options: `threads` (0: all cores), `optimize` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
-    (true: the session reads weights in place, so they must not change; for regions that run only a few times).
+    (true: the session reads weights in place, so they must not change; for regions that run only a few times),
+    `session_options` (an `onnxruntime.SessionOptions` to use, with its own settings), `disabled_optimizers` (names).
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
@@ -75,18 +77,7 @@ class OnnxRuntimeCpu(Engine):
         """
         import onnxruntime as ort
 
-        settings = ort.SessionOptions()
-        settings.log_severity_level = 4
-        settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
-        if not options.get("spin", True):
-            settings.add_session_config_entry("session.force_spinning_stop", "1")
-        # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
-        # int8.
-        settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        level = str(options.get("optimize", "all"))
-        if level not in OPTIMIZATIONS:
-            raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
-        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
+        settings, level = self._settings(options)
         profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
@@ -104,7 +95,8 @@ class OnnxRuntimeCpu(Engine):
             weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
             settings.add_external_initializers(list(weights), list(weights.values()))
         source = content if isinstance(content, bytes) else str(content)
-        without = [*kept, _SLOW_OPTIMIZER] if self.providers == (CPU,) else kept
+        without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
+        without += [_SLOW_OPTIMIZER] * (self.providers == (CPU,))
         try:
             session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
@@ -114,6 +106,34 @@ class OnnxRuntimeCpu(Engine):
             session = self._with_fewer_optimizers(source, settings, without, refusal)
         self._demand(session.get_providers())
         return OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
+
+    def _settings(self, options: Mapping[str, object]) -> tuple[ort.SessionOptions, str]:
+        """Return the settings of a session and its level of optimization.
+
+        Settings of the caller stay as they are where no option of Dovetail says otherwise.
+
+        Raises:
+            DovetailError: The level does not exist.
+        """
+        import onnxruntime as ort
+
+        given = cast("ort.SessionOptions | None", options.get("session_options"))
+        settings = given or ort.SessionOptions()
+        if given is None:
+            settings.log_severity_level = 4
+        if given is None or "threads" in options:
+            settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
+        if not options.get("spin", True):
+            settings.add_session_config_entry("session.force_spinning_stop", "1")
+        # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
+        # int8.
+        settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        level = str(options.get("optimize", "all"))
+        if level not in OPTIMIZATIONS:
+            raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
+        if given is None or "optimize" in options:
+            settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
+        return settings, level
 
     def _with_fewer_optimizers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
@@ -125,13 +145,17 @@ class OnnxRuntimeCpu(Engine):
         """
         import onnxruntime as ort
 
-        for level in (settings.graph_optimization_level, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
-            settings.graph_optimization_level = level
-            without = [*kept, _FAULTY_OPTIMIZER]
-            try:
-                return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
-            except Exception as error:
-                refusal = _refusal(error, f"{self.name} refuses")
+        asked = settings.graph_optimization_level
+        without = [*kept, _FAULTY_OPTIMIZER]
+        try:
+            for level in (asked, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
+                settings.graph_optimization_level = level
+                try:
+                    return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
+                except Exception as error:
+                    refusal = _refusal(error, f"{self.name} refuses")
+        finally:
+            settings.graph_optimization_level = asked  # they may be the caller's
         raise refusal
 
     def _source(
@@ -168,7 +192,7 @@ class OnnxRuntimeCpu(Engine):
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
 
 
-class OnnxRuntimeSession(Session):
+class OnnxRuntimeSession(OnnxRuntimeBacked):
     """A region loaded by ONNX Runtime."""
 
     def __init__(
@@ -193,6 +217,11 @@ class OnnxRuntimeSession(Session):
             for value in (*graph.inputs, *graph.outputs)
             if value.dtype is not None and value.dtype.numpy().type.__module__ == "ml_dtypes"
         }
+
+    @property
+    def native(self) -> ort.InferenceSession | None:
+        """The session; None if it takes or gives types that NumPy lacks."""
+        return None if self._foreign else self._session
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe, like ONNX Runtime's sessions."""

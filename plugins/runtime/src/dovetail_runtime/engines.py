@@ -14,10 +14,12 @@ from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, 
 from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.native_session import OnnxRuntimeBacked
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+    import onnxruntime as ort
     from dovetail.passes import Context
     from dovetail.plugin import Backend, Registry
 
@@ -158,6 +160,11 @@ class GuardedSession:
         except BaseException:
             return ()
         return tuple(f"{self._engine.label}: {note}" for note in said)
+
+    @property
+    def native(self) -> ort.InferenceSession | None:
+        """The session of ONNX Runtime that runs the region as it is; None if there is none."""
+        return self._session.native if isinstance(self._session, OnnxRuntimeBacked) else None
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name.
