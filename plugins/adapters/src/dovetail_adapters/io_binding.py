@@ -104,8 +104,11 @@ class IOBinding:
         """Return the outputs of the last run as values of ONNX Runtime."""
         import onnxruntime as ort
 
-        held = self._targets
-        return [held.get(name) or ort.OrtValue.ortvalue_from_numpy(array) for name, array in self._results.items()]
+        values = []
+        for name, array in self._results.items():
+            target = self._targets.get(name)
+            values.append(ort.OrtValue.ortvalue_from_numpy(array) if target is None else target)
+        return values
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """Return the outputs of the last run as arrays."""

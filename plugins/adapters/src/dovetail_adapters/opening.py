@@ -22,7 +22,8 @@ Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
 
 _MODEL, _MANIFEST = "model.onnx", "result.json"
 _PROVIDER = "ExecutionProvider"
-_OF_HOST = "CPUExecutionProvider"
+_OF_HOST = ("CPUExecutionProvider", "AzureExecutionProvider")
+"""Providers that stand in the list of every ONNX Runtime; the second runs only operators that call remote services."""
 
 
 def open_compiled(
@@ -87,7 +88,7 @@ def backends_of(providers: Providers, plugins: PluginSet) -> list[str]:
         if name in plugins.registry.backend:
             found.append(_with_options(name, entry[1] if isinstance(entry, tuple) else {}))
         elif name.endswith(_PROVIDER):
-            if name != _OF_HOST:
+            if name not in _OF_HOST:
                 warnings.warn(
                     f"{name} is a provider of ONNX Runtime and no backend; the backends here are "
                     f"{', '.join(sorted(plugins.registry.backend))}",
