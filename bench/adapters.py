@@ -11,12 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import dovetail
 import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
-
-import dovetail
 
 ROUNDS, CALLS = 40, 200
 

@@ -17,6 +17,7 @@ from dovetail.plugin.isolation import described, foreign_output
 from dovetail.text import did_you_mean
 
 _INSTALL_HINTS = {
+    "dovetail-adapters": ("InferenceSession",),
     "dovetail-builder": ("Builder", "autocast"),
     "dovetail-commands": ("compile", "explain", "opt", "passes", "plan"),
     "dovetail-precision": ("bench",),

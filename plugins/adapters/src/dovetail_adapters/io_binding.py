@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:

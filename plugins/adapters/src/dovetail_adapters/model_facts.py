@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-
 from dovetail.ir import Model, name_of
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The interface `onnx.backend` over Dovetail: `prepare`, `run_model`, `run_node`, `supports_device`.
 
-    import dovetail_adapters.onnx_backend as backend
-    outputs = backend.prepare(model, backend="cpu-bf16").run([image])
+import dovetail_adapters.onnx_backend as backend
+outputs = backend.prepare(model, backend="cpu-bf16").run([image])
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from dovetail.errors import DovetailError, UsageError
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
-
-from dovetail.errors import DovetailError, UsageError
 
 from dovetail_adapters.session import InferenceSession
 

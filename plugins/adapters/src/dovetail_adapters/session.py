@@ -220,7 +220,7 @@ class InferenceSession:
         return {name: chosen.get(name, {}) for name in self.get_providers()}
 
     def get_session_options(self) -> ort.SessionOptions | None:
-        """Return the settings of ONNX Runtime's sessions; None if several engines run the result and none were given."""
+        """Return the settings of ONNX Runtime's sessions; None if there are several and none were given."""
         return self._native.get_session_options() if self._native is not None else self._sess_options
 
     def disable_fallback(self) -> None:
@@ -238,10 +238,8 @@ class InferenceSession:
         native = self.__dict__.get("_native")
         if native is not None:
             return getattr(native, name)
-        raise AttributeError(
-            f"InferenceSession has no attribute {name!r}"
-            + (": one session of ONNX Runtime has it, and several engines run this result" if "_native" in vars(self) else "")
-        )
+        why = ": a session of ONNX Runtime may have it, and several engines run this result"
+        raise AttributeError(f"InferenceSession has no attribute {name!r}{why if '_native' in vars(self) else ''}")
 
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run on the engines; values of ONNX Runtime count as the arrays in them."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-
 from dovetail.errors import DovetailError
 
 from dovetail_adapters.session import InferenceSession
@@ -56,10 +55,10 @@ class _Compiled:
 
     def __init__(self, graph: torch.fx.GraphModule, examples: Sequence[Any], options: dict[str, Any]):
         self._graph, self._options = graph, options
-        # Parameters and buffers are the same objects in every call; torch recompiles if they are replaced.
-        self._fixed = {at: one for at, one in enumerate(examples) if _is_weight(one, graph, at)}
+        self._weights = _weights(graph, examples)
         self._numbers = set(lifted_numbers(graph))
-        self._versions = self._weight_versions()
+        self._free = [at for at in range(len(examples)) if at not in self._weights]
+        self._state = self._state_of(examples)
         self._sessions: dict[tuple[Any, ...], _Prepared | None] = {}
         self._lock = threading.Lock()
         self._told: set[str] = set()
@@ -67,11 +66,11 @@ class _Compiled:
     def __call__(self, *inputs: Any) -> Any:
         if torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in inputs):
             return self._in_torch("gradients are recorded: call it under torch.no_grad()", inputs)
-        key = tuple(self._kind(at, one) for at, one in enumerate(inputs))
-        if (versions := self._weight_versions()) != self._versions:
+        key = tuple(self._kind(at, inputs[at]) for at in self._free)
+        if (state := self._state_of(inputs)) != self._state:
             with self._lock:
                 self._sessions.clear()
-                self._versions = versions
+                self._state = state
         try:
             prepared = self._sessions[key]
         except KeyError:
@@ -96,7 +95,8 @@ class _Compiled:
                     self._tell(f"it was called with more than {_MOST_SHAPES} sets of shapes")
                     return None
                 try:
-                    self._sessions[key] = _Prepared(self._graph, inputs, self._fixed, self._options)
+                    fixed = {at: inputs[at] for at in self._weights}
+                    self._sessions[key] = _Prepared(self._graph, inputs, fixed, self._options)
                 except (DovetailError, NotExported) as error:
                     self._tell(_first_line(error))
                     self._sessions[key] = None
@@ -112,10 +112,10 @@ class _Compiled:
             nodes = sum(node.op.startswith("call") for node in self._graph.graph.nodes)
             warnings.warn(f"a graph of {nodes} operations runs in torch: {why}", DovetailWarning, stacklevel=4)
 
-    def _weight_versions(self) -> list[int]:
-        """Return the versions of the weights, which change when somebody writes to them."""
-        held = [*self._fixed.values(), *self._graph.parameters(), *self._graph.buffers()]
-        return [weight._version for weight in held if not weight.is_inference()]
+    def _state_of(self, inputs: Sequence[Any]) -> list[tuple[int, int]]:
+        """Identify the weights and their values: a write to a tensor raises its version."""
+        held = [*(inputs[at] for at in self._weights), *self._graph.parameters(), *self._graph.buffers()]
+        return [(id(weight), -1 if weight.is_inference() else weight._version) for weight in held]
 
 
 class _Prepared:
@@ -140,14 +140,15 @@ class _Prepared:
         return tuple(to_tensor(next(results)) if is_tensor else None for is_tensor in self._given)
 
 
-def _is_weight(value: object, graph: torch.fx.GraphModule, at: int) -> bool:
-    """Check whether an input of a graph is a parameter or buffer, which torch passes as an input."""
-    if isinstance(value, torch.nn.Parameter):
-        return True
+def _weights(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> list[int]:
+    """Return the positions of inputs that torch took from modules: parameters, buffers, and other tensors of theirs."""
     places = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    source = places[at].meta.get("_dynamo_source") if at < len(places) else None
-    name = source.name() if callable(getattr(source, "name", None)) else str(getattr(source, "name", ""))
-    return isinstance(value, torch.Tensor) and ("_parameters[" in name or "_buffers[" in name)
+    static = [node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None for node in places]
+    return [
+        at
+        for at, one in enumerate(examples)
+        if isinstance(one, torch.nn.Parameter) or isinstance(one, torch.Tensor) and at < len(static) and static[at]
+    ]
 
 
 def _first_line(error: Exception) -> str:
