@@ -96,7 +96,7 @@ def test_data_is_found_by_the_name_of_the_model(zoo):
 @pytest.mark.parametrize(
     "arguments, error, why",
     [
-        (("zoo", "cpu-bf61"), DovetailError, "no backend 'cpu-bf61'"),
+        (("zoo", "cpu-bf61"), DovetailError, "unknown backend 'cpu-bf61'"),
         (("zoo/empty", "host"), DovetailError, "holds no models"),
         (("zoo/result", "host"), DovetailError, "is a result, and no folder of models"),
         (("zoo", ()), UsageError, "no backend is named"),

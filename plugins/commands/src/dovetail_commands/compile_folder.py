@@ -165,7 +165,7 @@ def models_in(folder: Path, registry: Registry, output: Path | None = None) -> l
 
 
 def result_names(models: Sequence[Path]) -> dict[Path, Path]:
-    """Return the name of the folder for each result: that of the model without its suffix, unless two would share it."""
+    """Return the folder name of each result: that of the model without its suffix, unless two would share it."""
     short = Counter(model.with_suffix("") for model in models)
     return {model: model if short[model.with_suffix("")] > 1 else model.with_suffix("") for model in models}
 
