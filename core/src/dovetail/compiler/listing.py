@@ -67,7 +67,8 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
         seen = format_.peek(source)
     if not isinstance(seen, BackendSummary):
         raise DovetailError(f"{title} sees {type(seen).__name__} in {source.name}", "`peek` gives a BackendSummary")
-    return seen
+    # A file that is laid over another one has device and engines from there.
+    return seen if seen.device else load_chosen(registry, BackendChoice(name))
 
 
 def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:

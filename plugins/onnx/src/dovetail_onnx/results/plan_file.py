@@ -17,6 +17,7 @@ from dovetail.planning import VERSION, Edit, Plan, Remark
 from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import file_sha256, read_input
 from dovetail_onnx.files.writing import write_text
+from dovetail_onnx.results.provenance import located, unplaced
 from dovetail_onnx.results.document import (
     NODE_FIELDS,
     document_lines,
@@ -66,7 +67,7 @@ def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
     data: dict[str, Any] = {
         "version": VERSION,
         "model": plan.model,
-        "backends": plan.backends,
+        "backends": unplaced(plan.backends),
         "nodes": [node_row(node) for node in plan.nodes],
         "joins": [join_row(join) for join in plan.joins],
         "values": plan.values,
@@ -113,6 +114,7 @@ def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
             why = f"{REMARKS} is not the file that was saved with this plan, so the reasons are unknown"
             fields["remarks"] = [Remark("analysis", "", "plan", "remarks", why)]
     fields["files"] = files_beside(fields["summary"], path)
+    fields["backends"] = located(fields["backends"], path.parent)
     return fields
 
 
