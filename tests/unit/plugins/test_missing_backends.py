@@ -59,7 +59,9 @@ def test_before_version_1_a_plan_needs_the_minor_version(install, model):
     plan = dovetail.plan(model, "orion-int8")
     without = load_plugins(block=["orion"])
     without.registry.absent.clear()
-    with pytest.raises(DovetailError, match=r"it needs dovetail-orion 0.3.x, .*\n  pip install 'dovetail-orion==0.3.\*'"):
+    with pytest.raises(
+        DovetailError, match=r"it needs dovetail-orion 0.3.x, .*\n  pip install 'dovetail-orion==0.3.\*'"
+    ):
         dovetail.compile(model, plan=plan, plugins=without)
 
 
@@ -77,7 +79,9 @@ def test_replaying_and_loading_under_another_version_leave_a_note(install, model
     assert versions(dovetail.compile(model, plan="out/plan.yaml")) == versions(dovetail.load("out")) == []
     again = dovetail.compile(model, plan="older.yaml")
     (remark,) = [remark for remark in again.remarks if remark.rule == "version"]
-    assert remark.why == "the plan was made with 'orion-int8' of dovetail-orion 1.0; here it is that of dovetail-orion 1.2"
+    assert (
+        remark.why == "the plan was made with 'orion-int8' of dovetail-orion 1.0; here it is that of dovetail-orion 1.2"
+    )
     assert remark.suggest.endswith("pip install 'dovetail-orion==1.0'") and remark.why in versions(again)
     (note,) = versions(dovetail.compile(model, plan="newer.yaml"))
     assert note == "the plan was made with version 2 of the plugin contract, here it is 1"

@@ -94,8 +94,8 @@ class Plan:
             (`folder`), number of nodes after normalization, and the SHA-256 of the file (`sha256`). In a saved result
             also the content digest of the compiled model (`result`).
         backends: Name, strategy, provenance and options of each backend, in order of preference. `distribution` names
-            the distribution with its version, and `contract` the version of the plugin contract; for a backend file they
-            are the name of the file, and its SHA-256 in `sha256`. `path`, where the file is, is not saved.
+            the distribution with its version, `contract` is the version of the plugin contract. For a backend file,
+            `distribution` is its name, and `sha256` its digest; `path`, where the file is, is not saved.
         nodes: The planned nodes in graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.

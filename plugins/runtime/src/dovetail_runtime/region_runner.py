@@ -134,6 +134,11 @@ class RegionRunner:
         return self._session.native
 
     @property
+    def stands_in(self) -> bool:
+        """Whether an engine of the host runs it because its backend has none on this machine."""
+        return self._engine.stands_in
+
+    @property
     def is_last(self) -> bool:
         """Whether no other engine takes over if the present one fails."""
         return self._is_judge or not self._waiting

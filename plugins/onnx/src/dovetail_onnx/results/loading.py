@@ -13,10 +13,10 @@ from dovetail.planning import HOST, Plan, Remark, get_placement
 from dovetail.plugin import Recognition
 
 from dovetail_onnx.annotations import read_annotations
-from dovetail_onnx.results.provenance import located, origin_remarks
 from dovetail_onnx.results.cache_key import STAMP, cache_key_for, cache_key_of
 from dovetail_onnx.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
 from dovetail_onnx.results.plan_file import SavedPlan, parse_plan, parse_remarks, read_plan
+from dovetail_onnx.results.provenance import located, origin_remarks
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result, open_result
 from dovetail_onnx.results.writing import files_beside
 from dovetail_onnx.saving import content_digest_holds, read_content_digest

@@ -17,7 +17,6 @@ from dovetail.planning import VERSION, Edit, Plan, Remark
 from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import file_sha256, read_input
 from dovetail_onnx.files.writing import write_text
-from dovetail_onnx.results.provenance import located, unplaced
 from dovetail_onnx.results.document import (
     NODE_FIELDS,
     document_lines,
@@ -30,6 +29,7 @@ from dovetail_onnx.results.document import (
     source_of,
 )
 from dovetail_onnx.results.manifest import PLAN, REMARKS
+from dovetail_onnx.results.provenance import located, unplaced
 from dovetail_onnx.results.reading import find_result
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 from dovetail_onnx.results.writing import copy_beside, files_beside

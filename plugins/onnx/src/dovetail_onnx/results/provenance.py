@@ -1,8 +1,8 @@
 """Where backends come from: what plans record about it, what differs here, and the files that results keep.
 
-A backend of a distribution is recorded with the version and the contract of its distribution. One whose file was named by
-its path is recorded by the name and the digest of the file; the file itself is kept in the result, so that it is found on
-another machine, too.
+A backend of a distribution is recorded with the version and the contract of its distribution. One whose file was named
+by its path is recorded by the name and the digest of the file; the file itself is kept in the result, so that it is
+found on another machine, too.
 """
 
 from __future__ import annotations
@@ -63,19 +63,15 @@ def changed_origins(entries: Sequence[Mapping[str, Any]], plugins: PluginSet) ->
         elif now.get("sha256") != entry.get("sha256"):
             yield f"the plan was made with '{name}' of another content of {was}", "give the file that it was made with"
         elif now.get("contract") != entry.get("contract", now.get("contract")):
-            yield (
-                f"the plan was made with version {entry['contract']} of the plugin contract, here it is {now['contract']}",
-                "pip install the version of dovetail that it was made with",
-            )
+            what = f"version {entry['contract']} of the plugin contract, here it is {now['contract']}"
+            yield f"the plan was made with {what}", "install the version of dovetail that it was made with"
 
 
 def origin_remarks(entries: Sequence[Mapping[str, Any]], plugins: PluginSet) -> list[Remark]:
     """Return a remark for each difference that `changed_origins` finds."""
     from dovetail.planning import Remark
 
-    return [
-        Remark("analysis", "", "load", "version", why, (), back) for why, back in changed_origins(entries, plugins)
-    ]
+    return [Remark("analysis", "", "load", "version", why, (), back) for why, back in changed_origins(entries, plugins)]
 
 
 def origins_of(compiled: CompiledModel) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from dovetail.errors import DovetailError
 from dovetail.planning import Remark
 
 from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.results.provenance import backend_texts, origins_of
 from dovetail_onnx.results.cache_key import STAMP
 from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
+from dovetail_onnx.results.provenance import backend_texts, origins_of
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result
 from dovetail_onnx.results.writing import Staging, attached_files, copied, staged
 from dovetail_onnx.saving import SavedFile, read_content_digest, save_model
