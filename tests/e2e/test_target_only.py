@@ -1,4 +1,4 @@
-"""`--target-only`: a result for a device that is not here is written, measured as far as the host can, and exits with 0."""
+"""`--target-only`: a result for a device that is not here is written, and measured as far as the host can run it."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_in_python_and_beside_a_backend_that_runs_here(file):
     compiled = api.compile(DIGITS, [file, "cpu-bf16"], target_only=True)
     outputs = compiled.run({"image": np.load(SAMPLES)["image"][:4]})
     engines = {runner.backend: runner.engine for runner in compiled.regions}
-    assert engines == {"away-npu": "onnxruntime-cpu", "cpu-bf16": "openvino-cpu"} and len(outputs) == 1
+    assert (engines["away-npu"], engines["cpu-bf16"]) == ("onnxruntime-cpu", "openvino-cpu") and len(outputs) == 1
     assert compiled.notes().count(NOTE) == 1
     with pytest.raises(DovetailError, match="no engine here"):
         api.compile(DIGITS, [file, "cpu-bf16"], target_only=False)
