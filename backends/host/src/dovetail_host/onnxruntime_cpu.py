@@ -38,6 +38,9 @@ _FAULTY_OPTIMIZER = "QDQPropagationTransformer"
 # Its kernel of the fused operator takes ten times as long as an Add and a LayerNormalization: 5 % of a BERT-base in
 # float32, 15 % in int8 (1.32).
 _SLOW_OPTIMIZER = "SkipLayerNormFusion"
+# Setting of a session that has to be on for `get_provider_graph_assignment_info`, and the version that has both.
+_RECORD = "session.record_ep_graph_assignment_info"
+_REPORTS_ASSIGNMENTS = (1, 24)
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
@@ -56,12 +59,14 @@ class OnnxRuntimeCpu(Engine):
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
+        device: The device of the first one, as `session.layer_assignment_settings` names it.
     """
 
     name = "onnxruntime-cpu"
     reads = Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
     """Opset and types that ONNX Runtime 1.31 accepts."""
     providers: tuple[str, ...] = (CPU,)
+    device = "cpu"
 
     def available(self) -> Availability:
         """Check whether ONNX Runtime is installed."""
@@ -128,6 +133,8 @@ class OnnxRuntimeCpu(Engine):
         # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
         # int8.
         settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        if self.providers != (CPU,):
+            settings.add_session_config_entry(_RECORD, "1")
         level = str(options.get("optimize", "all"))
         if level not in OPTIMIZATIONS:
             raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
@@ -235,13 +242,17 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def executed(self) -> dict[str, Executed]:
-        """Return the profiled kernels, and end the profile; without a profile, nothing is reported.
+        """Return the profiled kernels, and end the profile; without a profile, no precision is reported.
 
-        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU.
+        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU. ONNX Runtime tells that from
+        1.24 on without a profile, too.
         """
         nodes = list(self._region.model.nodes())
         if self._profile is None:
-            return {node_key(node): NOT_REPORTED for node in nodes}
+            left = self._left_to_the_cpu()
+            return {
+                key: Executed("", "reported-on-cpu") if key in left else NOT_REPORTED for key in map(node_key, nodes)
+            }
         with self._ending:  # a profile can be ended only once
             if self._reported is None:
                 self._reported = _read_profile(Path(self._session.end_profiling()))
@@ -252,6 +263,15 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
             if provider != preferred and name in answers:
                 answers[name] = Executed(precision, "reported-on-cpu")
         return answers
+
+    def _left_to_the_cpu(self) -> set[str]:
+        """Return the nodes that a session of another provider assigned to the CPU; empty before ONNX Runtime 1.24."""
+        import onnxruntime as ort
+
+        if self._session.get_providers()[0] == CPU or not _at_least(ort.__version__, _REPORTS_ASSIGNMENTS):
+            return set()
+        parts = self._session.get_provider_graph_assignment_info()
+        return {node.name for part in parts if part.ep_name == CPU for node in part.get_nodes()}
 
     def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
         import numpy as np
@@ -275,6 +295,11 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         # Copy, because the binding has no view of such a tensor, and its memory is freed with `value`.
         data = ctypes.string_at(value.data_ptr(), size) if size else b""
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
+
+
+def _at_least(version: str, wanted: tuple[int, int]) -> bool:
+    major, minor = version.split(".")[:2]
+    return (int(major), int(minor)) >= wanted
 
 
 def _made_by_optimizer(name: str, region: RegionModel) -> bool:
