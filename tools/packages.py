@@ -132,7 +132,9 @@ def build(output: Path, root: Path = ROOT) -> list[Path]:
         (whole / "pyproject.toml").write_text(released(root))
         shutil.copy(root / "README.md", whole)
         paths = list(map(str, [*members(root), whole]))
-        _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", output, *paths])
+        _run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", output, *paths]
+        )
     wheels = sorted(output.glob("*.whl"))
     if len(wheels) != len(paths):
         raise PackageError(f"{len(paths)} distributions gave {len(wheels)} wheels in {output}")
