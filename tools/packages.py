@@ -4,8 +4,8 @@
     python tools/packages.py check dist         builds them, runs `twine check`, installs them elsewhere
     python tools/packages.py version 0.2.0      writes the version everywhere, and opens its section in CHANGELOG.md
 
-`wheels` needs hatchling (in `.[test]`), `check` also twine. The file of dovetail-all names its members by their folders,
-so that `pip install .` takes them from here; a wheel must not do that, and names their version instead.
+`wheels` needs hatchling, `check` also twine; both are in `.[test]`. The file of dovetail-all names its members by their
+folders, so that `pip install .` takes them from here; a wheel must not do that, and names their version instead.
 """
 
 from __future__ import annotations

@@ -60,21 +60,14 @@ def test_what_is_no_version_is_refused_and_changes_nothing(copy, version):
     assert list(packages.problems(copy)) == []
 
 
+TUNE = "plugins/tune/pyproject.toml"
+
+
 @pytest.mark.parametrize(
     "file, old, new, why",
     [
-        (
-            "plugins/tune/pyproject.toml",
-            'version = "0.1.0"',
-            'version = "0.0.9"',
-            "plugins/tune/pyproject.toml has version",
-        ),
-        (
-            "plugins/tune/pyproject.toml",
-            "dovetail-verify>=0.1,<0.2",
-            "dovetail-verify>=0.1",
-            "requires dovetail-verify>=0.1",
-        ),
+        (TUNE, 'version = "0.1.0"', 'version = "0.0.9"', f"{TUNE} has version 0.0.9"),
+        (TUNE, "dovetail-verify>=0.1,<0.2", "dovetail-verify>=0.1", "requires dovetail-verify>=0.1"),
         ("core/src/dovetail/__init__.py", '"0.1.0"', '"0.1.1"', "has another __version__"),
         ("CHANGELOG.md", "## 0.1.0", "## 0.0.1", "has no section '## 0.1.0'"),
     ],
