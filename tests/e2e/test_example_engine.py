@@ -46,6 +46,16 @@ def test_regions_are_compiled_and_replaced(acme, site, python):
     assert operators == "['Transpose', 'Program', 'Softmax']\n", "images enter with the channels last"
 
 
+def test_for_a_device_that_is_not_here_the_programs_are_written_and_nothing_else_runs_them(acme, broken):
+    folder = broken("runtime.py", "Availability(True", "Availability(False")
+    done = acme(*COMPILE, "acme-aot", "--target-only", "--data", SAMPLES, PYTHONPATH=folder)
+    assert done.returncode == 0, done.stderr
+    assert files_of("artifacts") == ["acme-aot/region_0/net.program"]
+    assert "the result was not verified: acme-aot has no engine here, and no engine runs region" in " ".join(
+        Path("out/remarks.json").read_text().split()
+    )
+
+
 def test_its_policy_and_its_cost_table_decide_about_precisions(acme, broken):
     """Where float16 is slow, the cheapest plan has none; where the policy wants float32, no solver asks for more."""
 
@@ -189,7 +199,7 @@ def test_without_the_distribution_the_message_says_what_is_missing(acme, dovetai
     acme(*COMPILE, "acme-aot")
     done = dovetail("run", "out", "--data", SAMPLES)
     assert done.returncode == 1
-    assert "backend 'acme-aot' is not here: the plan was made with that of dovetail-example-engine" in done.stderr
+    assert "backend 'acme-aot' is not here: it needs dovetail-example-engine 0.1.x" in done.stderr
 
 
 def test_from_python(site, python, tmp_path, monkeypatch):

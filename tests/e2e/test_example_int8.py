@@ -267,4 +267,4 @@ def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, broken):
 def test_without_the_distribution_the_message_says_what_is_missing(compiled, dovetail):
     done = dovetail("run", "out", "--data", "data.npz")
     assert done.returncode == 1
-    assert "backend 'acme-int8' is not here: the plan was made with that of dovetail-example-int8" in done.stderr
+    assert "backend 'acme-int8' is not here: it needs dovetail-example-int8 0.1.x" in done.stderr

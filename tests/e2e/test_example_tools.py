@@ -140,7 +140,7 @@ def test_when_it_is_gone(dovetail, site):
     for arguments, says in (
         (
             ("run", "out", "--data", SAMPLES),
-            "backend 'toy-npu' is not here: the plan was made with that of dovetail-example-tools",
+            "backend 'toy-npu' is not here: it needs dovetail-example-tools 1.x",
         ),
         (("opt", DIGITS, "-p", "clips"), "unknown pass 'clips'"),
         (("compile", DIGITS, "--backend", "host", "--edit", "unit-conv=conv_2"), "unknown edit 'unit-conv'"),

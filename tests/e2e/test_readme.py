@@ -21,14 +21,14 @@ from . import program_server
 
 ROOT = Path(__file__).parents[2]
 README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
-REPORT = ROOT / "plugins/report/README.md"
+REPORT, ADAPTERS = ROOT / "plugins/report/README.md", ROOT / "plugins/adapters/README.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
 WALKS = [
     *sorted((ROOT / "docs/tutorials").glob("*.md")),
     ROOT / "docs/placement.md",
     ROOT / "docs/reference/python.md",
 ]
-PAGES = [README, PLUGINS, LOWERING, REPORT, *KINDS, *WALKS]
+PAGES = [README, PLUGINS, LOWERING, REPORT, ADAPTERS, *KINDS, *WALKS]
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -88,6 +88,11 @@ def test_example_of_the_page_on_lowering(folder, number):
 @pytest.mark.parametrize("number", range(len(blocks(REPORT))))
 def test_example_of_the_page_on_reports(folder, number):
     assert_example_runs(folder, *blocks(REPORT)[number])
+
+
+@pytest.mark.parametrize("number", range(len(blocks(ADAPTERS))))
+def test_example_of_the_page_on_adapters(folder, number):
+    assert_example_runs(folder, *blocks(ADAPTERS)[number])
 
 
 @pytest.fixture(scope="module")

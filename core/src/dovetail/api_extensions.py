@@ -17,8 +17,9 @@ from dovetail.plugin.isolation import described, foreign_output
 from dovetail.text import did_you_mean
 
 _INSTALL_HINTS = {
+    "dovetail-adapters": ("InferenceSession",),
     "dovetail-builder": ("Builder", "autocast"),
-    "dovetail-commands": ("compile", "explain", "opt", "passes", "plan"),
+    "dovetail-commands": ("compile", "compile_folder", "explain", "opt", "passes", "plan"),
     "dovetail-precision": ("bench",),
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),

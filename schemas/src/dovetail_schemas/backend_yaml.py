@@ -108,10 +108,12 @@ def peek_backend(source: Source) -> BackendSummary:
     emit = tree.get("emit")
     engines = emit.entries("emit").get("engines") if emit else None
     name = tree.require("backend").text("backend")
-    summary, device = (node.text(key) if (node := tree.get(key)) else "" for key in ("summary", "device"))
+    keys = ("summary", "device", "extends")
+    summary, device, extends = (node.text(key) if (node := tree.get(key)) else "" for key in keys)
     return BackendSummary(
         name,
         summary,
         device,
         tuple(word.raw for word in engines.words("engines")) if engines else (),
+        extends,
     )

@@ -58,7 +58,7 @@ def test_the_form_of_a_plan(model):
     assert data["version"] == 2
     assert data["model"] == {"path": "m.onnxtxt", "nodes": 3, "sha256": sha256(model.read_bytes()).hexdigest()}
     (backend,) = data["backends"]
-    assert backend.pop("distribution").startswith("dovetail-cpu-bf16 ")
+    assert backend.pop("distribution").startswith("dovetail-cpu-bf16 ") and backend.pop("contract") == 1
     assert backend == {"name": "cpu-bf16", "strategy": "autocast", "options": {"policies": "autocast"}}
     (first, *_) = data["nodes"]
     assert first[:5] == ["first", "a", "MatMul", "cpu-bf16/bfloat16", 0]  # and the structural key

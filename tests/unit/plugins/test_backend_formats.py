@@ -171,3 +171,12 @@ def cli_check(capsys):
         return main(["check", str(path)]), capsys.readouterr().err
 
     return run
+
+
+def test_a_file_that_is_laid_over_another_is_listed_with_its_device_and_engines(install):
+    file = "backend: acme-lite\nextends: cpu-bf16\n"
+    install("dovetail-acme", {"acme": "acme_lite"}, {"acme_lite/__init__.py": "", "acme_lite/lite.backend.yaml": file})
+    listed = {info.name: info for info in dovetail.backends(load_plugins())}
+    below, lite = listed["cpu-bf16"], listed["acme-lite"]
+    assert (lite.needs, lite.error) == (below.needs, "") and lite.needs
+    assert [engine[0] for engine in lite.engines] == [engine[0] for engine in below.engines]

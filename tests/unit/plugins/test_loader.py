@@ -127,11 +127,17 @@ def test_blocking_the_first_frees_the_name(brick, install, plugin):
     assert (record_of(plugins, "brick").status, record_of(plugins, "brick@acme").status) == ("disabled", "ok")
 
 
-@pytest.mark.parametrize("line", ["dovetail_api = 2", "dovetail_api = '1'"])
-def test_another_api_version(brick, install, plugin, line):
+@pytest.mark.parametrize(
+    "line, way",
+    [
+        ("dovetail_api = 2", "pip install --upgrade dovetail"),
+        ("dovetail_api = '1'", "install a version of it that was built for this one"),
+    ],
+)
+def test_another_api_version(brick, install, plugin, line, way):
     source = plugin(register='registry.pass_("acme-pass", "acme_plugin:P")').replace("dovetail_api = 1", line)
     install("acme", {"acme": "acme_plugin"}, {"acme_plugin.py": source})
-    plugins = assert_broken("acme", "is written for plugin API", "this Dovetail has 1")
+    plugins = assert_broken("acme", "is written for plugin API", f"this Dovetail has 1: {way}")
     assert "acme-pass" not in plugins.registry.pass_
 
 

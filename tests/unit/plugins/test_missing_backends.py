@@ -1,5 +1,8 @@
 """Backends that are not there: those of a plan, those of broken plugins, and two of one name."""
 
+import json
+from pathlib import Path
+
 import dovetail
 import onnx
 import pytest
@@ -45,10 +48,54 @@ def test_a_plan_says_what_to_install(install, model):
     without.registry.absent.clear()  # as where it was never installed
     with pytest.raises(DovetailError) as caught:
         dovetail.compile(model, plan="plan.yaml", plugins=without)
-    assert caught.value.message == "backend 'orion-int8' is not here: the plan was made with that of dovetail-orion 1.2"
-    assert caught.value.hint == "pip install 'dovetail-orion==1.2'"
-    with pytest.raises(DovetailError, match="the plan was made with that of dovetail-orion 1.2"):
+    needs = "backend 'orion-int8' is not here: it needs dovetail-orion 1.x, and the plan was made with 1.2"
+    assert (caught.value.message, caught.value.hint) == (needs, "pip install 'dovetail-orion==1.*'")
+    with pytest.raises(DovetailError, match=needs):
         dovetail.load("out", plugins=without)
+
+
+def test_before_version_1_a_plan_needs_the_minor_version(install, model):
+    orion(install, version="0.3.1")
+    plan = dovetail.plan(model, "orion-int8")
+    without = load_plugins(block=["orion"])
+    without.registry.absent.clear()
+    with pytest.raises(
+        DovetailError, match=r"it needs dovetail-orion 0.3.x, .*\n  pip install 'dovetail-orion==0.3.\*'"
+    ):
+        dovetail.compile(model, plan=plan, plugins=without)
+
+
+def versions(compiled):
+    """The notes on what differs from the backends of the plan."""
+    return [note for note in compiled.notes() if "the plan was made" in note]
+
+
+def test_replaying_and_loading_under_another_version_leave_a_note(install, model):
+    orion(install)
+    dovetail.compile(model, "orion-int8").save("out")
+    text = Path("out/plan.yaml").read_text()
+    Path("older.yaml").write_text(text.replace("dovetail-orion 1.2", "dovetail-orion 1.0"))
+    Path("newer.yaml").write_text(text.replace('"contract": 1', '"contract": 2'))
+    assert versions(dovetail.compile(model, plan="out/plan.yaml")) == versions(dovetail.load("out")) == []
+    again = dovetail.compile(model, plan="older.yaml")
+    (remark,) = [remark for remark in again.remarks if remark.rule == "version"]
+    assert (
+        remark.why == "the plan was made with 'orion-int8' of dovetail-orion 1.0; here it is that of dovetail-orion 1.2"
+    )
+    assert remark.suggest.endswith("pip install 'dovetail-orion==1.0'") and remark.why in versions(again)
+    (note,) = versions(dovetail.compile(model, plan="newer.yaml"))
+    assert note == "the plan was made with version 2 of the plugin contract, here it is 1"
+    plugins = load_plugins()
+    for record in plugins.plugins:
+        record.version = "1.3" if record.distribution == "dovetail-orion" else record.version
+    assert "here it is that of dovetail-orion 1.3" in versions(dovetail.load("out", plugins=plugins))[0]
+
+
+def test_a_result_records_the_origins_of_its_backends(install, model):
+    orion(install)
+    dovetail.compile(model, "orion-int8").save("out")
+    recorded = json.loads(Path("out/result.json").read_text())["origins"]
+    assert recorded == {"backends": {"orion-int8": {"distribution": "dovetail-orion 1.2", "contract": 1}}}
 
 
 def test_a_broken_plugin_is_named_with_its_version_and_its_fault(install, model):

@@ -145,7 +145,18 @@ def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):
     with pytest.raises(dovetail.UsageError, match=r"no keyword 'helo' \(did you mean 'hello'\?\)"):
         dovetail.compile(model, "host", helo="you")
     without = load_plugins(
-        block=["acme", "verify", "report", "quantize", "transforms", "bpu-int8", "cpu-int8", "tensorrt", "paddle"]
+        block=[
+            "acme",
+            "verify",
+            "report",
+            "quantize",
+            "transforms",
+            "bpu-int8",
+            "cpu-int8",
+            "tensorrt",
+            "paddle",
+            "runtime",
+        ]
     )
     with pytest.raises(dovetail.UsageError, match="no keyword 'min_snr'\n  no installed distribution adds any"):
         dovetail.compile(model, "host", min_snr=30, plugins=without)

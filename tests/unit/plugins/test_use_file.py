@@ -1,5 +1,9 @@
 """Backend files that a user names by their path instead of installing them."""
 
+import hashlib
+import shutil
+from pathlib import Path
+
 import dovetail
 import pytest
 from dovetail.compiler import names_file, use_file
@@ -96,12 +100,42 @@ def test_bad_files(plugins, tmp_path, text, content, error):
         dovetail.plan("x.onnx", use_file(plugins.registry, text), plugins=plugins)
 
 
-def test_a_plan_knows_the_file_of_its_backend(plugins, tmp_path):
+def versions(compiled):
+    """The notes on what differs from the backends of the plan."""
+    return [note for note in compiled.notes() if "the plan was made" in note]
+
+
+def test_a_plan_knows_name_and_content_of_the_file_and_the_result_keeps_it(plugins, tmp_path):
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) { y = Relu (x) }'
+    (tmp_path / "m.onnxtxt").write_text(text)
+    file = tmp_path / "acme.backend.yaml"
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    dovetail.compile("m.onnxtxt", "./acme.backend.yaml").save("out")
+    shutil.copy("out/plan.yaml", "plan.yaml")
+    texts = [path.read_text() for path in Path("out").iterdir() if path.name != "model.onnx"]
+    assert not any(str(tmp_path) in text for text in texts)
+    file.rename(tmp_path / "elsewhere.backend.yaml")
+
+    (entry,) = dovetail.load("out").plan.backends
+    assert (entry["distribution"], entry["sha256"]) == ("acme.backend.yaml", digest)
+    for plan in ("out", "out/plan.yaml"):
+        again = dovetail.compile("m.onnxtxt", plan=plan)
+        assert again.plan.nodes[0].backend == "acme-npu" and not versions(again)
+    with pytest.raises(DovetailError, match="the plan was made with the file acme.backend.yaml\n  name the file"):
+        dovetail.compile("m.onnxtxt", plan="plan.yaml")
+    given = dovetail.compile("m.onnxtxt", "./elsewhere.backend.yaml", plan="plan.yaml")
+    assert versions(given) == [
+        "the plan was made with 'acme-npu' of acme.backend.yaml; here it is that of elsewhere.backend.yaml"
+    ]
+
+
+def test_a_file_that_was_edited_is_not_that_of_the_plan(plugins, tmp_path):
     text = '<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) { y = Relu (x) }'
     (tmp_path / "m.onnxtxt").write_text(text)
     dovetail.compile("m.onnxtxt", "./acme.backend.yaml").save("out")
-    assert dovetail.load("out").plan.backends[0]["distribution"] == str(tmp_path / "acme.backend.yaml")
-    assert dovetail.compile("m.onnxtxt", plan="out/plan.yaml").plan.nodes[0].backend == "acme-npu"
-    (tmp_path / "acme.backend.yaml").unlink()
-    with pytest.raises(DovetailError, match="put the file back"):
+    with (tmp_path / "out" / "acme.backend.yaml").open("a") as file:
+        file.write("# edited\n")
+    with pytest.raises(DovetailError, match="name the file with --backend"):
         dovetail.load("out")
+    given = dovetail.compile("m.onnxtxt", "./out/acme.backend.yaml", plan="out")
+    assert "'acme-npu' of another content of acme.backend.yaml" in versions(given)[0]

@@ -28,6 +28,7 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
 
     name = "onnxruntime-cuda"
     providers = (_CUDA, CPU)
+    device = "cuda"
 
     def available(self) -> Availability:
         """Check that ONNX Runtime's CUDA provider and an NVIDIA driver are installed."""

@@ -7,9 +7,10 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `host`, its two engines, and passes that make saved models loadable by ONNX Runtime."""
+    """Register the backend `host`, its two engines, and passes that prepare saved models for ONNX Runtime."""
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
     registry.pass_("implicit-zero-points", "dovetail_host.loadable:ImplicitZeroPoints")
+    registry.pass_("layer-annotations", "dovetail_host.layer_annotations:LayerAnnotations")
     registry.pass_("guard-captured-values", "dovetail_host.loadable:GuardCapturedValues")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel
+from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.processor import saturates_dot_products
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
 from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, source_without_weights, type_name
@@ -40,6 +41,9 @@ _FAULTY_OPTIMIZER = "QDQPropagationTransformer"
 # Its kernel of the fused operator takes ten times as long as an Add and a LayerNormalization: 5 % of a BERT-base in
 # float32, 15 % in int8 (1.32).
 _SLOW_OPTIMIZER = "SkipLayerNormFusion"
+# Setting of a session that has to be on for `get_provider_graph_assignment_info`, and the version that has both.
+_RECORD = "session.record_ep_graph_assignment_info"
+_REPORTS_ASSIGNMENTS = (1, 24)
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
@@ -54,16 +58,19 @@ class OnnxRuntimeCpu(Engine):
 
     Options: `threads` (0: all cores), `optimize` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
     reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
-    (true: the session reads weights in place, so they must not change; for regions that run only a few times).
+    (true: the session reads weights in place, so they must not change; for regions that run only a few times),
+    `session_options` (an `onnxruntime.SessionOptions` to use, with its own settings), `disabled_optimizers` (names).
 
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
+        device: The device of the first one, as `session.layer_assignment_settings` names it.
     """
 
     name = "onnxruntime-cpu"
     reads = Reads(opset=26, ir_version=13, types=TENSOR_TYPES)
     """Opset and types that ONNX Runtime 1.31 accepts."""
     providers: tuple[str, ...] = (CPU,)
+    device = "cpu"
 
     def available(self) -> Availability:
         """Check whether ONNX Runtime is installed."""
@@ -79,18 +86,7 @@ class OnnxRuntimeCpu(Engine):
         """
         import onnxruntime as ort
 
-        settings = ort.SessionOptions()
-        settings.log_severity_level = 4
-        settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
-        if not options.get("spin", True):
-            settings.add_session_config_entry("session.force_spinning_stop", "1")
-        # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
-        # int8.
-        settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        level = str(options.get("optimize", "all"))
-        if level not in OPTIMIZATIONS:
-            raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
-        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
+        settings, level = self._settings(options)
         profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
@@ -108,7 +104,8 @@ class OnnxRuntimeCpu(Engine):
             weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
             settings.add_external_initializers(list(weights), list(weights.values()))
         source = content if isinstance(content, bytes) else str(content)
-        without = [*kept, _SLOW_OPTIMIZER] if self.providers == (CPU,) else kept
+        without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
+        without += [_SLOW_OPTIMIZER] * (self.providers == (CPU,))
         try:
             session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
@@ -118,6 +115,36 @@ class OnnxRuntimeCpu(Engine):
             session = self._with_fewer_optimizers(source, settings, without, refusal)
         self._demand(session.get_providers())
         return OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
+
+    def _settings(self, options: Mapping[str, object]) -> tuple[ort.SessionOptions, str]:
+        """Return the settings of a session and its level of optimization.
+
+        Settings of the caller stay as they are where no option of Dovetail says otherwise.
+
+        Raises:
+            DovetailError: The level does not exist.
+        """
+        import onnxruntime as ort
+
+        given = cast("ort.SessionOptions | None", options.get("session_options"))
+        settings = given or ort.SessionOptions()
+        if given is None:
+            settings.log_severity_level = 4
+        if given is None or "threads" in options:
+            settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
+        if not options.get("spin", True):
+            settings.add_session_config_entry("session.force_spinning_stop", "1")
+        # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
+        # int8.
+        settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        if self.providers != (CPU,):
+            settings.add_session_config_entry(_RECORD, "1")
+        level = str(options.get("optimize", "all"))
+        if level not in OPTIMIZATIONS:
+            raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
+        if given is None or "optimize" in options:
+            settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
+        return settings, level
 
     def _with_fewer_optimizers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
@@ -129,13 +156,17 @@ class OnnxRuntimeCpu(Engine):
         """
         import onnxruntime as ort
 
-        for level in (settings.graph_optimization_level, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
-            settings.graph_optimization_level = level
-            without = [*kept, _FAULTY_OPTIMIZER]
-            try:
-                return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
-            except Exception as error:
-                refusal = _refusal(error, f"{self.name} refuses")
+        asked = settings.graph_optimization_level
+        without = [*kept, _FAULTY_OPTIMIZER]
+        try:
+            for level in (asked, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
+                settings.graph_optimization_level = level
+                try:
+                    return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
+                except Exception as error:
+                    refusal = _refusal(error, f"{self.name} refuses")
+        finally:
+            settings.graph_optimization_level = asked  # they may be the caller's
         raise refusal
 
     def _source(
@@ -175,7 +206,7 @@ class OnnxRuntimeCpu(Engine):
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
 
 
-class OnnxRuntimeSession(Session):
+class OnnxRuntimeSession(OnnxRuntimeBacked):
     """A region loaded by ONNX Runtime."""
 
     def __init__(
@@ -201,6 +232,11 @@ class OnnxRuntimeSession(Session):
             if value.dtype is not None and value.dtype.numpy().type.__module__ == "ml_dtypes"
         }
 
+    @property
+    def native(self) -> ort.InferenceSession | None:
+        """The session; None if it takes or gives types that NumPy lacks."""
+        return None if self._foreign else self._session
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe, like ONNX Runtime's sessions."""
         try:
@@ -213,13 +249,17 @@ class OnnxRuntimeSession(Session):
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def executed(self) -> dict[str, Executed]:
-        """Return the profiled kernels, and end the profile; without a profile, nothing is reported.
+        """Return the profiled kernels, and end the profile; without a profile, no precision is reported.
 
-        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU.
+        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU. ONNX Runtime tells that from
+        1.24 on without a profile, too.
         """
         nodes = list(self._region.model.nodes())
         if self._profile is None:
-            return {node_key(node): NOT_REPORTED for node in nodes}
+            left = self._left_to_the_cpu()
+            return {
+                key: Executed("", "reported-on-cpu") if key in left else NOT_REPORTED for key in map(node_key, nodes)
+            }
         with self._ending:  # a profile can be ended only once
             if self._reported is None:
                 self._reported = _read_profile(Path(self._session.end_profiling()))
@@ -230,6 +270,15 @@ class OnnxRuntimeSession(Session):
             if provider != preferred and name in answers:
                 answers[name] = Executed(precision, "reported-on-cpu")
         return answers
+
+    def _left_to_the_cpu(self) -> set[str]:
+        """Return the nodes that a session of another provider assigned to the CPU; empty before ONNX Runtime 1.24."""
+        import onnxruntime as ort
+
+        if self._session.get_providers()[0] == CPU or not _at_least(ort.__version__, _REPORTS_ASSIGNMENTS):
+            return set()
+        parts = self._session.get_provider_graph_assignment_info()
+        return {node.name for part in parts if part.ep_name == CPU for node in part.get_nodes()}
 
     def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
         import numpy as np
@@ -253,6 +302,11 @@ class OnnxRuntimeSession(Session):
         # Copy, because the binding has no view of such a tensor, and its memory is freed with `value`.
         data = ctypes.string_at(value.data_ptr(), size) if size else b""
         return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
+
+
+def _at_least(version: str, wanted: tuple[int, int]) -> bool:
+    major, minor = version.split(".")[:2]
+    return (int(major), int(minor)) >= wanted
 
 
 def _made_by_optimizer(name: str, region: RegionModel) -> bool:

@@ -67,6 +67,9 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
         seen = format_.peek(source)
     if not isinstance(seen, BackendSummary):
         raise DovetailError(f"{title} sees {type(seen).__name__} in {source.name}", "`peek` gives a BackendSummary")
+    if not (seen.device and seen.engines) and seen.extends in registry.backend:
+        below = _peek(seen.extends, registry)
+        return seen._replace(device=seen.device or below.device, engines=seen.engines or tuple(below.engines))
     return seen
 
 

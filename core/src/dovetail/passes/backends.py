@@ -32,8 +32,9 @@ def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) ->
     """
     for entry in entries:
         name, made_with = str(entry["name"]), entry.get("distribution")
-        if isinstance(made_with, str) and names_file(made_with) and Path(made_with).is_file():
-            use_file(registry, made_with)
+        file = Path(str(entry.get("path", made_with)))  # plans had the path of a file as its distribution
+        if name not in registry.backend and file.is_absolute() and file.is_file():
+            use_file(registry, str(file))
         if name in registry.backend:
             continue
         try:
@@ -42,9 +43,13 @@ def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) ->
             if not isinstance(made_with, str) or not made_with or registry.backend.is_clash(name):
                 raise
             broken = [text for text in registry.absent if f"({made_with.partition(' ')[0]} " in text]
-            state = "; ".join(broken) or f"the plan was made with that of {made_with}"
-            hint = error.hint if broken else f"pip install '{made_with.replace(' ', '==')}'"
-            hint = "put the file back, or name another with --backend" if names_file(made_with) else hint
+            owner, _, version = made_with.partition(" ")
+            series = ".".join(version.split(".")[: 2 if version.startswith("0.") else 1])
+            state = f"it needs {owner} {series}.x, and the plan was made with {version}"
+            hint = f"pip install '{owner}=={series}.*'"
+            if names_file(made_with):
+                state, hint = f"the plan was made with the file {made_with}", "name the file with --backend"
+            state, hint = ("; ".join(broken), error.hint) if broken else (state, hint)
             raise DovetailError(f"backend '{name}' is not here: {state}", hint) from None
 
 

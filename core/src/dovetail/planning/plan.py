@@ -93,7 +93,9 @@ class Plan:
         model: The source model: file name (`path`), its folder relative to the working directory, if below it
             (`folder`), number of nodes after normalization, and the SHA-256 of the file (`sha256`). In a saved result
             also the content digest of the compiled model (`result`).
-        backends: Name, strategy, distribution and version, and options of each backend, in order of preference.
+        backends: Name, strategy, provenance and options of each backend, in order of preference. `distribution` names
+            the distribution with its version, `contract` is the version of the plugin contract. For a backend file,
+            `distribution` is its name, and `sha256` its digest; `path`, where the file is, is not saved.
         nodes: The planned nodes in graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
@@ -136,21 +138,10 @@ class Plan:
         for path, node in walk(model):
             placement = get_placement(node) or Placement()
             regions.add(placement.region)
-            nodes.append(
-                PlannedNode(
-                    node.name or "",
-                    identity(path, node),
-                    keys[id(node)],
-                    node.op_type,
-                    placement.backend,
-                    placement.precision,
-                    node.domain,
-                    origin_of(node),
-                    placement.region,
-                    kind_of(node),
-                    placement.ports,
-                )
-            )
+            nodes.append(PlannedNode(
+                node.name or "", identity(path, node), keys[id(node)], node.op_type, placement.backend,
+                placement.precision, node.domain, origin_of(node), placement.region, kind_of(node), placement.ports,
+            ))  # fmt: skip
         coverage = dict(Counter(node.backend for node in nodes).most_common())
         joins = list(ctx.round.joins) if ctx else []
         summary = {"coverage": coverage, "regions": len(regions - {None}), "joins": len(joins)}
@@ -195,7 +186,7 @@ class Plan:
         return {
             "version": VERSION,
             "model": self.model,
-            "backends": self.backends,
+            "backends": [{key: value for key, value in entry.items() if key != "path"} for entry in self.backends],
             "nodes": [node.as_dict() for node in self.nodes],
             "joins": [join.as_dict() for join in self.joins],
             "values": self.values,
@@ -249,8 +240,7 @@ class Plan:
 
 def _backend_entry(backend: Backend, ctx: Context) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": backend.name, "strategy": ctx.strategy_of(backend)}
-    if ctx.plugins is not None and (brought := ctx.plugins.version_of(backend.name)):
-        entry["distribution"] = brought
+    entry |= ctx.plugins.provenance(backend.name) if ctx.plugins is not None else {}
     choice = next((one for one in ctx.request.backends if one.name == backend.name), None)
     options = {**(choice.observer_options if choice is not None else {}), **backend.chosen}
     if options:

@@ -44,12 +44,14 @@ class BackendSummary(NamedTuple):
         summary: A one-line description.
         device: The device it runs on.
         engines: Names of its engines, in order of preference.
+        extends: Name of the backend that has whatever of these is empty; empty if there is none.
     """
 
     name: str
     summary: str
     device: str
     engines: tuple[str, ...]
+    extends: str = ""
 
 
 class Judge(Protocol):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -55,14 +57,16 @@ class PluginSet:
         """The plugins that failed."""
         return [record for record in self.plugins if record.status == "broken"]
 
-    def version_of(self, backend: str) -> str:
-        """Return the distribution of a backend with its version (`dovetail-acme 1.0`); empty for Dovetail's own."""
+    def provenance(self, backend: str) -> dict[str, Any]:
+        """Return what a plan records about the origin of a backend; see `Plan.backends`. Empty for Dovetail's own."""
         if backend not in self.registry.backend:
-            return ""
+            return {}
         owner = self.registry.backend.entry(backend).owner
         if names_file(owner):
-            return owner
-        return next((f"{owner} {r.version}".strip() for r in self.plugins if r.distribution == owner and r.version), "")
+            digest = hashlib.sha256(Path(owner).read_bytes()).hexdigest()
+            return {"distribution": Path(owner).name, "sha256": digest, "path": owner}
+        brought = next((f"{owner} {r.version}" for r in self.plugins if r.distribution == owner and r.version), "")
+        return {"distribution": brought, "contract": hookspecs.API_VERSION} if brought else {}
 
     def attach(self, plugin: Any, name: str) -> None:
         """Add a plugin without a distribution: a module, or an object whose methods are hooks, for this set only.
@@ -270,7 +274,9 @@ def _contract_error(module: Any, callers: list[pluggy.HookCaller]) -> str:
     if version is None and callers:
         return f"declares no API version; write dovetail_api = {hookspecs.API_VERSION} beside its hooks"
     if version not in (None, hookspecs.API_VERSION):
-        return f"is written for plugin API {version}; this Dovetail has {hookspecs.API_VERSION}"
+        older = isinstance(version, int) and version > hookspecs.API_VERSION
+        way = "pip install --upgrade dovetail" if older else "install a version of it that was built for this one"
+        return f"is written for plugin API {version}; this Dovetail has {hookspecs.API_VERSION}: {way}"
     for caller in callers:
         for implementation in (found for found in caller.get_hookimpls() if found.plugin is module):
             if not caller.has_spec() and not implementation.optionalhook:

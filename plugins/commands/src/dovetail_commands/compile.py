@@ -26,9 +26,13 @@ _SHOWN = 6  # operators in a row of the table
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add_model(parser)
+    add_model(parser, "MODEL|FOLDER")
     parser.add_argument(
-        "-o", "--output", type=output, metavar="OUT", help="folder to write; nothing is written without it"
+        "-o",
+        "--output",
+        type=output,
+        metavar="OUT",
+        help="folder to write; nothing is written without it. For a folder of models: one folder in it for each",
     )
     parser.add_argument("--plan", type=Path, metavar="plan.yaml", help="replay a plan instead of deciding")
     parser.add_argument(
@@ -54,6 +58,8 @@ def run_compile(args: argparse.Namespace) -> int:
     if args.output:
         check_store(args.output, plugins_of(args))
     existing(path)
+    if path.is_dir():
+        return _run_folder(args, path, request)
     model = api.open(path, plugins_of(args))
     failure: ResultError | None = None
     with Progress() as progress:
@@ -87,6 +93,29 @@ def run_compile(args: argparse.Namespace) -> int:
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
+
+
+def _run_folder(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int:
+    """Compile every model below a folder, and print one table."""
+    from dovetail_commands.compile_folder import compile_folder
+
+    def keywords_of(target: Path | None) -> dict[str, Any]:
+        return option_keywords(argparse.Namespace(**{**vars(args), "output": target}))
+
+    with Progress() as progress:
+        outcomes = compile_folder(
+            folder, output=args.output, external=True if args.external_data else None, progress=progress,
+            keywords_of=keywords_of, **request,
+        )  # fmt: skip
+    failed = [outcome for outcome in outcomes if outcome.status != "ok"]
+    if args.json:
+        print_json({"models": [outcome.as_dict() for outcome in outcomes]})
+    else:
+        table([outcome.row() for outcome in outcomes])
+        say(f"{len(outcomes) - len(failed)} of {pluralize(len(outcomes), 'model')} compiled")
+    for outcome in failed:
+        note(f"error: {outcome.model}: {outcome.why}", *([f"  {outcome.hint}"] if outcome.hint else ()))
+    return 1 if failed else 0
 
 
 def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["add_model", "add_request", "completed_model", "request_of"]
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser, metavar: str = "MODEL") -> None:
     """Add the argument that names the model; options of plugins may name it instead."""
-    parser.add_argument("model", type=Path, nargs="?", metavar="MODEL")
+    parser.add_argument("model", type=Path, nargs="?", metavar=metavar)
 
 
 def completed_model(args: argparse.Namespace) -> Path:

@@ -11,6 +11,7 @@ from dovetail.ir import FLOATS, Format, body_nodes, format_of
 from dovetail.passes import asking
 from dovetail.planning import HOST, NodeRequest, identity, operator_name, structural_keys, walk
 from dovetail.text import did_you_mean
+from dovetail_onnx.results.provenance import changed_origins
 
 from dovetail_placement.node_requests import NodeRequests
 
@@ -98,9 +99,13 @@ class Pins:
         self._found.pop(id(node), None)
 
     def remark_unfit(self, ctx: Context) -> None:
-        """Remark entries of a replayed plan, and pins of files, that match no node of the model."""
+        """Remark what does not fit: entries of a replayed plan, versions of its backends, and pins of files."""
         for request in self._gone:
             ctx.remark("analysis", "", "pin-lost", f"{request}: preparing the model folded or removed the node")
+        plan = ctx.request.plan
+        if plan is not None and ctx.plugins is not None:
+            for why, back in changed_origins(plan.backends, ctx.plugins):
+                ctx.remark("analysis", "", "version", why, suggest=back)
         for unfit in self._unfit[:_UNFIT_SHOWN]:
             ctx.remark("missed", "", "plan-entry", str(unfit))
         if len(self._unfit) > _UNFIT_SHOWN:

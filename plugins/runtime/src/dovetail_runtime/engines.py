@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dovetail.compiler import artifact_of, derived, described, foreign_output, make_engine
 from dovetail.errors import DovetailError
-from dovetail.planning import from_source
+from dovetail.planning import HOST, from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
 from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.native_session import OnnxRuntimeBacked
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+    import onnxruntime as ort
     from dovetail.passes import Context
     from dovetail.plugin import Backend, Registry
 
@@ -31,13 +34,22 @@ class GuardedEngine:
     Attributes:
         name: The engine's name.
         label: The name with the distribution that brings it, for messages: `openvino-cpu (dovetail-cpu-bf16)`.
+        stands_in: Whether it is an engine of the host that runs a backend without an engine on this machine.
     """
+
+    stands_in = False
 
     def __init__(self, engine: Engine, distribution: str = "", chosen: Mapping[str, str] = MappingProxyType({})):
         self._engine = engine
         self._chosen = chosen
         self.name = engine.name
         self.label = f"{engine.name} ({distribution})" if distribution else engine.name
+
+    def standing_in(self) -> GuardedEngine:
+        """Return this engine for regions of a backend that has none on this machine."""
+        other = copy.copy(self)
+        other.stands_in = True
+        return other
 
     def available(self) -> Availability:
         """Check whether the engine can run here; an engine whose check raises cannot."""
@@ -159,6 +171,11 @@ class GuardedSession:
             return ()
         return tuple(f"{self._engine.label}: {note}" for note in said)
 
+    @property
+    def native(self) -> ort.InferenceSession | None:
+        """The session of ONNX Runtime that runs the region as it is; None if there is none."""
+        return self._session.native if isinstance(self._session, OnnxRuntimeBacked) else None
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name.
 
@@ -215,15 +232,24 @@ Engines: TypeAlias = "Mapping[str, Sequence[GuardedEngine]]"
 """The engines of every backend, in its order of preference."""
 
 _KEPT = "engines"
+TARGET_ONLY = "target-only"
+"""Name of the option under which a request or a plan says that the result is for another machine."""
 
 
-def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, list[GuardedEngine]]:
+def engines_of(
+    backends: Iterable[Backend], registry: Registry, target_only: Callable[[], bool] = lambda: False
+) -> dict[str, list[GuardedEngine]]:
     """Return the engines of every backend, in its order of preference, without those that fail to import.
 
+    Args:
+        backends: The backends.
+        registry: The registry with the engines.
+        target_only: Asked where a backend has no engine on this machine: whether those of the host stand in.
+
     Raises:
-        DovetailError: A backend has no engines.
+        DovetailError: A backend has no engines, and none stands in.
     """
-    found = {}
+    found, lacking = {}, {}
     for backend in backends:
         engines, missing = [], []
         for name in backend.engines:
@@ -233,13 +259,17 @@ def engines_of(backends: Iterable[Backend], registry: Registry) -> dict[str, lis
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                missing.append(f"{name}: {error or type(error).__name__}")
-        if not engines:
-            raise DovetailError(
-                f"backend '{backend.name}' has no engine here ({'; '.join(missing) or 'its file names none'})",
-                "install the distribution that brings one",
-            )
+                missing.append(f"{name}: {str(error).partition(chr(10))[0] or type(error).__name__}")
         found[backend.name] = engines
+        if not engines or backend.name != HOST and not any(engine.available().ok for engine in engines):
+            lacking[backend.name] = "; ".join(missing) or "its file names none"
+    if lacking and target_only():
+        for name in lacking:
+            found[name] += [engine.standing_in() for engine in found.get(HOST, ())]
+    for name, why in lacking.items():
+        if not found[name]:
+            way = "install the distribution that brings one; --target-only compiles without it"
+            raise DovetailError(f"backend '{name}' has no engine here ({why})", way)
     return found
 
 
@@ -250,5 +280,7 @@ def engines_in(ctx: Context) -> Engines:
         DovetailError: A backend has no engines.
     """
     if _KEPT not in ctx.kept:
-        ctx.kept[_KEPT] = engines_of((*ctx.backends, ctx.host), ctx.registry)
+        ctx.kept[_KEPT] = engines_of(
+            (*ctx.backends, ctx.host), ctx.registry, lambda: TARGET_ONLY in ctx.request.options
+        )
     return ctx.kept[_KEPT]

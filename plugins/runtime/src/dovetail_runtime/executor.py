@@ -22,7 +22,7 @@ from dovetail_transforms.regions.regions import Region, annotated_regions, calls
 from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs
 from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
-from dovetail_runtime.region_runner import Refusal, RegionRunner, described
+from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file
 
 if TYPE_CHECKING:
@@ -186,7 +186,15 @@ class Executor(dovetail.plugin.Executor):
             why = "; ".join(self.notes) or "it names none"
             raise NoEngineError(f"no engine runs {described(region)}: {why}", _AWAY)
         options = {"spin": len(self.regions) == 1, **self.options}
-        runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, self._note)
+        try:
+            runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, self._note)
+        except NoEngine as error:
+            if not any(engine.stands_in for engine in engines):
+                raise
+            raise NoEngineError(f"{region.backend} has no engine here, and {error.message}", _AWAY) from error
+        if runner.stands_in:
+            what = f"{runner.engine} computes its regions from the compiled model, not as the device does"
+            self._note(f"{region.backend} has no engine here: {what}")
         if self._caveats[runner.engine]:
             self._note(f"{runner.engine}: {self._caveats[runner.engine]}")
         return runner

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
+    from dovetail_runtime.engines import GuardedEngine
     from dovetail_runtime.executor import Executor
 
 
@@ -95,7 +96,11 @@ def tried_engines(ctx: Context) -> Mapping[str, str]:
     # A replayed plan was tried when it was created.
     if ctx.try_engines is False or ctx.try_engines is None and ctx.request.plan is not None:
         return {}
-    return {name: listed[0].name for name, listed in engines.items() if name != HOST and listed[0].available().ok}
+    return {name: listed[0].name for name, listed in engines.items() if name != HOST and _is_there(listed[0])}
+
+
+def _is_there(engine: GuardedEngine) -> bool:
+    return not engine.stands_in and engine.available().ok
 
 
 def too_large(model: Model) -> str:

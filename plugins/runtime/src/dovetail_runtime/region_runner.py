@@ -19,6 +19,7 @@ from dovetail_runtime.feeds import declared, shape_mismatches
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+    import onnxruntime as ort
     from dovetail_transforms.regions.regions import Region
 
 
@@ -126,6 +127,21 @@ class RegionRunner:
     def nodes(self) -> list[str]:
         """Names of the region's nodes, without nodes in bodies."""
         return [node.name or "" for node in self.region.nodes]
+
+    @property
+    def native(self) -> ort.InferenceSession | None:
+        """The session of ONNX Runtime that runs the region as it is; None if there is none."""
+        return self._session.native
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether an engine of the host runs it because its backend has none on this machine."""
+        return self._engine.stands_in
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other engine takes over if the present one fails."""
+        return self._is_judge or not self._waiting
 
     def __repr__(self) -> str:
         return f"<region {self.index}: {pluralize(len(self.region.nodes), 'node')} of {self.backend} on {self.engine}>"

@@ -14,7 +14,7 @@ from dovetail.planning import HOST
 from dovetail.plugin import load_plugins
 from dovetail.text import pluralize
 
-from dovetail_runtime.engines import Engines, engines_of
+from dovetail_runtime.engines import TARGET_ONLY, Engines, engines_of
 from dovetail_runtime.loading import Trial, tried_engines
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ class Runner(dovetail.plugin.Runner):
         Raises:
             DovetailError: A backend has no engines.
         """
-        return self._tried_engines or engines_of(self._compiled.backends, self._registry)
+        return self._tried_engines or engines_of(self._compiled.backends, self._registry, self._is_for_elsewhere)
+
+    def _is_for_elsewhere(self) -> bool:
+        """Whether the result was compiled for another machine; only asked where an engine is missing."""
+        return TARGET_ONLY in self._compiled.plan.summary.get("options", {})
 
     def executor(  # type: ignore[override]  # a guard has all that an executor has
         self, name: str = ""

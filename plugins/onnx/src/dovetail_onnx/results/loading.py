@@ -16,6 +16,7 @@ from dovetail_onnx.annotations import read_annotations
 from dovetail_onnx.results.cache_key import STAMP, cache_key_for, cache_key_of
 from dovetail_onnx.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
 from dovetail_onnx.results.plan_file import SavedPlan, parse_plan, parse_remarks, read_plan
+from dovetail_onnx.results.provenance import located, origin_remarks
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result, open_result
 from dovetail_onnx.results.writing import files_beside
 from dovetail_onnx.saving import content_digest_holds, read_content_digest
@@ -85,6 +86,7 @@ def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     ctx = Context(Request(), plugins=plugins)
     names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(compiled.model)
     compiled.backends, compiled.registry = _backends_of(names, compiled.plan, ctx), ctx.registry
+    compiled.plan.remarks += origin_remarks(compiled.plan.backends, plugins)
     return compiled
 
 
@@ -117,6 +119,7 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
             remarks = parse_remarks(found.texts[REMARKS].decode(errors="replace"), str(found.folder / REMARKS))
         if PLAN in found.texts:
             fields, _ = parse_plan(found.texts[PLAN].decode(errors="replace"), str(found.folder / PLAN))
+            fields["backends"] = located(fields["backends"], found.folder)
             plan = Plan(**fields, files=files_beside(fields["summary"], found.folder / PLAN))
         else:
             plan = Plan.extract(model)

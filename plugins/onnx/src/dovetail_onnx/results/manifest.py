@@ -53,18 +53,21 @@ class Manifest:
         files: Every file by name.
         placements: Node counts as rows of operator, backend, precision, nodes.
         summary: The coverage line.
+        origins: Distribution, version and contract of backends and emitters; see `provenance.origins_of`.
     """
 
     content_digest: str
     files: Mapping[str, FileRecord]
     placements: list[dict[str, Any]] = field(default_factory=list)
     summary: str = ""
+    origins: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
         """Return the content of the file `result.json`."""
         files = {name: {"size": file.size, "sha256": file.sha256} for name, file in sorted(self.files.items())}
         document = {"version": VERSION, "dovetail": __version__, "seal": self.content_digest, "files": files}
-        return json.dumps(document | {"placements": self.placements, "summary": self.summary}, indent=1) + "\n"
+        document |= {"placements": self.placements, "summary": self.summary}
+        return json.dumps(document | ({"origins": self.origins} if self.origins else {}), indent=1) + "\n"
 
     @classmethod
     def parse(cls, text: bytes, path: Path) -> Manifest:
@@ -81,7 +84,10 @@ class Manifest:
             files = {plain_name(name): FileRecord(int(r["size"]), str(r["sha256"])) for name, r in records}
             if MODEL not in files:
                 raise ValueError("no model")
-            return cls(str(data["seal"]), files, _rows(data["placements"]), str(data["summary"]))
+            origins = data.get("origins", {})
+            if not isinstance(origins, dict):
+                raise ValueError("'origins' is no mapping")
+            return cls(str(data["seal"]), files, _rows(data["placements"]), str(data["summary"]), origins)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DovetailError(
                 f"{path} is not what `dovetail compile` writes ({type(error).__name__}: {error})",

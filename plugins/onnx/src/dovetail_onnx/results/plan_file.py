@@ -29,6 +29,7 @@ from dovetail_onnx.results.document import (
     source_of,
 )
 from dovetail_onnx.results.manifest import PLAN, REMARKS
+from dovetail_onnx.results.provenance import located, unplaced
 from dovetail_onnx.results.reading import find_result
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 from dovetail_onnx.results.writing import copy_beside, files_beside
@@ -66,7 +67,7 @@ def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
     data: dict[str, Any] = {
         "version": VERSION,
         "model": plan.model,
-        "backends": plan.backends,
+        "backends": unplaced(plan.backends),
         "nodes": [node_row(node) for node in plan.nodes],
         "joins": [join_row(join) for join in plan.joins],
         "values": plan.values,
@@ -113,6 +114,7 @@ def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
             why = f"{REMARKS} is not the file that was saved with this plan, so the reasons are unknown"
             fields["remarks"] = [Remark("analysis", "", "plan", "remarks", why)]
     fields["files"] = files_beside(fields["summary"], path)
+    fields["backends"] = located(fields["backends"], path.parent)
     return fields
 
 

@@ -15,6 +15,7 @@ from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.results.cache_key import STAMP
 from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
+from dovetail_onnx.results.provenance import backend_texts, origins_of
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result
 from dovetail_onnx.results.writing import Staging, attached_files, copied, staged
 from dovetail_onnx.saving import SavedFile, read_content_digest, save_model
@@ -59,7 +60,8 @@ def save_result(
             if found is not None:
                 # They remain altered: the new manifest lists them with their old digest.
                 staging.files |= {name: found.manifest.files[name] for name in _altered_artifacts(found)}
-        staging.commit(Manifest(content_digest, staging.files, compiled.placements(), compiled.coverage()))
+        origins = found.manifest.origins if whole and found is not None else origins_of(compiled)
+        staging.commit(Manifest(content_digest, staging.files, compiled.placements(), compiled.coverage(), origins))
 
 
 def check_folder(folder: Path) -> None:
@@ -182,5 +184,5 @@ def _write_texts(compiled: CompiledModel, staging: Staging) -> None:
     saved = _origin(compiled)
     texts = saved.found.texts if saved is not None and saved.found is not None else {}
     kept = {name: content.decode() for name, content in texts.items() if name not in (PLAN, REMARKS)}
-    for name, text in {**kept, **compiled.files}.items():
+    for name, text in {**kept, **backend_texts(compiled), **compiled.files}.items():
         staging.write(name, text)

@@ -1,0 +1,104 @@
+"""Opening of what a program names: a saved result is loaded, any other model is compiled."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dovetail import load_plugins
+from dovetail.api import AnyModel, compile, load
+from dovetail.errors import UsageError
+from dovetail.planning import HOST
+
+if TYPE_CHECKING:
+    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import PluginSet
+
+Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
+"""Names of execution providers, or pairs of a name and its options, as ONNX Runtime takes them."""
+
+_MODEL, _MANIFEST = "model.onnx", "result.json"
+_PROVIDER = "ExecutionProvider"
+_OF_HOST = ("CPUExecutionProvider", "AzureExecutionProvider")
+"""Providers that stand in the list of every ONNX Runtime; the second runs only operators that call remote services."""
+
+
+def open_compiled(
+    model: AnyModel,
+    backend: str | Sequence[str] = (),
+    *,
+    providers: Providers | None = None,
+    plugins: PluginSet | None = None,
+    **options: Any,
+) -> CompiledModel:
+    """Load a saved result, or compile a model.
+
+    Args:
+        model: The folder of a result, its `model.onnx`, or any model that `dovetail.compile` takes.
+        backend: The backends to compile for; by default those among `providers`, else the host. A saved result has its
+            backends already.
+        providers: Names of backends, in order of preference; see `backends_of`.
+        plugins: The plugins to use; all installed ones by default.
+        options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `pins`, ...
+
+    Raises:
+        UsageError: A saved result is to be compiled again.
+        DovetailError: The model or the request is at fault.
+    """
+    plugins = plugins or load_plugins()
+    saved = saved_result(model)
+    if saved is None:
+        return compile(model, backend or backends_of(providers or (), plugins), plugins=plugins, **options)
+    given = [*(["backend"] if backend else []), *options]
+    if given:
+        raise UsageError(
+            f"{saved} is a result already: {', '.join(given)} cannot change it",
+            "leave that out, or name the source model, which is compiled",
+        )
+    return load(saved, plugins)
+
+
+def saved_result(model: object) -> Path | None:
+    """Return the folder of a result that a path names; None if it names a model to compile."""
+    if not isinstance(model, (str, os.PathLike)) or not os.fspath(model):
+        return None
+    path = Path(model)
+    if path.is_dir():
+        return path
+    return path.parent if path.name == _MODEL and (path.parent / _MANIFEST).is_file() else None
+
+
+def backends_of(providers: Providers, plugins: PluginSet) -> list[str]:
+    """Return the backends among the providers that a program names; the host if there are none.
+
+    ONNX Runtime's own providers name no backend. `CPUExecutionProvider` is the host, and for any other a warning says
+    how to name one, as ONNX Runtime warns of providers that it does not have.
+
+    Raises:
+        UsageError: An entry is neither a name nor a pair of a name and options.
+    """
+    found: list[str] = []
+    for entry in providers:
+        name = entry[0] if isinstance(entry, tuple) and len(entry) == 2 else entry
+        if not isinstance(name, str):
+            raise UsageError(f"{entry!r} is no provider", "write a name, or a pair of a name and its options")
+        if name in plugins.registry.backend:
+            found.append(_with_options(name, entry[1] if isinstance(entry, tuple) else {}))
+        elif name.endswith(_PROVIDER):
+            if name not in _OF_HOST:
+                warnings.warn(
+                    f"{name} is a provider of ONNX Runtime and no backend; the backends here are "
+                    f"{', '.join(sorted(plugins.registry.backend))}",
+                    stacklevel=3,
+                )
+        else:
+            found.append(name)  # compiling names what is missing
+    return found or [HOST]
+
+
+def _with_options(name: str, options: Mapping[str, object]) -> str:
+    texts = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"{name}:{texts}" if texts else name

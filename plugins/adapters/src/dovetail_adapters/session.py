@@ -1,0 +1,277 @@
+"""`dovetail.InferenceSession`: a compiled model behind the interface of `onnxruntime.InferenceSession`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.ir import name_of
+from dovetail_runtime.native_session import whole_session
+
+from dovetail_adapters.io_binding import IOBinding
+from dovetail_adapters.model_facts import metadata_of, node_args
+from dovetail_adapters.opening import open_compiled
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+    from dovetail.api import AnyModel
+    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import PluginSet
+
+    from dovetail_adapters.opening import Providers
+
+_HOST_PROVIDER = "CPUExecutionProvider"
+
+
+class InferenceSession:
+    """Runs a compiled model by the methods of `onnxruntime.InferenceSession`; thread-safe.
+
+    Where one session of ONNX Runtime runs the whole result, calls go straight to it, and methods that are not listed
+    here are its own. Its errors are then those that callers of ONNX Runtime expect. If another engine could take over,
+    it does, as in `CompiledModel.run`. Other results run on their engines, and raise `dovetail.DovetailError`.
+
+    Args:
+        path_or_bytes: The folder of a saved result, or a model: a path, its bytes, an `onnx.ModelProto`, ... A model is
+            compiled; see `dovetail.compile`.
+        sess_options: Settings of ONNX Runtime's sessions, for the parts that it runs.
+        providers: Names of backends in order of preference, for programs that have this argument; `backend` counts if
+            both are given. ONNX Runtime's own names choose the host.
+        provider_options: Options for each of `providers`.
+        backend: The backend or backends to compile for: `cpu-bf16`, `["npu", "cpu-bf16"]`, ... The host by default,
+            which is ONNX Runtime on the CPU.
+        enable_fallback: Ignored, because engines are replaced in any case; ONNX Runtime has this argument.
+        disabled_optimizers: Names of optimizers that ONNX Runtime shall not use.
+        plugins: The plugins to use; all installed ones by default.
+        options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `high`, ...
+
+    Attributes:
+        compiled: The `CompiledModel` that runs.
+
+    Raises:
+        UsageError: A saved result is to be compiled again, or providers and their options do not match.
+        DovetailError: The model or the request is at fault, or no engine takes a region.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: AnyModel,
+        sess_options: ort.SessionOptions | None = None,
+        providers: Providers | None = None,
+        provider_options: Sequence[Mapping[str, object]] | None = None,
+        *,
+        backend: str | Sequence[str] = (),
+        enable_fallback: int = 1,
+        disabled_optimizers: Sequence[str] | None = None,
+        plugins: PluginSet | None = None,
+        **options: Any,
+    ):
+        chosen = _joined(providers, provider_options)
+        self.compiled: CompiledModel = open_compiled(
+            path_or_bytes, backend, providers=chosen, plugins=plugins, **options
+        )
+        if sess_options is not None:
+            self.compiled.options["session_options"] = sess_options
+        if disabled_optimizers:
+            self.compiled.options["disabled_optimizers"] = list(disabled_optimizers)
+        self._sess_options = sess_options
+        self._outputs = [name_of(value) for value in self.compiled.model.graph.outputs]
+        whole = whole_session(self.compiled)
+        self._native = whole.native if whole is not None else None
+        self._is_last = whole is None or whole.is_last
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: ort.RunOptions | None = None,
+    ) -> list[Any]:
+        """Compute outputs.
+
+        Args:
+            output_names: Names of the outputs to return, in this order; all if None or empty.
+            input_feed: An array for each input, by name.
+            run_options: Options of ONNX Runtime for this run; ignored where other engines take part.
+
+        Raises:
+            DovetailError: An input is missing or does not fit, there is no such output, or an engine fails. Where ONNX
+                Runtime runs the whole result, its own exceptions are raised instead.
+        """
+        if self._native is not None:
+            if self._is_last:
+                return self._native.run(output_names, input_feed, run_options)
+            try:
+                return self._native.run(output_names, input_feed, run_options)
+            except Exception:
+                if run_options is not None:
+                    raise
+        results = self._compute(input_feed)
+        return [results[name] for name in self._wanted(output_names)]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Any, Any, str], None],
+        user_data: object = None,
+        run_options: ort.RunOptions | None = None,
+    ) -> None:
+        """Compute outputs in another thread, which then calls `callback(results, user_data, error)`.
+
+        Args:
+            output_names, input_feed, run_options: As for `run`.
+            callback: Gets the results and an empty text, or an empty list and what went wrong.
+            user_data: Passed to `callback`.
+        """
+        if self._native is not None and self._is_last:
+            self._native.run_async(output_names, input_feed, callback, user_data, run_options)
+            return
+
+        def work() -> None:
+            try:
+                results = self.run(output_names, input_feed, run_options)
+            except Exception as error:
+                callback([], user_data, str(error))
+            else:
+                callback(results, user_data, "")
+
+        threading.Thread(target=work, name="dovetail-run-async", daemon=True).start()
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, ort.OrtValue],
+        run_options: ort.RunOptions | None = None,
+    ) -> list[ort.OrtValue]:
+        """Compute outputs from values of ONNX Runtime, as such values; see `run`."""
+        if self._native is not None and self._is_last:
+            return list(self._native.run_with_ort_values(output_names, input_dict_ort_values, run_options))
+        import onnxruntime as ort
+
+        return [ort.OrtValue.ortvalue_from_numpy(a) for a in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def io_binding(self) -> ort.IOBinding | IOBinding:
+        """Return a binding of inputs and outputs for `run_with_iobinding`.
+
+        It is ONNX Runtime's own where it runs the whole result; otherwise one for arrays in main memory.
+        """
+        if self._native is not None:
+            return self._native.io_binding()
+        return IOBinding(self._outputs, self._compute)
+
+    def run_with_iobinding(
+        self, iobinding: ort.IOBinding | IOBinding, run_options: ort.RunOptions | None = None
+    ) -> None:
+        """Compute the outputs of a binding from its inputs.
+
+        Raises:
+            DovetailError: As for `run`, or the binding was made for a session of ONNX Runtime alone.
+        """
+        if isinstance(iobinding, IOBinding):
+            iobinding.run()
+        elif self._native is not None:
+            self._native.run_with_iobinding(iobinding, run_options)
+        else:
+            raise DovetailError(
+                "the binding belongs to a session of ONNX Runtime, and several engines run this result",
+                "take the binding from io_binding() of this session",
+            )
+
+    def get_inputs(self) -> list[Any]:
+        """Return name, type and shape of every input that has no default."""
+        if self._native is not None:
+            return list(self._native.get_inputs())
+        return node_args(value for value in self.compiled.model.graph.inputs if not value.is_initializer())
+
+    def get_outputs(self) -> list[Any]:
+        """Return name, type and shape of every output."""
+        return (
+            list(self._native.get_outputs())
+            if self._native is not None
+            else node_args(self.compiled.model.graph.outputs)
+        )
+
+    def get_overridable_initializers(self) -> list[Any]:
+        """Return name, type and shape of every input that has a default."""
+        if self._native is not None:
+            return list(self._native.get_overridable_initializers())
+        return node_args(value for value in self.compiled.model.graph.inputs if value.is_initializer())
+
+    def get_modelmeta(self) -> Any:
+        """Return the metadata of the model, without what the compilation added; see `ModelMetadata`."""
+        return metadata_of(self.compiled.model)
+
+    def get_providers(self) -> list[str]:
+        """Return what runs the model: providers of ONNX Runtime, and backends that other engines run.
+
+        The list is in the order of regions, with the host's provider at the end, as in ONNX Runtime.
+        """
+        found: list[str] = []
+        for runner in self.compiled.regions:
+            found += [runner.backend] if runner.native is None else runner.native.get_providers()
+        return [*dict.fromkeys(name for name in found if name != _HOST_PROVIDER), _HOST_PROVIDER]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Return the options of every provider; for a backend those chosen by the request."""
+        if self._native is not None:
+            return dict(self._native.get_provider_options())
+        chosen = {backend.name: dict(backend.chosen) for backend in self.compiled.backends}
+        return {name: chosen.get(name, {}) for name in self.get_providers()}
+
+    def get_session_options(self) -> ort.SessionOptions | None:
+        """Return the settings of ONNX Runtime's sessions; None if there are several and none were given."""
+        return self._native.get_session_options() if self._native is not None else self._sess_options
+
+    def disable_fallback(self) -> None:
+        """Do nothing: engines are replaced in any case."""
+
+    def enable_fallback(self) -> None:
+        """Do nothing: engines are replaced in any case."""
+
+    def __repr__(self) -> str:
+        return f"<InferenceSession of {self.compiled!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        # Only for names that are not defined here. Private ones are looked up too: ONNX Runtime's own classes take the
+        # inner session from a session's `_sess`.
+        native = self.__dict__.get("_native")
+        if native is not None:
+            return getattr(native, name)
+        why = ": a session of ONNX Runtime may have it, and several engines run this result"
+        raise AttributeError(f"InferenceSession has no attribute {name!r}{why if '_native' in vars(self) else ''}")
+
+    def _compute(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run on the engines; values of ONNX Runtime count as the arrays in them."""
+        arrays = {name: value.numpy() if _is_ort_value(value) else value for name, value in inputs.items()}
+        return self.compiled.run(arrays)
+
+    def _wanted(self, names: Sequence[str] | None) -> Sequence[str]:
+        """Return the names of the outputs to return.
+
+        Raises:
+            DovetailError: There is no such output.
+        """
+        for name in names or ():
+            if name not in self._outputs:
+                raise DovetailError(f"the model has no output '{name}'", f"its outputs are {', '.join(self._outputs)}")
+        return names or self._outputs
+
+
+def _is_ort_value(value: object) -> bool:
+    return type(value).__name__ == "OrtValue" and type(value).__module__.startswith("onnxruntime")
+
+
+def _joined(providers: Providers | None, options: Sequence[Mapping[str, object]] | None) -> Providers | None:
+    """Pair providers with their options.
+
+    Raises:
+        UsageError: There are more or fewer options than providers.
+    """
+    if not options:
+        return providers
+    if providers is None or len(providers) != len(options):
+        raise UsageError(
+            f"{len(providers or ())} providers and {len(options)} sets of options are given", "give one for each"
+        )
+    return [(entry if isinstance(entry, str) else entry[0], given) for entry, given in zip(providers, options)]

@@ -1,0 +1,59 @@
+"""Sessions that pass a region to one session of ONNX Runtime, for callers that speak its interface."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.ir import name_of
+from dovetail.plugin import Session
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+    from dovetail.compiler import CompiledModel
+
+
+class OnnxRuntimeBacked(Session):
+    """Base class of sessions that hand every run, unchanged, to one session of ONNX Runtime."""
+
+    @property
+    @abstractmethod
+    def native(self) -> ort.InferenceSession | None:
+        """The session of ONNX Runtime; None if inputs or outputs are converted on the way.
+
+        Its inputs and outputs have the names of the region's.
+        """
+
+
+class WholeSession(NamedTuple):
+    """The one session of ONNX Runtime that runs a whole result.
+
+    Attributes:
+        native: The session; its inputs and outputs are those of the model.
+        is_last: Whether no other engine would take over if it fails.
+    """
+
+    native: ort.InferenceSession
+    is_last: bool
+
+
+def whole_session(compiled: CompiledModel) -> WholeSession | None:
+    """Return the session of ONNX Runtime that runs a whole result; None if it takes several, or another engine.
+
+    Engines load the result if they have not done so yet.
+
+    Raises:
+        DovetailError: No engine takes a region.
+    """
+    runners = compiled.executor().runners
+    if len(runners) != 1:
+        return None
+    native = runners[0].native
+    if native is None:
+        return None
+    outputs = [name_of(value) for value in compiled.model.graph.outputs]
+    inputs = {name_of(value) for value in compiled.model.graph.inputs if not value.is_initializer()}
+    same = [value.name for value in native.get_outputs()] == outputs
+    if not same or {value.name for value in native.get_inputs()} != inputs:
+        return None
+    return WholeSession(native, runners[0].is_last)

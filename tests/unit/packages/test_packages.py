@@ -1,0 +1,102 @@
+"""The distributions have one version, which one command writes, and dovetail-all can be published."""
+
+import importlib.util
+import re
+import shutil
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SPEC = importlib.util.spec_from_file_location("packages", ROOT / ".ci/packages.py")
+packages = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(packages)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The files with versions, in a folder of their own."""
+    folders = [ROOT, *packages.members()]
+    files = [folder / "pyproject.toml" for folder in folders]
+    files += [ROOT / "CHANGELOG.md", ROOT / "README.md", ROOT / "core/src/dovetail/__init__.py"]
+    for file in files:
+        target = tmp_path / file.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target)
+    return tmp_path
+
+
+def test_all_distributions_have_the_version_of_the_whole_and_the_changelog_has_it():
+    assert list(packages.problems()) == []
+
+
+@pytest.mark.parametrize("version, range_", [("0.2.0", ">=0.2,<0.3"), ("1.4.2", ">=1.4,<2"), ("2.0.0rc1", ">=2.0,<3")])
+def test_one_command_writes_a_version_everywhere(copy, version, range_):
+    packages.set_version(version, copy)
+    assert list(packages.problems(copy)) == []
+    for folder in packages.members(copy):
+        project = packages.project_of(folder)
+        own = [text for text in project["dependencies"] if text.startswith("dovetail")]
+        assert project["version"] == version and all(text.endswith(range_) for text in own)
+    assert f'__version__ = "{version}"' in (copy / "core/src/dovetail/__init__.py").read_text()
+    headings = re.findall(r"^## (\S+)", (copy / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[:2] == [version, "0.1.0"]
+    assert packages.set_version(version, copy) == []  # nothing is left to write
+
+
+def test_the_wheel_of_the_whole_names_versions_and_not_folders(copy):
+    packages.set_version("0.2.0", copy)
+    project = tomllib.loads(packages.released(copy))["project"]
+    names = sorted(packages.project_of(folder)["name"] for folder in packages.members(copy))
+    assert sorted(project["dependencies"]) == sorted(f"{name}==0.2.0" for name in names)
+
+
+@pytest.mark.parametrize("version", ["", "1", "1.2", "1.x.0", "v1.2.3", "1.2.3-rc1", "1.2.3 "])
+def test_what_is_no_version_is_refused_and_changes_nothing(copy, version):
+    with pytest.raises(packages.PackageError, match="is no version: write MAJOR.MINOR.PATCH"):
+        packages.set_version(version, copy)
+    assert list(packages.problems(copy)) == []
+
+
+TUNE = "plugins/tune/pyproject.toml"
+
+
+@pytest.mark.parametrize(
+    "file, old, new, why",
+    [
+        (TUNE, 'version = "0.1.0"', 'version = "0.0.9"', f"{TUNE} has version 0.0.9"),
+        (TUNE, "dovetail-verify>=0.1,<0.2", "dovetail-verify>=0.1", "requires dovetail-verify>=0.1"),
+        ("core/src/dovetail/__init__.py", '"0.1.0"', '"0.1.1"', "has another __version__"),
+        ("CHANGELOG.md", "## 0.1.0", "## 0.0.1", "has no section '## 0.1.0'"),
+    ],
+)
+def test_what_does_not_fit_together_is_named_before_anything_is_built(copy, tmp_path, file, old, new, why):
+    path = copy / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(packages.PackageError, match=re.escape(why)):
+        packages.build(tmp_path / "dist", copy)
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_folder_with_other_wheels_is_refused(copy, tmp_path):
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist/other-1.0-py3-none-any.whl").write_bytes(b"")
+    with pytest.raises(packages.PackageError, match="holds wheels already, such as other-1.0"):
+        packages.build(tmp_path / "dist", copy)
+
+
+def test_a_place_among_the_requirements_is_refused(copy):
+    path = copy / "pyproject.toml"
+    path.write_text(path.read_text().replace("{root:uri}/core", "file:///somewhere"))
+    with pytest.raises(packages.PackageError, match="dovetail @ file:///somewhere names a place"):
+        packages.released(copy)
+
+
+def test_requirements_are_read_from_a_wheel(tmp_path):
+    wheel = tmp_path / "x.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("x-1.dist-info/METADATA", "Name: x\nRequires-Dist: a>=1\nRequires-Dist: b @ file:///b\n")
+    assert packages.requirements_of(wheel) == ["a>=1", "b @ file:///b"]
