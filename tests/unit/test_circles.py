@@ -51,7 +51,10 @@ class Imports(ast.NodeVisitor):
 @cache
 def lazy_names(module):
     """The names that a package imports on first use, each with its module."""
-    package = importlib.import_module(module)
+    try:
+        package = importlib.import_module(module)
+    except ModuleNotFoundError:  # an optional library is not installed
+        return {}
     stub = Path(package.__file__).with_suffix(".pyi")
     return stub_imports(stub) if stub.is_file() else vars(package).get("_PUBLIC", {})
 

@@ -15,18 +15,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.registry import Registry
 
 
-STAGES = (
-    "normalize",
-    "analyze",
-    "place",
-    "type",
-    "calibrate",
-    "quantize",
-    "join",
-    "outline",
-    "emit",
-    "load",
-)
+STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline", "emit", "load")
 
 
 RENAMED_STAGES = {"normalise": "normalize", "analyse": "analyze", "quantise": "quantize"}
