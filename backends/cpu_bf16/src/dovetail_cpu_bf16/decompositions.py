@@ -55,9 +55,11 @@ def _negative(value: ov.Output) -> list[ov.Node]:
 
 def fusion_barrier(value: ov.Output | ov.Node) -> ov.Node:
     """Return `value` to the power of one: an identity through which OpenVINO does not fuse."""
+    import openvino as ov
     from openvino import opset13
 
-    return opset13.power(value, _constant(1))
+    output = value if isinstance(value, ov.Output) else value.output(0)
+    return opset13.power(output, opset13.constant(1, output.get_element_type()))
 
 
 def _divide(operation: ov.Node) -> list[ov.Node]:

@@ -4,36 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import Parameters
-from dovetail_quantize.observers.extremes import MinMax
-
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
 
 
-_LARGEST, _ALL = 64, 127
-"""The largest integers: two products of 255 and 64 fit into 16 bits with a sign."""
+LARGEST = 64
+"""The largest integer of a weight of 7 bits: two products of 255 and 64 fit into 16 bits with a sign."""
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-
-
-class ReducedRange(MinMax):
-    """The scales of `minmax` for integers from -64 to 64, of the 255 of int8.
-
-    Source: option `reduce_range` of ONNX Runtime's quantizers.
-
-    Args:
-        format_: A symmetric format of 8 bits with a sign.
-    """
-
-    def parameters(self) -> Parameters:
-        """Return the parameters for the numbers seen so far.
-
-        Raises:
-            ValueError: No number was seen.
-        """
-        scales, zeros = super().parameters()
-        return Parameters(tuple(scale * _ALL / _LARGEST for scale in scales), zeros)
 
 
 def sums_are_exact(model: Model) -> bool:
@@ -67,4 +45,4 @@ def sums_are_exact(model: Model) -> bool:
 def _is_small(weight: ir.TensorProtocol) -> bool:
     if weight.dtype.name not in ("INT8", "UINT8"):
         return True
-    return weight.size == 0 or bool(abs(weight.numpy().astype("int16")).max() <= _LARGEST)
+    return weight.size == 0 or bool(abs(weight.numpy().astype("int16")).max() <= LARGEST)

@@ -16,9 +16,6 @@ from dovetail_commands.terminal import Progress
 from dovetail_onnx.files.writing import write_text
 from dovetail_runtime.machine import fingerprint, profile_folder
 
-from dovetail_tune.engine_costs import measure_costs
-from dovetail_tune.tuning import distributions
-
 if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Backend
@@ -43,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
     import yaml
     from dovetail.compiler import use_file
     from dovetail.passes import BackendChoice, Context, load_chosen
+
+    from dovetail_tune.engine_costs import measure_costs
+    from dovetail_tune.tuning import distributions
 
     plugins = plugins_of(args)
     ctx = Context(plugins=plugins)

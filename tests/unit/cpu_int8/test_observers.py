@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from dovetail.plugin import Format
-from dovetail_cpu_int8.signed_symmetric import SignedSymmetric
+from dovetail_cpu_int8.observers import SignedSymmetric
 
 
 @pytest.mark.parametrize(

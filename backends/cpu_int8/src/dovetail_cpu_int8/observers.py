@@ -1,10 +1,15 @@
-"""The observer `signed-symmetric`: all integers for values without negative numbers, a symmetric range for others."""
+"""The observers of cpu-int8: `signed-symmetric` for activations, and `reduced-range` for weights of 7 bits."""
 
 from __future__ import annotations
 
 import numpy as np
 from dovetail.plugin import Format, Parameters
 from dovetail_quantize.observers.clipping import MeanSquaredError
+from dovetail_quantize.observers.extremes import MinMax
+
+from dovetail_cpu_int8.saturation import LARGEST
+
+_ALL = 127  # the largest integer of a symmetric int8
 
 
 class SignedSymmetric(MeanSquaredError):
@@ -34,3 +39,22 @@ class SignedSymmetric(MeanSquaredError):
         signed = MeanSquaredError(self._symmetric)
         signed.share(self)
         return signed.parameters()
+
+
+class ReducedRange(MinMax):
+    """The scales of `minmax` for integers from -64 to 64, of the 255 of int8.
+
+    Source: option `reduce_range` of ONNX Runtime's quantizers.
+
+    Args:
+        format_: A symmetric format of 8 bits with a sign.
+    """
+
+    def parameters(self) -> Parameters:
+        """Return the parameters for the numbers seen so far.
+
+        Raises:
+            ValueError: No number was seen.
+        """
+        scales, zeros = super().parameters()
+        return Parameters(tuple(scale * _ALL / LARGEST for scale in scales), zeros)
