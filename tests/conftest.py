@@ -47,13 +47,14 @@ def pytest_collection_modifyitems(config, items):
     if all_rows(config):
         return
     left_out = {item for item in items if item.get_closest_marker("slow")}
-    for _, rows in itertools.groupby(items, lambda item: (item.path, getattr(item, "originalname", item.name))):
-        rows = list(rows)
-        mark = rows[0].get_closest_marker("generated")
-        if mark:
-            one_of = mark.kwargs.get("one_of", 3)
-            ordered = sorted(rows, key=lambda item: zlib.crc32(item.name.encode()))
-            left_out.update(ordered[-(-len(rows) // one_of) :])
+    generated = {}
+    for item in items:
+        if mark := item.get_closest_marker("generated"):
+            rows = generated.setdefault((item.path, item.originalname), (mark.kwargs.get("one_of", 3), []))[1]
+            rows.append(item)
+    for one_of, rows in generated.values():
+        rows.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        left_out.update(rows[-(-len(rows) // one_of) :])
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 

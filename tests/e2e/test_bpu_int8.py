@@ -45,6 +45,7 @@ def test_a_net_is_compiled_in_one_plan_and_computes_what_it_did(name, march):
     assert one @ other / (np.linalg.norm(one) * np.linalg.norm(other)) >= LEAST[name]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("name", "march"), CASES)
 def test_every_remedy_that_is_named_moves_its_node(name, march):
     model = net(name)

@@ -75,6 +75,7 @@ def why(result, node):
     return next(remark.why for remark in result.remarks if remark.node == node and remark.kind == "missed")
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_variance_as_a_difference_of_means_keeps_its_digits(flax, backend, solver):

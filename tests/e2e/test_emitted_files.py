@@ -96,6 +96,7 @@ def test_files_of_random_nets_compute_the_integers_of_the_plan(backend, seed, pl
     assert differences(backend, model, data, plugins, tmp_path / "out") == {}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", FEW)
 def test_programs_of_random_nets_compute_what_the_result_does(seed, plugins, tmp_path):
     model, data = image_net(seed)

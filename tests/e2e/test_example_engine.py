@@ -56,6 +56,7 @@ def test_for_a_device_that_is_not_here_the_programs_are_written_and_nothing_else
     )
 
 
+@pytest.mark.slow
 def test_its_policy_and_its_cost_table_decide_about_precisions(acme, broken):
     """Where float16 is slow, the cheapest plan has none; where the policy wants float32, no solver asks for more."""
 

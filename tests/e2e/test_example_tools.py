@@ -194,6 +194,7 @@ EXECUTOR = ("sequential.py", "graph = compiled", "1 / 0; graph = compiled")
 NPU = ["compile", DIGITS, "--backend", "toy-npu"]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("change", "command", "says"),
     [

@@ -378,6 +378,7 @@ def test_a_convolution_before_a_recurrent_layer(weighted):
     assert result.verification.worst_snr_db > 45
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
 def test_scattered_updates_are_reduced(weighted, operator, reduction):

@@ -257,6 +257,7 @@ def test_random_inputs_say_that_they_prove_little(dense, capsys):
     assert capsys.readouterr().out.count("random inputs prove little") == 1
 
 
+@pytest.mark.slow
 def test_answers_that_must_not_change(dense, capsys):
     """Of many rows some have two scores that are nearly the same."""
     np.savez("x.npz", x=np.random.default_rng(1).standard_normal((4000, 32)).astype(np.float32))

@@ -93,6 +93,7 @@ def test_other_backends_stand_behind_it(project, capsys):
     assert [entry["name"] for entry in plan["backends"]] == ["bpu-int8", "cpu-bf16"]
 
 
+@pytest.mark.slow
 def test_goals_are_measured_on_the_samples_that_the_file_names(project, capsys):
     assert main(["compile", "--hb-yaml", "config.yaml", "--min-snr", "30", "-o", "out"]) == 0
     assert "SNR" in capsys.readouterr().out.splitlines()[-1]
@@ -111,6 +112,7 @@ BAD = [  # a line of the file, what it becomes, exit code, message
 ]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("line", "other", "message"), BAD)
 def test_what_is_wrong_is_said_with_its_line_and_touches_nothing(project, capsys, line, other, message):
     assert main(["compile", "--hb-yaml", "config.yaml", "-o", "out"]) == 0

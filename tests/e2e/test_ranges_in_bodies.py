@@ -46,6 +46,7 @@ BODIES = {
 }  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("text", "large"), BODIES.values(), ids=BODIES)
 def test_bodies_are_measured_each_time_that_they_run(weighted, text, large, solver):

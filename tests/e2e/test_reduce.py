@@ -69,6 +69,7 @@ def test_the_result_fails_as_the_whole_did():
     assert np.allclose(found.feeds["m13"], truth, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_error_of_a_backend(capsys):
     """The size of an Expand is unknown, and the text of the error names its node."""
     model = chain(6, 3)

@@ -32,6 +32,7 @@ def tune(*words):
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_the_winner_is_an_ordinary_folder_that_meets_the_goal_and_a_second_run_goes_on_from_the_journal(tmp_path):
     words = (DIGITS, "--backend", "cpu-bf16:policies=lean", "--data", DATA, "--min-snr", 40)
     files = ("-o", tmp_path / "fast", "--plot", tmp_path / "front.svg")

@@ -41,6 +41,7 @@ def plugins():
     return dovetail.load_plugins()
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("net", NETS)
 def test_the_decisions_are_those_of_the_pass(net, variant, plugins):

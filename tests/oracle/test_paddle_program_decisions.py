@@ -33,6 +33,7 @@ def plugins():
     return dovetail.load_plugins()
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("net", NETS)
 def test_the_decisions_are_those_of_the_pass(net, variant, plugins):
@@ -42,6 +43,7 @@ def test_the_decisions_are_those_of_the_pass(net, variant, plugins):
     assert different.keys() <= DIFFERENCES.get(net, {}).keys(), different
 
 
+@pytest.mark.slow
 def test_every_difference_that_is_listed_is_one_and_most_decisions_are_compared(plugins):
     compared, different = 0, {}
     for net in NETS:

@@ -20,6 +20,7 @@ def named(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_a_program_computes_what_paddle_computed(path):
     inputs, expected = recorded(path)
@@ -30,6 +31,7 @@ def test_a_program_computes_what_paddle_computed(path):
         np.testing.assert_allclose(array, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("path", FILES[:: len(FILES) // 6], ids=named)
 def test_a_program_compiles_for_bfloat16(path):
     inputs, expected = recorded(path)

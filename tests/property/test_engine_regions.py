@@ -64,6 +64,7 @@ def test_regions_hold_the_legal_nodes_run_after_another_and_are_few(size):
         assert sorted(set(region) - {OUTSIDE}) == list(range(count(region)))
 
 
+@pytest.mark.slow
 def test_the_price_is_the_lowest_in_nearly_all_small_graphs():
     problems = [random_problem(seed, 6 + seed % 7, launch) for seed in SEEDS for launch in LAUNCHES]
     prices = [(price(problem, cut(problem)), cheapest(problem)) for problem in problems]

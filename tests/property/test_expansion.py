@@ -38,6 +38,7 @@ def test_it_never_ends_above_the_best_start(costs):
     assert all(ours <= best for ours, best, _ in costs)
 
 
+@pytest.mark.slow
 def test_it_usually_finds_the_minimum(costs):
     gaps = [ours / exact - 1 for ours, _, exact in costs]
     assert min(gaps) >= 0, "the reference is no minimum"

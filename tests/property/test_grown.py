@@ -34,6 +34,7 @@ def test_results_are_right_or_refused(seed, plugins, tmp_path):
     assert outcome.right, f"seed {seed}, {configuration}: {outcome}"
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("seed", "configuration"),
     [

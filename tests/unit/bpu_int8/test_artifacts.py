@@ -61,6 +61,7 @@ CASES = [
 SOME = CASES if os.environ.get("DOVETAIL_SLOW") == "1" else [*CASES[::7], ("net", "bayes", "a softmax")]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("net", "march", "case"), SOME)
 def test_the_written_files_read_back_give_the_same_placements_and_formats(tmp_path, net, march, case):
     compiled, folder = emitted(tmp_path, NETS[net], march, **ASKED[case])

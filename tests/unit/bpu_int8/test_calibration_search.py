@@ -60,6 +60,7 @@ def test_without_data_or_quantized_nodes_there_is_nothing_to_choose():
     assert not [remark for remark in dovetail.plan(net(), "bpu-int8").remarks if remark.rule == "observer"]
 
 
+@pytest.mark.slow
 def test_goals_and_the_ladder_start_from_the_best_observer():
     compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), ladder=0.9)
     assert said(compiled) and compiled.plan.summary["ladder"]["met"]
@@ -83,6 +84,7 @@ def test_mix_takes_the_range_that_loses_less(outlier):
     assert errors["mix"] == min(errors["minmax"], errors["kl"])
 
 
+@pytest.mark.slow
 def test_the_scales_of_the_search_are_those_of_the_chosen_observer_alone():
     def scales(compiled):
         return {name: [held.get("scale") for held in values] for name, values in compiled.plan.values.items()}

@@ -35,6 +35,7 @@ def test_a_composite_is_on_the_bpu_as_a_whole(name, march):
     assert result.verification.worst_snr_db > 25
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", BODIES)
 def test_a_composite_rounds_only_its_result(name):
     """The table of a composite is computed in real numbers: so integers agree with floats between Q and DQ."""

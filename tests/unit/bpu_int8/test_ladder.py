@@ -42,6 +42,7 @@ def test_a_goal_that_eight_bits_meet_costs_nothing():
     assert set(bits(compiled).values()) == {"int8"}
 
 
+@pytest.mark.slow
 def test_nash_goes_on_with_float16():
     compiled = climbed(0.9999995, march="nash")
     assert any(step.startswith("float16") for step in compiled.plan.summary["ladder"]["steps"])

@@ -59,6 +59,7 @@ def model(product, bias, before, behind):
     return proto, x
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("product", "bias", "before", "behind"),
     list(itertools.product(PRODUCTS, [True, False], [SCALAR, CHANNEL], [SCALAR, CHANNEL])),

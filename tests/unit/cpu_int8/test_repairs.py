@@ -33,6 +33,7 @@ CONSTANTS = {
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("body", CASES.values(), ids=CASES)
 def test_what_is_repaired_is_computed_as_the_file_says(body):
     shape = "1,4,6,6"

@@ -67,6 +67,7 @@ def operators(result):
     return [node.op_type for node in result.model.graph]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("options", "format_", "least"),
     [
@@ -88,6 +89,7 @@ def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel)
     assert snr(exact, result.run(inputs(source))["y"]) > least
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
 @pytest.mark.parametrize("body", [MATMUL, "y = Gemm <transB = 1> (x, g, b)", "y = Gemm (x, w)"])
 def test_both_kernels_and_both_engines_compute_the_same(scheme, body):

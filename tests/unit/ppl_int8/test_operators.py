@@ -54,6 +54,7 @@ TURNED = {"scale behind a transpose": "1,6,6,4", "shift behind a transpose": "6,
           "bounds": "6,6,4,1"}  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", CASES)
 def test_the_results_are_the_same(name):
     body, weights, expected = CASES[name]

@@ -29,6 +29,7 @@ def problem_of(fp16, text, backend, name):
     return problem, ctx.analysis(OverflowAnalysis, model)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16:policies=lean"])
 @pytest.mark.parametrize("name", ["fixpoint", "forward", "min-cut"])

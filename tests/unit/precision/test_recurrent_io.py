@@ -81,6 +81,7 @@ SEEN = """g (float[2,8] state, float[2,8] x) => (float[2,8] new_state) <float[8,
 TEXTS = {"growing": GROWING, "step": STEP, "other": OTHER, "both": BOTH, "seen": SEEN}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", TEXTS)
 def test_both_sides_have_one_type(tmp_path, fp16, name, solver):

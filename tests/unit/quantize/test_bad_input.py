@@ -56,6 +56,7 @@ def test_a_bias_is_not_lost_beside_an_activation_that_is_nearly_zero(compiled, s
     assert not [r for r in compiled(ONE_CONV).remarks if r.rule == "bias-range"]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("observer", OBSERVERS[:-1])
 @pytest.mark.parametrize(("scheme", "dtype"), [("symmetric", "int8"), ("asymmetric", "uint8"), ("asymmetric", "int8")])
 def test_an_activation_that_is_all_negative(compiled, samples, observer, scheme, dtype):
@@ -204,6 +205,7 @@ SOURCES = {
 }  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("scheme", SOURCES)
 def test_a_model_that_is_quantized_in_another_scheme(compiled, samples, scheme):
     """The backend has symmetric int8, with a scale per channel of the weights."""

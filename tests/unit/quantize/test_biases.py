@@ -22,6 +22,7 @@ def gemm(bias, transposed):
     return model, X @ (weight.T if transposed else weight) + bias
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("transposed", [0, 1])
 @pytest.mark.parametrize("shape", [(3,), (1, 3), (4, 3)])
 def test_a_number_for_each_column_is_added_in_integers(shape, transposed):

@@ -57,6 +57,7 @@ def gains(result, pass_):
     return [(float(one[1]), float(one[2])) for one in found if one]
 
 
+@pytest.mark.slow
 def test_rounding_lowers_the_error_of_layers_and_of_the_result(errors):
     _, before = errors("none", INT4)
     result, after = errors("rounding", INT4)
@@ -95,6 +96,7 @@ def test_both_are_at_least_as_good_as_each(errors):
     assert max(before for before, _ in gains(result, "correct-biases")) < 30
 
 
+@pytest.mark.slow
 def test_the_mean_of_the_result_is_that_of_the_float_model(errors, pictures):
     exact = dovetail.compile(with_weights(NET), "host").run(pictures)["y"].mean(axis=(0, 2, 3))
     means = [errors(refine, INT4)[0].run(pictures)["y"].mean(axis=(0, 2, 3)) for refine in ("none", "bias")]

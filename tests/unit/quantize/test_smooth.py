@@ -75,6 +75,7 @@ BEFORE = {
 }  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("what", [what for what in BEFORE if what != "a division"])
 def test_what_takes_up_a_scale(what, data, plugins):
     _, before = errors(net(BEFORE[what]), data, plugins, "none")
@@ -92,6 +93,7 @@ def test_the_product_before_takes_it_up(data, plugins):
     assert {remark.node for remark in of_smooth(result)} == {"zero", "one"}
 
 
+@pytest.mark.slow
 def test_the_model_computes_the_same_in_floats(data, plugins):
     """What emitters are given has the same changes as what is carried out, before it is quantized."""
     from dovetail.compiler import Driver

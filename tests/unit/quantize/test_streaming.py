@@ -124,6 +124,7 @@ def test_samples_of_a_shape_that_the_model_does_not_take(compiled):
         compiled(data=data)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("observer", OBSERVERS)
 @pytest.mark.parametrize(("operator", "number"), [("Log", -1.0), ("Reciprocal", 0.0), ("Sqrt", -2.0)])
 def test_an_activation_that_is_not_finite(compiled, samples, observer, operator, number):

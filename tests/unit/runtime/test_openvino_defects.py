@@ -170,6 +170,7 @@ def feeds_of(shapes):
     return {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", REPAIRED)
 def test_repaired(name):
     text, shapes = REPAIRED[name]

@@ -103,7 +103,7 @@ def test_a_sound_file_is_written_as_it_was_read(sound):
 
 
 SLOW = os.environ.get("DOVETAIL_SLOW") == "1"
-SEEDS = [range(start, start + 100) for start in range(0, 2000, 100)] if SLOW else [range(0, 2000, 16)]
+SEEDS = [range(start, start + 100) for start in range(0, 2000, 100)] if SLOW else [range(0, 2000, 48)]
 
 
 @pytest.mark.parametrize("numbers", SEEDS, ids=str)

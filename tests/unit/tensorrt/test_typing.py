@@ -45,6 +45,7 @@ def refused(model, plugins, option="precision=fp16"):
     return found
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_graphs(seed, plugins):
     option = OPTIONS[seed % len(OPTIONS)]
@@ -52,6 +53,7 @@ def test_random_graphs(seed, plugins):
     assert refused(model, plugins, option) == {}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", ENGINE_NETS)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_nets_with_open_extents(name, option, plugins):

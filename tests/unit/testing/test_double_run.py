@@ -116,6 +116,7 @@ def test_what_stays_on_the_host_does_not_pass():
     report.check(allow_host=True)
 
 
+@pytest.mark.slow
 def test_weights_become_constants_where_a_backend_takes_no_others():
     report = dovetail.testing.double_run("Conv", "bpu-int8")
     assert all(run.constants for run in report.runs if run.outcome == "compared")

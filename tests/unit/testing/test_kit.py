@@ -113,6 +113,7 @@ def test_targets_that_break_their_contract(kind, name, target, says):
     assert says in found.problem
 
 
+@pytest.mark.slow
 def test_every_target_of_this_repository_keeps_its_contract():
     from dovetail_testing.kit.targets import targets_of
 

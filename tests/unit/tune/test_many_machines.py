@@ -79,6 +79,7 @@ def front_of(tuned):
     return [(entry.candidate.name, entry.seconds, entry.against and entry.against.median) for entry in tuned.entries]
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_gives_the_same_front_as_threads(tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     with ThreadPoolExecutor(2) as threads:

@@ -63,6 +63,7 @@ def test_integers_stay_where_floats_are_no_better():
     assert backends_of(compiled) == {"cpu-int8"}
 
 
+@pytest.mark.slow
 def test_a_goal_on_rows_of_logits_chooses_formats_as_well():
     loose = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=1.0)
     assert backends_of(loose) == {"cpu-int8"}
