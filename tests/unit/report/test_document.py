@@ -113,3 +113,26 @@ def test_layers_are_listed_with_both_errors():
 def test_the_document_is_json_without_infinities(measured):
     assert json.loads(json.dumps(document(measured), allow_nan=False))
     assert np.isfinite(document(measured)["accuracy"][0]["SNR dB"])
+
+
+QUANTIZED = """<ir_version: 10, opset_import: ["": 21]>
+g (float[N,64] x) => (float[N,64] y) <float s = {0.5}, int8 z = {0}, uint8 u = {10}> {
+  a = QuantizeLinear (x, s, z)
+  b = DequantizeLinear (a, s, z)
+  c = Relu (b)
+  d = QuantizeLinear (c, s, u)
+  y = DequantizeLinear (d, s, u)
+}"""
+
+
+def test_histograms_of_8_bit_activations_on_data():
+    """32 numbers are beyond 127 * 0.5; half of the others become 0 in the Relu, which is 10 in the next scale."""
+    x = np.concatenate([np.arange(-64, 64) * 0.5, np.full(32, 100), np.zeros(32)]).astype(np.float32).reshape(3, 64)
+    compiled = dovetail.compile(onnx.parser.parse_model(QUANTIZED), "host")
+    first, second = document(compiled, data={"x": x})["activations"]
+    assert (first["value"], first["type"], first["elements"], first["scale"]) == ("x", "int8", 192, 0.5)
+    assert first["clipped"] == round(32 / 192, 6)
+    assert first["levels"] == 128 + 1, "-64 to 63, and 127"
+    assert sum(first["bins"]) == 192
+    assert (second["value"], second["type"], second["zero_point"], second["clipped"]) == ("c", "uint8", 10, 0)
+    assert document(compiled)["activations"] == [], "only where data is given"

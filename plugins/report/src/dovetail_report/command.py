@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="FILE", help="timeline of `dovetail run --trace`, for measured times"
     )
     parser.add_argument(
+        "--data", type=Path, metavar="FILE.npz|FOLDER", help="run the result on it, for histograms of activations"
+    )
+    parser.add_argument(
         "--netron", type=output, metavar="FILE.onnx", help="also write the model with the reasons as metadata of nodes"
     )
     parser.add_argument(
@@ -34,13 +37,14 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_report.report import report
 
     results = [path for path in (existing(args.result), existing(args.other)) if path is not None]
-    existing(args.trace)
+    for path in (args.trace, args.data):
+        existing(path)
     check_output(args.output, (".html", ".htm"), results)
     for path, suffix in ((args.netron, ".onnx"), (args.model_explorer, ".json")):
         if path is not None:
             check_output(path, (suffix,), results)
     plugins = plugins_of(args)
-    made = report(args.result, args.other, trace=args.trace, plugins=plugins)
+    made = report(args.result, args.other, trace=args.trace, data=args.data, plugins=plugins)
     made.save(args.output)
     written = [args.output]
     if args.netron is not None or args.model_explorer is not None:

@@ -57,6 +57,7 @@ def report(
     other: CompiledModel | str | Path | None = None,
     *,
     trace: str | Path | None = None,
+    data: object = None,
     plugins: PluginSet | None = None,
 ) -> Report:
     """Make a report on a result: `dovetail.report("out").save("report.html")`.
@@ -65,18 +66,22 @@ def report(
         result: A compiled model, or the path of a saved one.
         other: A second result of the same model, to compare the first with.
         trace: The timeline of a run of the first (`dovetail run --trace`), for the measured times of its regions.
+        data: Data to run the results on, as for `dovetail.verify`, for histograms of activations in 8 bits.
         plugins: The plugins to load results with; all installed ones by default.
 
     Raises:
-        DovetailError: There is no whole result at a path, a weight cannot be read, or the trace is of another result.
+        DovetailError: There is no whole result at a path, a weight cannot be read, the trace is of another result, or
+            the data does not fit.
     """
-    first = _document(result, plugins, None if trace is None else Path(trace))
+    first = _document(result, plugins, None if trace is None else Path(trace), data)
     if other is not None:
-        first["comparison"] = compared(first, _document(other, plugins, None))
+        first["comparison"] = compared(first, _document(other, plugins, None, data))
     return Report(first)
 
 
-def _document(result: CompiledModel | str | Path, plugins: PluginSet | None, trace: Path | None) -> dict[str, Any]:
+def _document(
+    result: CompiledModel | str | Path, plugins: PluginSet | None, trace: Path | None, data: object
+) -> dict[str, Any]:
     if isinstance(result, (str, Path)):
-        return document(api.load(result, plugins), Path(result), trace)
-    return document(result, None, trace)
+        return document(api.load(result, plugins), Path(result), trace, data, plugins)
+    return document(result, None, trace, data, plugins)

@@ -1,4 +1,4 @@
-// Plots in SVG: errors of layers, ranges of values, histograms of weights.
+// Plots in SVG: errors of layers, ranges of values, histograms of integers.
 
 import { el, figure, svg } from "./dom.js";
 
@@ -78,6 +78,6 @@ export function histogram(row) {
   chart.append(label(0, 93, low), label(256, 93, high, { "text-anchor": "end" }));
   const scale = row.scale === undefined ? "" : row.scales > 1
     ? `${row.scales} scales, ${figure(row.scale, 3)} to ${figure(row.largest, 3)}` : `scale ${figure(row.scale, 3)}`;
-  return el("figure", { class: "histogram" }, el("figcaption", { title: row.weight }, row.weight), chart,
+  return el("figure", { class: "histogram" }, el("figcaption", { title: row.weight ?? row.value }, row.weight ?? row.value), chart,
     el("small", {}, `${row.type}, ${row.elements} elements, ${row.levels} levels, ${figure(100 * row.ends, 3)} % at the ends`), el("small", {}, scale));
 }

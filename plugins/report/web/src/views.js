@@ -116,6 +116,10 @@ export function numbers(result, go) {
       ? [el("div", { class: "histograms" }, result.histograms.slice(0, 60).map(histogram)),
         table(result.histograms, ["weight", "type", "elements", "levels", "ends", "scale", "largest", "scales"].map((key) => ({ key, title: key, number: !["weight", "type"].includes(key) })))]
       : none("There are none.")),
+    section("Activations in 8 bits", result.activations.length
+      ? [el("div", { class: "histograms" }, result.activations.slice(0, 60).map(histogram)),
+        table(result.activations, ["value", "type", "elements", "levels", "ends", "clipped", "scale", "zero_point"].map((key) => ({ key, title: key, number: !["value", "type"].includes(key) })))]
+      : none("Not measured: `dovetail report RESULT --data FILE` measures them.")),
     section("Scales", result.scales.length
       ? table(result.scales, ["value", "format", "scale", "largest", "scales", "source", "readers"].map((key) => ({ key, title: key, number: ["scale", "largest", "scales"].includes(key) })))
       : none("Nothing is quantized.")));

@@ -10,6 +10,7 @@ from dovetail.ir import gc_paused
 from dovetail.plugin import load_plugins
 
 from dovetail_report.collect import summary
+from dovetail_report.collect.activations import activation_histograms
 from dovetail_report.collect.files import sizes
 from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.histograms import histograms
@@ -24,24 +25,36 @@ from dovetail_report.linters.rules import lint
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
+    from dovetail.plugin import PluginSet
 
 VERSION = 1
 _OPERATORS = 12  # shown of a region
 
 
-def document(compiled: CompiledModel, folder: Path | None = None, trace: Path | None = None) -> dict[str, Any]:
+def document(
+    compiled: CompiledModel,
+    folder: Path | None = None,
+    trace: Path | None = None,
+    data: object = None,
+    plugins: PluginSet | None = None,
+) -> dict[str, Any]:
     """Collect all that a report shows, in time linear in nodes and edges.
 
     Args:
         compiled: The result.
         folder: The folder that it is saved in, for the table of a tuning; or None.
         trace: The timeline of a run, for the times of regions; or None.
+        data: Data to run the result on, for histograms of activations; or None.
+        plugins: The plugins for that; all installed ones by default.
 
     Raises:
-        DovetailError: A weight or the timeline cannot be read.
+        DovetailError: A weight or the timeline cannot be read, or the result does not run on the data.
     """
     with gc_paused():  # the tables are many small objects without circles
-        return _document(compiled, folder, trace)
+        made = _document(compiled, folder, trace)
+    if data is not None:
+        made["activations"] = activation_histograms(compiled, data, plugins or load_plugins())
+    return made
 
 
 def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None) -> dict[str, Any]:
@@ -75,6 +88,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None) 
         "ranges": subject.ranges,
         "layers": subject.layers,
         "histograms": subject.histograms,
+        "activations": [],
         "scales": scales(plan),
         "times": times(trace, graph) if trace is not None else [],
         "findings": [finding.as_dict() for finding in lint(subject)],

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 _SIGNED = {"INT8": True, "UINT8": False}
 _SMALLEST = 64  # elements: zero points and shapes have fewer
-_MOST = 2000  # histograms on a page
-_BINS = 64
+MOST = 2000
+"""The most histograms on a page."""
+BINS = 64
+"""Bars of a histogram; each counts four integers."""
 
 
 def histograms(model: Model) -> list[dict[str, Any]]:
@@ -31,14 +33,14 @@ def histograms(model: Model) -> list[dict[str, Any]]:
     for name, value in model.graph.initializers.items():
         signed = _SIGNED.get(value.dtype.name) if value.dtype is not None else None
         tensor = value.const_value
-        if signed is None or tensor is None or tensor.size < _SMALLEST or len(rows) == _MOST:
+        if signed is None or tensor is None or tensor.size < _SMALLEST or len(rows) == MOST:
             continue
         counts = _counts(name, tensor, signed)
         total = int(counts.sum())
         ends = counts[[0, 1, 255]].sum() if signed else counts[[0, 255]].sum()  # symmetric weights end at -127
         rows.append({
             "weight": short(name), "type": "int8" if signed else "uint8", "elements": total,
-            "bins": counts.reshape(_BINS, -1).sum(axis=1).tolist(), "levels": int((counts > 0).sum()),
+            "bins": counts.reshape(BINS, -1).sum(axis=1).tolist(), "levels": int((counts > 0).sum()),
             "ends": round(float(ends) / total, 4), **_scales(value),
         })  # fmt: skip
     return rows
