@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)#\s]*)(#[^)\s]*)?\)")
+_PICTURES = "docs/images/"
 _FENCE = re.compile(r"^(```|~~~)", re.MULTILINE)
 
 
@@ -77,6 +78,8 @@ def rewritten(text: str, own: str, pages: dict[str, str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(own), target)) if target else own
         if path in pages:
             return f"[{label}]({posixpath.relpath(pages[path], here or '.')}{anchor})"
+        if path.startswith(_PICTURES):
+            return f"[{label}]({posixpath.relpath(path.removeprefix('docs/'), here or '.')})"
         return label if "`" in label or label != target else f"`{label}`"
 
     parts = _FENCE.split(text)

@@ -1,6 +1,7 @@
 """Reports as users make them: the command, the option, bad input; and the page in a headless Chromium."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -93,6 +94,29 @@ def test_the_page_works(dovetail, out):
         assert "dense_1" in detail and "computed in bfloat16" in detail and "cpu_bf16.yaml:" in detail
         assert page.messages == []
         assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+
+
+PICTURES = ROOT / "docs/images"
+
+
+@browser
+def test_pictures_of_the_documentation_are_those_of_the_page(dovetail, out, tmp_path):
+    """Taken here; with DOVETAIL_PICTURES=1 they replace those in `docs/images`."""
+    folder = PICTURES if os.environ.get("DOVETAIL_PICTURES") else tmp_path
+    folder.mkdir(exist_ok=True)
+    with chromium.Chromium() as page:
+        page.theme("light")
+        page.open(out / "report.html")
+        for tab in ("Summary", "Graph"):
+            page.run(f"dovetailReport.show('{tab}')")
+            if tab == "Graph":
+                page.run("dovetailReport.view().expandAll(true)")
+            page.run("new Promise(done => setTimeout(done, 800))")
+            page.screenshot(folder / f"report-{tab.lower()}.png")
+    for name in ("report-summary.png", "report-graph.png"):
+        taken, kept = ((place / name).read_bytes() for place in (folder, PICTURES))
+        assert taken[:24] == kept[:24], "type, width and height"
+        assert 0.5 < len(taken) / len(kept) < 2, f"{name} shows something else: take it again with DOVETAIL_PICTURES=1"
 
 
 @browser
