@@ -96,7 +96,7 @@ MODELS = [
     (lambda: None, "m.onnx", ["m.onnx", "no such file"]),
     (text_file, "m.onnx", ["m.onnx", "not an ONNX model"]),
     (png, "m.onnx", ["m.onnx", "not an ONNX model"]),
-    (lambda: Path("m.onnx").mkdir(), "m.onnx", ["m.onnx is a folder", "name the file of the model in it"]),
+    (lambda: Path("m.onnx").mkdir(), "m.onnx", ["m.onnx holds no models", "front ends read .onnx"]),
     (nothing, "m.onnx", ["m.onnx is empty", "again"]),
     (truncated, "m.onnx", ["m.onnx", "cut short", "again"]),
     (cycle, "m.onnx", ["'one'", "'b'"]),
