@@ -77,22 +77,22 @@ def test_every_marked_block_is_found(page):
 
 @pytest.mark.parametrize("number", range(len(blocks(PLUGINS))))
 def test_example_of_the_plugin_page(folder, number):
-    assert_example_runs(folder, *blocks(PLUGINS)[number])
+    assert_runs_in_order(folder, PLUGINS, number)
 
 
 @pytest.mark.parametrize("number", range(len(blocks(LOWERING))))
 def test_example_of_the_page_on_lowering(folder, number):
-    assert_example_runs(folder, *blocks(LOWERING)[number])
+    assert_runs_in_order(folder, LOWERING, number)
 
 
 @pytest.mark.parametrize("number", range(len(blocks(REPORT))))
 def test_example_of_the_page_on_reports(folder, number):
-    assert_example_runs(folder, *blocks(REPORT)[number])
+    assert_runs_in_order(folder, REPORT, number)
 
 
 @pytest.mark.parametrize("number", range(len(blocks(ADAPTERS))))
 def test_example_of_the_page_on_adapters(folder, number):
-    assert_example_runs(folder, *blocks(ADAPTERS)[number])
+    assert_runs_in_order(folder, ADAPTERS, number)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_example_of_the_pages_on_kinds(folder, tools, page, number):
     for name, text in FILE.findall(page.read_text(encoding="utf-8")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    assert_example_runs(folder, *blocks(page)[number], PYTHONPATH=str(tools))
+    assert_runs_in_order(folder, page, number, lambda _: {"PYTHONPATH": str(tools)})
 
 
 @pytest.mark.parametrize("page", WALKS, ids=lambda page: page.stem)
@@ -124,9 +124,24 @@ def test_examples_of_a_tutorial(folder, page):
 
 @pytest.mark.parametrize("number", range(len(blocks())))
 def test_example(folder, pip_installed, number):
-    installed = re.findall(r"^pip install \./(tests/\w+)$", blocks()[number][1], re.MULTILINE)
-    paths = os.pathsep.join(str(pip_installed(ROOT / path)) for path in installed)
-    assert_example_runs(folder, *blocks()[number], **({"PYTHONPATH": paths} if paths else {}))
+    def environment(text):
+        installed = re.findall(r"^pip install \./(tests/\w+)$", text, re.MULTILINE)
+        paths = os.pathsep.join(str(pip_installed(ROOT / path)) for path in installed)
+        return {"PYTHONPATH": paths} if paths else {}
+
+    assert_runs_in_order(folder, README, number, environment)
+
+
+RUN = {}
+"""How many blocks of a page ran in a folder."""
+
+
+def assert_runs_in_order(folder, page, number, environment=lambda text: {}):
+    """Run a block, after those before it that another process ran, in another folder."""
+    found = blocks(page)
+    for at in (*range(RUN.get((folder, page), 0), number), number):
+        assert_example_runs(folder, *found[at], **environment(found[at][1]))
+        RUN[folder, page] = max(RUN.get((folder, page), 0), at + 1)
 
 
 def assert_example_runs(folder, language, text, expected, **environment):
