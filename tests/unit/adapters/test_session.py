@@ -145,7 +145,8 @@ def test_a_provider_that_is_no_backend_is_a_warning_that_lists_the_backends():
         dovetail.InferenceSession(model(), providers=["CUDAExecutionProvider"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dovetail.InferenceSession(model(), providers=["CPUExecutionProvider"])
+        session = dovetail.InferenceSession(model(), providers=["CPUExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from dovetail_runtime.processor import cpu_facts
+
 _NAME = re.compile(r"[\w.-]*")
 _WHAT = {
     "machine": "another machine", "processor": "another processor", "cpus": "another number of CPUs",
@@ -56,11 +58,9 @@ def cpus() -> int:
 
 def _processor() -> list[str]:
     """Return what identifies the kind of processor; frequencies and addresses vary between reads."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return [platform.processor()]
-    return list(dict.fromkeys(line for line in lines if line.partition("\t")[0].strip(" :") in _CPU_KEYS))
+    facts = cpu_facts()
+    kinds = [fact for fact in facts if fact.partition("\t")[0].strip(" :") in _CPU_KEYS]
+    return list(dict.fromkeys(kinds)) if facts else [platform.processor()]
 
 
 def _versions(distributions: Iterable[str]) -> dict[str, str]:

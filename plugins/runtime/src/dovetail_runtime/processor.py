@@ -11,13 +11,18 @@ _DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 
 @functools.cache
+def cpu_facts() -> tuple[str, ...]:
+    """Return what Linux says of all CPUs, as lines `name : value`; nothing on other systems."""
+    try:
+        return tuple(_CPUINFO.read_text().splitlines())
+    except OSError:
+        return ()
+
+
+@functools.cache
 def cpu_flags() -> frozenset[str] | None:
     """Return the flags of an x86 CPU as Linux names them; None on other systems and CPUs."""
-    try:
-        lines = _CPUINFO.read_text().splitlines()
-    except OSError:
-        return None
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), None)
+    flags = next((line.partition(":")[2].split() for line in cpu_facts() if line.startswith("flags")), None)
     return None if flags is None else frozenset(flags)
 
 

@@ -20,7 +20,7 @@ from dovetail_runtime.machine import cpus, fingerprint
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.runners import reference
 
-from dovetail_tune.candidates import candidates_of
+from dovetail_tune.candidates import Candidate, candidates_of
 from dovetail_tune.contest import Contest
 from dovetail_tune.data_split import split
 from dovetail_tune.deadline import Deadline
@@ -32,6 +32,7 @@ from dovetail_tune.trying import Bench
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
+    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
@@ -113,13 +114,19 @@ def tune(
         tuned = Contest(bench, candidates, original, plugins, progress, hosts).run(mixed)
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:
-            tuned.compiled = dovetail.load(bench.folder_of(tuned.winner.candidate), plugins)
-            if tuned.winner.candidate.threads:
-                tuned.compiled.options["threads"] = tuned.winner.candidate.threads
+            tuned.compiled = _loaded(bench, tuned.winner.candidate, plugins)
             if journal is None:
                 # Weights are read from the folder until the result is saved; it goes when the result does.
                 _keep_until_freed(tuned, stack.pop_all())
         return tuned
+
+
+def _loaded(bench: Bench, candidate: Candidate, plugins: PluginSet) -> CompiledModel:
+    """Load the result of a candidate, to run with the threads that it was timed with."""
+    compiled = dovetail.load(bench.folder_of(candidate), plugins)
+    if candidate.threads:
+        compiled.options["threads"] = candidate.threads
+    return compiled
 
 
 def check(goals: Goals, data: object, measure: str = LATENCY) -> None:
