@@ -1,9 +1,13 @@
 """The observer `signed-symmetric`: zero points of 0 for values without negative numbers, of 128 for others."""
 
+import dovetail
 import numpy as np
+import onnx
 import pytest
 from dovetail.plugin import Format
 from dovetail_cpu_int8.observers import SignedSymmetric
+
+from .nets import compiled, net
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,14 @@ def test_outliers_are_cut_as_by_mse():
 def test_without_a_number_there_are_no_parameters():
     with pytest.raises(ValueError):
         SignedSymmetric(Format.of("uint8[asymmetric]")).parameters()
+
+
+def test_a_weight_that_callers_may_replace_is_an_error_with_the_way_out():
+    """Exporters of old wrote all weights among the inputs of the graph."""
+    model = net("y = Conv (x, v, b)")
+    for weight in model.graph.initializer:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    with pytest.raises(dovetail.DovetailError, match="'v'.*\n.*--freeze-inputs"):
+        compiled(model)
+    result = compiled(model, freeze_inputs=True)
+    assert {node.op_type: str(node.precision) for node in result.plan.nodes}["Conv"] == "int32[symmetric,axis=1]"

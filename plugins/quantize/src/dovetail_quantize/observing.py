@@ -269,10 +269,12 @@ class NamedObserver:
             raise
         except BaseException as error:
             text = str(error) if isinstance(error, ValueError) else described(error)
-            node = self._held.uses[0].node.name
+            node, value = self._held.uses[0].node.name, self._held.value
+            floats = f"compute '{node}' in floats (--high {shlex.quote(str(node))})"
+            way = f"look at the data, {floats}, or choose another observer"
+            if value.is_graph_input() and value.is_initializer():
+                way = "it is a weight that callers may replace: --freeze-inputs makes it a constant"
             where = f"{self.choice.source}: " if self.choice.options and self.choice.source else ""
             raise DovetailError(
-                f"{where}{self._who} {what} '{self._held.value.name}' in {self._held.format}: {text}",
-                f"look at the data, compute '{node}' in floats (--high {shlex.quote(str(node))}), or choose another "
-                "observer",
+                f"{where}{self._who} {what} '{value.name}' in {self._held.format}: {text}", way
             ) from error
