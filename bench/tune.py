@@ -1,25 +1,35 @@
 """`dovetail tune` on trained nets: the winner against every single peer that meets the same goal.
 
-    python bench/tune.py --wheels FOLDER [--nets NAME ...] [--min-snr 30] [--threads 1] [--budget 240] [--pairs 40]
+    python bench/tune.py --wheels FOLDER --results FOLDER [--nets NAME ...] [--min-snr 30] [--threads 1] [--budget 90]
+                         [--pairs 40] [--nncf PYTHON]
 
 For each net, `dovetail.tune` chooses a plan on half of 16 real inputs and judges it on the others. Then the winner, as
 its folder loads, takes turns with peers that know nothing of Dovetail, on the same file and input: ONNX Runtime in
-float32, OpenVINO in float32 and in its own bfloat16 mode. Peers that miss the goal on the judging half do not count.
-The table has the median of the paired ratios of the winner to the fastest peer that counts, with its 95 % interval
-(goal: 1.03 at most), the certificate, and the ratio to each peer.
+float32 and on quantize_static's file, OpenVINO in float32, in its own bfloat16 mode and, given a Python that has it, on
+NNCF's file. Peers that miss the goal on the judging half do not count. The table has the median of the paired ratios of
+the winner to the fastest peer that counts, with its 95 % interval (goal: 1.03 at most), the certificate, and the ratio
+to each peer.
+
+Each net runs in a process of its own, whose row is kept as RESULTS/NET.json; a net that has one is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import multiprocessing
+import re
+import statistics
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import dovetail
 import numpy as np
+import quantizers
 from dovetail_tune.statistics_of_pairs import Ratio, ratio_of
 from measure import table
 from trained import NETS
@@ -28,12 +38,13 @@ from trained_nets.wheels import Wheels
 
 Feeds = dict[str, np.ndarray]
 Run = Callable[[Feeds], dict[str, np.ndarray]]
-DEFAULT = ("PP-OCRv4 recognizer", "captcha CRNN", "PP-OCRv2 direction", "NudeNet 320n")
 INPUTS, TURN = 16, 0.05
+SLOWER, FASTER = 1.03, 0.95  # of the fastest peer: more is a miss, at most so much is a gain
+PEERS = ("ONNX Runtime", "OpenVINO f32", "OpenVINO bf16", "quantize_static", "NNCF")
 
 
 def openvino_float32(model: Path) -> Run:
-    """OpenVINO on the file itself, in float32."""
+    """OpenVINO on a file, in float32; what the file has in integers, it computes so."""
     import openvino
 
     config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
@@ -41,7 +52,44 @@ def openvino_float32(model: Path) -> Run:
     compiled = openvino.Core().compile_model(str(model), "CPU", config)
     request = compiled.create_infer_request()
     names = [output.get_any_name() for output in compiled.outputs]
-    return lambda feeds: dict(zip(names, map(np.array, request.infer(feeds).to_tuple()), strict=True))
+    known = {name for port in compiled.inputs for name in port.get_names()}
+
+    def run(feeds: Feeds) -> dict[str, np.ndarray]:
+        # An input that nothing reads has no port.
+        given = {name: array for name, array in feeds.items() if name in known}
+        return dict(zip(names, map(np.array, request.infer(given).to_tuple()), strict=True))
+
+    return run
+
+
+def peers_of(model: Path, inputs: list[Feeds], folder: Path, nncf: str | None) -> dict[str, Run]:
+    """Every peer that takes the file; why another does not is printed."""
+    exact = candidates.onnxruntime_float32(model).run
+    data = inputs[0::2]  # what `tune` calibrates on
+
+    def static() -> Run:
+        made = quantizers.quantize_static(quantizers.prepared(model, folder), data, folder, "MinMax", True)
+        return candidates.onnxruntime_float32(made).run
+
+    def by_nncf() -> Run:
+        assert nncf is not None
+        prepared = quantizers.prepared(model, folder)
+        return openvino_float32(quantizers.nncf(prepared, data, folder, "mixed", nncf, 300))
+
+    makers = {
+        "OpenVINO f32": lambda: openvino_float32(model),
+        "OpenVINO bf16": lambda: candidates.openvino_mode(model, exact(inputs[0])).run,
+        "quantize_static": static,
+    } | ({"NNCF": by_nncf} if nncf else {})
+    peers = {"ONNX Runtime": exact}
+    for peer, make in makers.items():
+        try:
+            made = make()
+            made(inputs[1])
+            peers[peer] = made
+        except Exception as error:
+            print("   ", peer, "does not take it:", str(error).strip().splitlines()[-1][:200])
+    return peers
 
 
 def snr(run: Run, exact: Run, inputs: list[Feeds]) -> float:
@@ -53,7 +101,13 @@ def snr(run: Run, exact: Run, inputs: list[Feeds]) -> float:
             if wanted.dtype.kind == "f":
                 noise[position] = noise.get(position, 0.0) + float(np.sum((given - wanted).astype(np.float64) ** 2))
                 signal[position] = signal.get(position, 0.0) + float(np.sum(wanted.astype(np.float64) ** 2))
-    return min(10 * math.log10(signal[p] / noise[p]) if noise[p] else math.inf for p in noise)
+    return min((_decibels(signal[position], noise[position]) for position in noise), default=math.inf)
+
+
+def _decibels(signal: float, noise: float) -> float:
+    if math.isnan(noise) or not signal:
+        return -math.inf if noise else math.inf
+    return 10 * math.log10(signal / noise) if noise else math.inf
 
 
 def turn(run: Run, feeds: Feeds) -> float:
@@ -79,18 +133,18 @@ def paired(runs: dict[str, Run], feeds: Feeds, pairs: int) -> dict[str, list[flo
 
 
 def row_of(name: str, options: argparse.Namespace) -> dict:
-    """One row of the table."""
+    """Everything that is measured of one net."""
     wheels, net = Wheels(options.wheels), NETS[name]
     model = wheels.file(net.wheel, net.path)
     inputs = [stream[0] for stream in net.streams(wheels)][:INPUTS]
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder, "data")
-        data.mkdir()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "data").mkdir()
         for number, feeds in enumerate(inputs):
-            np.savez(data / f"{number:03}.npz", **feeds)
+            np.savez(folder / "data" / f"{number:03}.npz", **feeds)
         begun = time.perf_counter()
         tuned = dovetail.tune(
-            model, data=data, min_snr=options.min_snr, threads=(candidates.THREADS,), budget=options.budget
+            model, data=folder / "data", min_snr=options.min_snr, threads=(candidates.THREADS,), budget=options.budget
         )
         seconds = time.perf_counter() - begun
         for line in [*tuned.rows(), *tuned.notes, *tuned.lines()]:
@@ -99,49 +153,92 @@ def row_of(name: str, options: argparse.Namespace) -> dict:
         if compiled is None:
             return {"net": name, "winner": "none"}
         compiled.options["threads"] = candidates.THREADS
-        exact = candidates.onnxruntime_float32(model).run
-        peers = {"ONNX Runtime": exact}
-        for peer, make in (
-            ("OpenVINO f32", lambda: openvino_float32(model)),
-            ("OpenVINO bf16", lambda: candidates.openvino_mode(model, exact(inputs[0])).run),
-        ):
-            try:
-                peers[peer] = make()
-            except Exception as error:
-                print("   ", peer, "does not take it:", str(error).splitlines()[0])
-        accuracy = {peer: snr(run, exact, inputs[1::2]) for peer, run in peers.items()}
+        peers = peers_of(model, inputs, folder, options.nncf)
+        accuracy = {peer: snr(run, peers["ONNX Runtime"], inputs[1::2]) for peer, run in peers.items()}
         times = paired({"winner": compiled.run, **peers}, inputs[1], options.pairs)
     ratios: dict[str, Ratio] = {peer: ratio_of(times["winner"], times[peer]) for peer in peers}
     counted = [peer for peer in peers if accuracy[peer] >= options.min_snr]
     hardest = max(counted, key=lambda peer: ratios[peer].median)
-    winner = tuned.winner
     return {
-        "net": name, "winner": winner.candidate.name, "SNR": f"{winner.snr_db:.1f}", "fastest peer": hardest,
-        "of its time": str(ratios[hardest]),
-        **{peer: f"{ratios[peer].median:.2f} ({accuracy[peer]:.0f} dB)" if peer in ratios else "" for peer in
-           ("ONNX Runtime", "OpenVINO f32", "OpenVINO bf16")},
-        "certificate": tuned.certificate.removesuffix(" of the best that these measurements allow (by HiGHS)"),
-        "tuned in s": f"{seconds:.0f}",
+        "net": name, "winner": tuned.winner.candidate.name, "SNR": tuned.winner.snr_db, "fastest peer": hardest,
+        "ratio": ratios[hardest].median, "of its time": str(ratios[hardest]), "certificate": tuned.certificate,
+        "ms": statistics.median(times["winner"]) * 1e3, "tuned in s": seconds,
+        "peers": {peer: [ratios[peer].median, accuracy[peer]] for peer in peers},
     }  # fmt: skip
+
+
+def readable(found: dict) -> dict:
+    """A row of the table."""
+    if "ratio" not in found:
+        return {"net": found["net"], "winner": found.get("winner", found.get("failed", ""))}
+    slower = " *" if found["ratio"] > SLOWER else ""
+    peers = {
+        peer: f"{found['peers'][peer][0]:.2f} ({found['peers'][peer][1]:.0f} dB)" if peer in found["peers"] else ""
+        for peer in PEERS
+    }
+    return {
+        "net": found["net"], "ms": f"{found['ms']:.2f}", "winner": found["winner"], "SNR": f"{found['SNR']:.1f}",
+        "fastest peer": found["fastest peer"], "of its time": found["of its time"] + slower, **peers,
+        "certificate": found["certificate"].removesuffix(" of the best that these measurements allow (by HiGHS)"),
+        "tuned in s": f"{found['tuned in s']:.0f}",
+    }  # fmt: skip
+
+
+def summary(rows: list[dict]) -> str:
+    """What was reached, in a line."""
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
+    gaps = [float(gap[1]) for row in rows if (gap := re.match(r"within ([\d.]+) %", row.get("certificate", "")))]
+    parts = [f"{len(rows)} nets, {len(ratios)} with a plan"]
+    parts.append(f"slower than {SLOWER} of the fastest peer on {sum(ratio > SLOWER for ratio in ratios)}")
+    parts.append(f"at most {FASTER} of it on {sum(ratio <= FASTER for ratio in ratios)}")
+    if gaps:
+        parts.append(f"certificates on {len(gaps)}, median {statistics.median(gaps):g} %")
+    return "; ".join(parts)
+
+
+def _kept(name: str, options: argparse.Namespace) -> None:
+    candidates.THREADS = options.threads
+    try:
+        row = row_of(name, options)
+    except Exception as error:  # a net that fails is a finding
+        traceback.print_exc()
+        row = {"net": name, "failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+    _file(name, options).write_text(json.dumps(row, indent=1))
+
+
+def _file(name: str, options: argparse.Namespace) -> Path:
+    return options.results / f"{name.replace('/', ' ')}.json"
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheels", type=Path, required=True)
-    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=DEFAULT)
+    parser.add_argument("--results", type=Path, required=True, help="where the row of each net is kept")
+    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=list(NETS), metavar="NAME")
     parser.add_argument("--min-snr", type=float, default=30)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--budget", type=float, default=240)
+    parser.add_argument("--budget", type=float, default=90)
     parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
     options = parser.parse_args()
-    candidates.THREADS = options.threads
-    rows = []
+    options.results.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context("spawn")
     for name in options.nets:
+        if _file(name, options).exists():
+            continue
         print(name, flush=True)
-        rows.append(row_of(name, options))
+        process = context.Process(target=_kept, args=(name, options))
+        process.start()
+        process.join()
+        if process.exitcode:
+            row = {"net": name, "failed": f"the process ended with {process.exitcode}"}
+            _file(name, options).write_text(json.dumps(row))
+    rows = [json.loads(_file(name, options).read_text()) for name in options.nets]
     print()
-    table(rows)
+    table([readable(row) for row in rows])
+    print()
+    print(summary(rows))
 
 
 if __name__ == "__main__":

@@ -65,6 +65,12 @@ REPAIRED = {
         " float s = {0.03}, uint8 z = {128}> { m = Mul(x, k) a = Add(m, c) y = QuantizeLinear(a, s, z) }",
         {"x": (1, 2, 2, 3)},
     ),
+    "a shift per channel and a Relu in front of a quantization": (
+        f"g (float[N,8,3,5] x) => (float[N,8,3,5] y) <float[1,8,1,1] k = {{{numbers(8)}}},"
+        f" float[1,8,1,1] c = {{{numbers(8)}}}, float s = {{0.01}}, uint8 z = {{0}}> {{"
+        " m = Mul(x, k) a = Add(m, c) r = Relu(a) q = QuantizeLinear(r, s, z) y = DequantizeLinear(q, s, z) }",
+        {"x": (1, 8, 3, 5)},
+    ),
     "a reduction of the last axis, then a factor per row": (
         f"g (float[N,3,4] x) => (float[A,3] y) <int64[1] last = {{2}}, float[3] c = {{{numbers(3)}}}> {{"
         " r = ReduceSum<keepdims = 0>(x, last) y = Mul(r, c) }",

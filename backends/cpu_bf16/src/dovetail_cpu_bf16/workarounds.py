@@ -207,14 +207,16 @@ def _decompose_prelu(operations: list[ov.Node]) -> None:
 def _block_fake_quantize_fusion(operations: list[ov.Node]) -> None:
     """Insert a fusion barrier between a constant scale or shift and a FakeQuantize.
 
-    OpenVINO folds them into the ranges of the FakeQuantize. If these then differ per channel, the kernel computes
-    wrong results.
+    OpenVINO folds them into the ranges of the FakeQuantize, and drops a Relu between them. If the ranges then differ
+    per channel, the kernel computes wrong results.
     """
     for node in operations:
         if node.get_type_name() != "FakeQuantize":
             continue
-        data = node.input_value(0)
-        if data.get_node().get_type_name() in _AFFINE and data.get_element_type().get_type_name() == "f32":
+        data = scaled = node.input_value(0)
+        if data.get_node().get_type_name() == "Relu":
+            scaled = data.get_node().input_value(0)
+        if scaled.get_node().get_type_name() in _AFFINE and scaled.get_element_type().get_type_name() == "f32":
             node.input(0).replace_source_output(fusion_barrier(data).output(0))
 
 
