@@ -71,6 +71,7 @@ class OpenVinoCpu(Engine):
         import openvino as ov
 
         from dovetail_cpu_bf16.session import OpenVinoSession
+        from dovetail_cpu_bf16.shape_checks import ShapeChecks, loses_errors
 
         region, files = prepare_for_frontend(region)
         config: dict[str, object] = {**_CONFIGURATION, **self.settings}
@@ -93,7 +94,10 @@ class OpenVinoCpu(Engine):
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses", self.name) from error
-        return OpenVinoSession(compiled, region, lambda body: self.load(RegionModel(body), options), files, self.name)
+        checks = ShapeChecks(lambda: ov.Core().read_model(source)) if loses_errors(compiled) else None
+        return OpenVinoSession(
+            compiled, region, lambda body: self.load(RegionModel(body), options), files, self.name, checks
+        )
 
     def computes_in_low_precision(self, model: Model) -> bool:
         """Check whether to compile a region with OpenVINO's low-precision transformations; never, by default.

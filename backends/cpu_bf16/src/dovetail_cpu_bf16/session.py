@@ -17,6 +17,7 @@ from dovetail.plugin import Executed, RegionModel, Session
 from dovetail_transforms.regions.regions import extract_body
 
 from dovetail_cpu_bf16.report import executed_precisions, refusal
+from dovetail_cpu_bf16.shape_checks import ShapeChecks
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -42,8 +43,10 @@ class OpenVinoSession(Session):
         load_body: Callable[[Model], OpenVinoSession],
         files: TemporaryDirectory | None = None,
         engine: str = "openvino-cpu",
+        checks: ShapeChecks | None = None,
     ):
         self._engine = engine
+        self._checks = checks
         self._compiled = compiled
         self._files = files  # OpenVINO maps the weights, so the files must outlive the session
         self._load_body = load_body
@@ -61,6 +64,8 @@ class OpenVinoSession(Session):
         try:
             # The request reads the arrays in place, so they must live until it has finished.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
+            if self._checks is not None:
+                self._checks.check(held)
             request = self._take()
             for index, tensor in enumerate(held):
                 request.set_input_tensor(index, tensor)

@@ -115,9 +115,9 @@ class CompiledModel:
         Raises:
             DovetailError: No runtime is installed.
         """
-        if self._runner is None:
+        if (runner := self._runner) is None:
             raise cannot_run()
-        return self._runner
+        return runner
 
     @property
     def engines(self) -> Mapping[str, Sequence[Engine]]:

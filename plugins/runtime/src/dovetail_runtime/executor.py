@@ -21,6 +21,7 @@ from dovetail_transforms.regions.regions import Region, annotated_regions, calls
 
 from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs
+from dovetail_runtime.native_session import direct_run
 from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
 from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file
@@ -86,6 +87,7 @@ class Executor(dovetail.plugin.Executor):
         self._threads: ThreadPoolExecutor | None = None
         self._inputs = DeclaredInputs(model.graph)
         self._outputs = {name_of(value): value for value in model.graph.outputs}
+        self._direct = direct_run(self.runners, model.graph)
 
     @property
     def engines(self) -> list[str]:
@@ -107,6 +109,10 @@ class Executor(dovetail.plugin.Executor):
         Raises:
             DovetailError: An input is missing, unknown or does not match, or no engine runs a region.
         """
+        if self._direct is not None and self.timeline is None:
+            found = self._direct.run(inputs)
+            if found is not None:
+                return found
         values = self._inputs.checked(inputs)
         if self.timeline is None:
             self._run(values, None)
