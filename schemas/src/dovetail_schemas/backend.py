@@ -47,6 +47,7 @@ class Backend(dovetail.plugin.Backend):
         chosen: The chosen value of every option.
         idle_options: Options that do not affect placement, only the treatment of regions and the quantization of the
             same element types.
+        unused_options: Options that change nothing beside the other choices.
         types: The named types.
         region: The requirements on a region.
         border: Positions of conversions at the border of regions.
@@ -80,6 +81,7 @@ class Backend(dovetail.plugin.Backend):
     options: Mapping[str, tuple[str, ...]] = field()
     chosen: Mapping[str, str]
     idle_options: frozenset[str] = field()
+    unused_options: frozenset[str] = field()
     types: Mapping[str, TypeSpec]
     region: RegionRule
     border: Border = field()

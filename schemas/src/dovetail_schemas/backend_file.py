@@ -13,7 +13,7 @@ from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.file_search import find_file, is_file, require_file
 from dovetail_schemas.layers import merge_layers
-from dovetail_schemas.options import choose_options, parse_options, variant_applies
+from dovetail_schemas.options import choose_options, idle_options, parse_options, unused_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
 from dovetail_schemas.region_rules import REGION_KEYS, parse_count, parse_region
 from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule, refuse_unread
@@ -151,7 +151,8 @@ def _build(
         open_facts=_open_facts(open_extents, facts),
         options=dict(declared),
         chosen=dict(chosen),
-        idle_options=_idle_options(trees),
+        idle_options=idle_options(trees),
+        unused_options=unused_options(trees, declared, chosen),
         types=types,
         region=parse_region(_section(top, "region", REGION_KEYS), smallest),
         border=Border(
@@ -209,36 +210,6 @@ def _types(top: Entries) -> dict[str, TypeSpec]:
         if key.raw in DTYPES:
             raise key.error(f"'{key.raw}' is a dtype already; give the type another name")
         found[key.raw] = parse_type(key.raw, node)
-    return found
-
-
-def _idle_options(trees: list[Entries]) -> frozenset[str]:
-    """Return the options whose variants only set `emit`, or the quantization of the same element types."""
-    idle: set[str] = set()
-    others: set[str] = set()
-    known = [_elements(tree) for tree in trees]
-    for tree in trees:
-        node = tree.get("variants")
-        for item in getattr(node, "items", (node,)) if node else ():
-            entries = item.entries("variants")
-            named = {key.raw for key, _ in entries.require("when").entries("when")}
-            changed = [
-                name
-                for name, kinds in _elements(entries).items()
-                if not kinds or {one[name] for one in known if name in one} != {kinds}
-            ]
-            says_more = {key.raw for key, _ in entries} - {"when", "emit", "types"}
-            (others if says_more or changed else idle).update(named)
-    return frozenset(idle - others)
-
-
-def _elements(entries: Entries) -> dict[str, tuple[str, ...]]:
-    """Return the element types of named types that a file or a variant defines as mappings; empty for others."""
-    node = entries.get("types")
-    found: dict[str, tuple[str, ...]] = {}
-    for key, value in node.entries("types") if node else ():
-        dtype = value.get("dtype") if isinstance(value, Entries) else None
-        found[key.raw] = tuple(word.raw for word in dtype.words("dtype")) if dtype else ()
     return found
 
 

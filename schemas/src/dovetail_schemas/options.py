@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.yaml_source import Entries, Node, Scalar
@@ -49,6 +49,56 @@ def variant_applies(node: Node, declared: Mapping[str, tuple[str, ...]], chosen:
         answers = [_matches(word, name, declared, chosen[name]) for word in value.words("when")]
         applies = applies and any(answers)
     return applies
+
+
+def idle_options(trees: Sequence[Entries]) -> frozenset[str]:
+    """Return the options whose variants only set `emit`, or the quantization of the same element types."""
+    idle: set[str] = set()
+    others: set[str] = set()
+    known = [_elements(tree) for tree in trees]
+    for entries in _variants(trees):
+        named = {key.raw for key, _ in entries.require("when").entries("when")}
+        changed = [
+            name
+            for name, kinds in _elements(entries).items()
+            if not kinds or {one[name] for one in known if name in one} != {kinds}
+        ]
+        says_more = {key.raw for key, _ in entries} - {"when", "emit", "types"}
+        (others if says_more or changed else idle).update(named)
+    return frozenset(idle - others)
+
+
+def unused_options(
+    trees: Sequence[Entries], declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]
+) -> frozenset[str]:
+    """Return the options of variants that do not apply with any other value either, because of what else is chosen."""
+    conditions = [entries.require("when") for entries in _variants(trees)]
+    named = {key.raw for condition in conditions for key, _ in condition.entries("when")}
+
+    def applying(options: Mapping[str, str]) -> list[bool]:
+        return [variant_applies(condition, declared, options) for condition in conditions]
+
+    now = applying(chosen)
+    return frozenset(
+        option for option in named if all(applying({**chosen, option: value}) == now for value in declared[option])
+    )
+
+
+def _variants(trees: Sequence[Entries]) -> Iterator[Entries]:
+    for tree in trees:
+        node = tree.get("variants")
+        for item in getattr(node, "items", (node,)) if node else ():
+            yield item.entries("variants")
+
+
+def _elements(entries: Entries) -> dict[str, tuple[str, ...]]:
+    """Return the element types of named types that a file or a variant defines as mappings; empty for others."""
+    node = entries.get("types")
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in node.entries("types") if node else ():
+        dtype = value.get("dtype") if isinstance(value, Entries) else None
+        found[key.raw] = tuple(word.raw for word in dtype.words("dtype")) if dtype else ()
+    return found
 
 
 def _matches(word: Scalar, name: str, declared: Mapping[str, tuple[str, ...]], chosen: str) -> bool:

@@ -120,6 +120,22 @@ def test_options_that_change_no_placement(type_, idle, load):
     assert load(IDLE.replace("TYPE", type_)).idle_options == idle
 
 
+UNUSED = """
+types: {q8: {dtype: int8, scheme: symmetric}}
+options: {weights: [none, int4], block: ["32", "64"], level: ["1", "4"]}
+ops: {Conv: {types: q8}}
+variants:
+  - {when: {weights: int4}, summary: weights alone}
+  - {when: {weights: int4, block: "64"}, summary: blocks of 64}
+"""
+
+
+@pytest.mark.parametrize(("weights", "unused"), [("none", {"block"}), ("int4", set())])
+def test_options_that_need_another_one(weights, unused, load):
+    """An option that no variant names may be read by a plugin."""
+    assert load(UNUSED, options={"weights": weights}).unused_options == unused
+
+
 @pytest.mark.parametrize(("version", "summary"), [("8.6", ""), ("9", "new"), ("10", "new")])
 def test_versions_are_compared_part_by_part(version, summary, load):
     assert load(OPTIONS, options={"version": version}).summary == summary

@@ -85,7 +85,7 @@ def candidates_of(
     """Return the candidates of every backend that runs here, or of `backends` alone.
 
     A backend competes with its default options, with everything high, and with every other value of one option at a
-    time. A backend that is named with options has only these.
+    time, unless that changes nothing. A backend that is named with options has only these.
 
     Args:
         registry: The registry with the installed backends.
@@ -157,7 +157,7 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
     if choice.options:
         return
     for option, values in backend.options.items():
-        if option in backend.idle_options:
+        if option in backend.unused_options:
             continue
         for value in values:
             if value != backend.chosen.get(option):

@@ -86,6 +86,7 @@ class Bench:
     callers: int = 1
     doubts: list[str] = field(default_factory=list)
     digests: dict[tuple[str, int], str] = field(default_factory=dict)
+    _worker: Worker | None = None
 
     def folder_of(self, candidate: Candidate) -> Path:
         """Return the folder of a candidate's result."""
@@ -104,13 +105,21 @@ class Bench:
         if (known := self.recalled(candidate)) is not None:
             return known
         try:
-            with Worker(self.blocked) as worker:
-                return self._tried_in(worker, candidate, baseline)
+            # One process tries all candidates, because it takes seconds to import the engines.
+            self._worker = self._worker or Worker(self.blocked)
+            return self._tried_in(self._worker, candidate, baseline)
         except WorkerError as error:
+            self.close()
             if self.deadline.is_over:
                 # More time may help, so that no journal says so.
                 return Tried(candidate, NOT_TRIED, "not tried to the end: the time was up")
             return self.failed(candidate, error.message)
+
+    def close(self) -> None:
+        """End the process that tries candidates; the next one starts another."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
 
     def recalled(self, candidate: Candidate) -> Tried | None:
         """Return what the journal says about a candidate; None if it was not tried, or its result is gone."""

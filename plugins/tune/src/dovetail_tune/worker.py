@@ -6,6 +6,7 @@ loads a saved result; `time` runs what was compiled or loaded last.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -55,6 +56,7 @@ class Jobs:
         compiled.save(job["folder"])
         _use(compiled, job)
         compared = dovetail.verify(job["model"], compiled, job["judge"], plugins=self._plugins)
+        gc.collect()  # sessions of earlier candidates, so that their memory and threads are not there while timing
         self._feeds = self._timed_inputs(job)
         return {
             "digest": digest, "compile_seconds": seconds, "verification": compared.as_dict(),
