@@ -35,7 +35,8 @@ class InferenceSession:
     Args:
         path_or_bytes: The folder of a saved result, or a model: a path, its bytes, an `onnx.ModelProto`, ... A model is
             compiled; see `dovetail.compile`.
-        sess_options: Settings of ONNX Runtime's sessions, for the parts that it runs.
+        sess_options: Settings of ONNX Runtime's sessions, for the parts that it runs; `intra_op_num_threads` counts for
+            all engines.
         providers: Names of backends in order of preference, for programs that have this argument; `backend` counts if
             both are given. ONNX Runtime's own names choose the host.
         provider_options: Options for each of `providers`.
@@ -73,6 +74,8 @@ class InferenceSession:
         )
         if sess_options is not None:
             self.compiled.options["session_options"] = sess_options
+            if sess_options.intra_op_num_threads:
+                self.compiled.options["threads"] = sess_options.intra_op_num_threads
         if disabled_optimizers:
             self.compiled.options["disabled_optimizers"] = list(disabled_optimizers)
         self._sess_options = sess_options
