@@ -7,9 +7,9 @@ For each net, `dovetail.tune` chooses a plan on half of 16 real inputs and judge
 its folder runs in `dovetail.InferenceSession`, takes turns with peers that know nothing of Dovetail, on the same file
 and input: ONNX Runtime in float32 and on quantize_static's file, OpenVINO in float32, in its own bfloat16 mode and,
 given a Python that has it, on NNCF's file. All are loaded anew in each of three heats, because the place of their
-memory decides some per cent. Peers that miss the goal on the judging half do not count. The table has the median of the paired ratios of
-the winner to the fastest peer that counts, with its 95 % interval (goal: 1.03 at most), the certificate, and the ratio
-to each peer.
+memory decides some per cent. Peers that miss the goal on the judging half do not count. The table has the median of the
+paired ratios of the winner to the fastest peer that counts, with its 95 % interval (goal: 1.03 at most), the
+certificate, and the ratio to each peer.
 
 Each net runs in a process of its own, whose row is kept as RESULTS/NET.json; a net that has one is not run again.
 """
