@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry
 
 EVERY_NODE = "*"
+POLICIES = "policies"  # the option of every backend that says which float operators are safe in low precision
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,14 @@ def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
 
 
 def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, Candidate]]:
-    """Yield the candidates of a backend, each with its rank among those of all backends."""
+    """Yield the candidates of a backend, each with its rank among those of all backends.
+
+    Of a backend that computes in integers, those that are about its floats come last.
+    """
     yield 1, Candidate(str(choice), (str(choice),))
+    about_floats = 4 if backend.has_integers else 2
     if backend.low and backend.low != backend.high:
-        yield 2, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
+        yield about_floats, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
     if choice.options:
         return
     for option, values in backend.options.items():
@@ -162,4 +167,4 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
         for value in values:
             if value != backend.chosen.get(option):
                 text = str(BackendChoice(choice.name, {option: value}))
-                yield 3, Candidate(text, (text,))
+                yield about_floats if option == POLICIES else 3, Candidate(text, (text,))

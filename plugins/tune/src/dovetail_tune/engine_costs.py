@@ -23,7 +23,9 @@ _CHAIN = 200
 # Operators that are not limited by memory bandwidth.
 _SLOW = ("Erf", "Exp", "LayerNormalization", "Pow", "Sigmoid", "Softmax", "Tanh")
 _HEAD = '<ir_version: 10, opset_import: ["": 22]> g '
-_TEXT = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}
+_FLOATS = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}
+_TEXT = {**_FLOATS, "int8": "int8", "uint8": "uint8"}
+_ZEROS = {"int8": 0, "uint8": 128}
 _SECONDS = 0.3  # minimum time per figure
 
 Costs = dict[str, Any]
@@ -37,11 +39,12 @@ def measure_costs(
     Measures bytes and operations per nanosecond in both types, the rates of compute-bound operators, the bytes that
     conversions move (Cast, QuantizeLinear, DequantizeLinear, and a Transpose between layouts), the overhead of one more
     small operator and that of one call of the engine in nanoseconds. Every figure is the fastest of many runs. An
-    operator that the engine rejects in a type is left out.
+    operator that the engine rejects in a type is left out. Integers are computed between QuantizeLinear and
+    DequantizeLinear, as in a quantized model.
 
     Args:
         engine: An engine that can run here.
-        low, high: The types to measure.
+        low, high: The types to measure; both may be the same. `low` may be a type of 8-bit integers.
         progress: Called with (what, done, total).
 
     Raises:
@@ -88,19 +91,19 @@ def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
         def moved(nanoseconds: float, width: int = width, values: int = 2) -> float:
             return _rounded(values * _ELEMENTS * width / nanoseconds)
 
-        text = f"({wide} x, {wide} y) => ({wide} z) {{ z = Add (x, y) }}"
+        text = _binary("Add", kind, f"[{rows},{columns}]")
         yield ("bytes",), kind, _timing(engine, text, kind), lambda ns, moved=moved: moved(ns, values=3)
-        for operator in _SLOW:
+        for operator in _SLOW if kind in _FLOATS else ():
             more = {"Pow": ", x", "LayerNormalization": ", s"}.get(operator, "")
             scale = f", {_TEXT[kind]}[{columns}] s" if operator == "LayerNormalization" else ""
             text = f"({wide} x{scale}) => ({wide} z) {{ z = {operator} (x{more}) }}"
             yield ("operators", operator), kind, _timing(engine, text, kind), moved
-        square = f"{_TEXT[kind]}[{_EXTENT},{_EXTENT}]"
-        text = f"({square} x, {square} y) => ({square} z) {{ z = MatMul (x, y) }}"
+        text = _binary("MatMul", kind, f"[{_EXTENT},{_EXTENT}]")
         yield ("operations",), kind, _timing(engine, text, kind), lambda ns: _rounded(2 * _EXTENT**3 / ns)
-    here, there = (f"{_TEXT[kind]}[{rows},{columns}]" for kind in (high, low))
-    text = f"({here} x) => ({there} z) {{ z = Cast <to = {_number(low)}> (x) }}"
-    both = _width(high) + _width(low)
+    narrow = low if low in _FLOATS and low != high else "float16"
+    here, there = (f"{_TEXT[kind]}[{rows},{columns}]" for kind in (high, narrow))
+    text = f"({here} x) => ({there} z) {{ z = Cast <to = {_number(narrow)}> (x) }}"
+    both = _width(high) + _width(narrow)
     yield ("casts",), "", _timing(engine, text, high), lambda ns: _rounded(_ELEMENTS * both / ns)
     quantized, scale = f"int8[{rows},{columns}]", f"<{_TEXT[high]} s = {{0.01}}, int8 z = {{0}}>"
     borders = {
@@ -125,6 +128,18 @@ def _steps(engine: AnyEngine, low: str, high: str) -> Iterator[tuple]:
     chain = " ".join(f"v{i + 1} = Neg (v{i})" for i in range(_CHAIN))
     text = f"({small} v0) => ({small} v{_CHAIN}) {{ {chain} }}"
     yield ("start",), "", _timing(engine, text, high), lambda ns: _rounded(ns / _CHAIN)
+
+
+def _binary(operator: str, kind: str, extents: str) -> str:
+    """Return a graph of one operator with two inputs; integers are dequantized before and quantized behind it."""
+    type_ = _TEXT[kind] + extents
+    if kind in _FLOATS:
+        return f"({type_} x, {type_} y) => ({type_} z) {{ z = {operator} (x, y) }}"
+    return (
+        f"({type_} x, {type_} y) => ({type_} z) <float s = {{0.01}}, {kind} o = {{{_ZEROS[kind]}}}> {{"
+        f" a = DequantizeLinear (x, s, o) b = DequantizeLinear (y, s, o) c = {operator} (a, b)"
+        f" z = QuantizeLinear (c, s, o) }}"
+    )
 
 
 def _timing(engine: AnyEngine, text: str, kind: str) -> Callable[[], float]:

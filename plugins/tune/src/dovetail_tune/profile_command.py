@@ -14,7 +14,7 @@ from dovetail.cli import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
 from dovetail_commands.terminal import Progress
 from dovetail_onnx.files.writing import write_text
-from dovetail_runtime.machine import fingerprint, profile_folder
+from dovetail_runtime.machine import fingerprint, profile_file
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
@@ -47,20 +47,20 @@ def run(args: argparse.Namespace) -> int:
     plugins = plugins_of(args)
     ctx = Context(plugins=plugins)
     backend = load_chosen(ctx.registry, BackendChoice.parse(use_file(ctx.registry, args.backend)))
-    if not backend.low:
-        raise DovetailError(f"backend '{backend.name}' has no low precision", "there is nothing to choose from")
     engine = _engine(backend, ctx)
+    high = backend.high or "float32"
     with Progress() as progress:
-        table = measure_costs(engine, backend.low, backend.high or "float32", progress)
+        table = measure_costs(engine, backend.low or high, high, progress)
     table = {"machine": fingerprint(distributions(plugins)), **table}
     text = f"# Measured with {engine.name}. See `dovetail compile --costs`.\n" + yaml.safe_dump(table, sort_keys=False)
-    path = args.output or profile_folder() / f"{backend.name}.costs.yaml"
+    path = args.output or profile_file(backend.name)
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DovetailError(f"{path}: cannot be written: {error}", "name another file with -o") from None
     write_text(path, text)
-    note(f"{path}: use it with --solver min-cut --costs {shlex.quote(str(path))}")
+    what = "reports predict times from it" if not args.output else "measured"
+    note(f"{path}: {what}; --solver min-cut --costs {shlex.quote(str(path))} minimizes them")
     if args.json:
         print_json(table)
     elif not args.output:
