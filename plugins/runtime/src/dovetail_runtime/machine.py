@@ -42,6 +42,11 @@ def profile_folder() -> Path:
     return Path(folder) if folder else base / "dovetail" / "tune"
 
 
+def profile_file(backend: str) -> Path:
+    """Return where `dovetail profile` keeps the costs of a backend's engine on this machine."""
+    return profile_folder() / f"{backend}.costs.yaml"
+
+
 def difference(one: object, other: Mapping[str, str]) -> str:
     """Return in words what two fingerprints differ in; empty if they are equal."""
     given = one if isinstance(one, dict) else {}
