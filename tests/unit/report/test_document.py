@@ -6,10 +6,13 @@ import dovetail
 import numpy as np
 import onnx.parser
 import pytest
+import yaml
 from dovetail.errors import DovetailError
+from dovetail.plugin import load_plugins
 from dovetail_report.collect.document import document
 from dovetail_report.collect.histograms import histograms
 from dovetail_report.collect.times import times
+from dovetail_runtime.machine import fingerprint
 
 DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
 
@@ -102,6 +105,41 @@ def test_a_trace_gives_times_of_regions(compiled, tmp_path):
         file.write_text(text)
         with pytest.raises(DovetailError, match="trace.json"):
             times(file, graph)
+
+
+def profile(folder, backend, **more):
+    """A profile of this machine: every byte takes a nanosecond, every product a tenth, every call a million."""
+    plugins = load_plugins()
+    owned = [record.distribution for record in plugins.plugins if record.status == "ok" and record.distribution]
+    table = {"machine": {**fingerprint(owned), **more}, "start": 1, "bytes": {"other": 1}, "operations": {"other": 10},
+             "casts": 1, "borders": {"call": 1e6}}  # fmt: skip
+    (folder / f"{backend}.costs.yaml").write_text(yaml.safe_dump(table))
+
+
+def test_a_profile_of_this_machine_predicts_times_of_regions(compiled, tmp_path, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path))
+    assert document(compiled)["predicted"] == []
+    profile(tmp_path, "host")
+    # 256 float32 are read and written.
+    assert document(compiled)["predicted"] == [{"region": 1, "ms": round(1 + 2 * 256 * 4e-6, 4)}]
+    profile(tmp_path, "cpu-bf16", processor="another")
+    assert [row["region"] for row in document(compiled)["predicted"]] == [1]
+
+
+def test_open_extents_other_than_the_first_are_not_predicted(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path))
+    profile(tmp_path, "host")
+    text = '<ir_version: 10, opset_import: ["": 21]> g (float[N,{}] x) => (float[N,{}] y) {{ y = Exp (x) }}'
+    for extent, rows in (("8", [{"region": 0, "ms": 1.0001}]), ("M", [])):
+        compiled = dovetail.compile(onnx.parser.parse_model(text.format(extent, extent)), "host", verify=False)
+        assert document(compiled)["predicted"] == rows
+
+
+def test_a_profile_that_is_no_table_is_named(compiled, tmp_path, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path))
+    (tmp_path / "host.costs.yaml").write_text("start: -1\n")
+    with pytest.raises(DovetailError, match=r"host.costs.yaml"):
+        document(compiled)
 
 
 def test_layers_are_listed_with_both_errors():

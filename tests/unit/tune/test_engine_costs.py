@@ -75,9 +75,13 @@ def test_a_table_that_is_not_there(model, capsys):
     assert "unknown cost_table 'none'" in capsys.readouterr().err
 
 
-def test_a_backend_without_a_low_precision(capsys):
-    assert main(["profile", "host"]) == 1
-    assert "backend 'host' has no low precision" in capsys.readouterr().err
+@pytest.mark.parametrize(("backend", "kinds"), [("host", {"float32"}), ("cpu-int8", {"float32", "int8"})])
+def test_a_backend_without_a_low_float(backend, kinds, tmp_path, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path))
+    assert main(["profile", backend]) == 0
+    table = yaml.safe_load((tmp_path / f"{backend}.costs.yaml").read_text())
+    assert table["bytes"].keys() == table["operations"].keys() == {*kinds, "other"}
+    assert table["operators"]["Exp"].keys() == {"float32", "other"}
 
 
 def test_a_table_of_another_machine_is_not_used_and_says_so(tmp_path, model):

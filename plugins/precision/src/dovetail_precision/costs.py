@@ -219,7 +219,7 @@ class MovedBytes:
         if known is None:
             times = self._trip_counts.get(id(variable.node.graph), 1) if self._trip_counts else 1
             elements = times * sum([self._size(value) for _, value in (*variable.inputs, *variable.outputs)])
-            known = self._work[id(variable)] = (elements, times * _operations(variable), variable)
+            known = self._work[id(variable)] = (elements, times * products_of(variable.node), variable)
         elements, operations, _ = known
         if choice.ports:
             return self._mixed(variable, choice, operations)
@@ -289,28 +289,28 @@ def _width(format_: Format) -> float:
     return format_.dtype.bitwidth / 8
 
 
-def _extents(value: ir.Value) -> list[int]:
+def extents_of(value: ir.Value, unknown: int = 64) -> list[int]:
+    """Return the extents that prices count with: `unknown` for one that is, 4096 for a value of unknown rank."""
     if value.shape is None:
         return [4096]
-    return [extent if isinstance(extent, int) else 64 for extent in value.shape.dims]
+    return [extent if isinstance(extent, int) else unknown for extent in value.shape.dims]
 
 
 def _elements(value: ir.Value) -> int:
-    return math.prod(_extents(value))
+    return math.prod(extents_of(value))
 
 
-def _operations(variable: Variable) -> int:
+def products_of(node: ir.Node, unknown: int = 64) -> int:
     """Return the multiplications and additions of a matrix product; 0 for other operators, which are memory-bound."""
-    node = variable.node
-    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "Gemm", "MatMul") or not variable.outputs:
+    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "Gemm", "MatMul") or not node.outputs:
         return 0
-    first, second = _extents(node.inputs[0]), _extents(node.inputs[1])
+    first, second = (extents_of(value, unknown) for value in node.inputs[:2])
     if node.op_type == "Conv":
         summed = math.prod(second[1:])
     else:
         turned = node.op_type == "Gemm" and node.attributes.get_int("transA", 0)
         summed = first[0 if turned else -1] if first else 1
-    return 2 * _elements(node.outputs[0]) * summed
+    return 2 * math.prod(extents_of(node.outputs[0], unknown)) * summed
 
 
 class Prices:

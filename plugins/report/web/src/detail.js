@@ -44,6 +44,7 @@ export function reasonBlock(result, reason, go) {
 export function regionDetail(result, index, view, go) {
   const region = result.regions[index];
   const time = result.times.find((row) => row.region === index);
+  const predicted = result.predicted.find((row) => row.region === index);
   const around = (side, other) => [...new Set(result.borders.filter((b) => b[side] === index).map((b) => b[other]))].slice(0, 12)
     .map((i) => el("button", { class: "link", onclick: () => go(`r${i}`) }, result.regionTitle(i)));
   const open = view.expanded.has(index);
@@ -55,6 +56,7 @@ export function regionDetail(result, index, view, go) {
       el("dt", {}, "operators"), el("dd", {}, region.operators.map(([name, count]) => `${name} ${count}`).join(", ")),
       el("dt", {}, "bytes in"), el("dd", {}, bytes(region.in)),
       el("dt", {}, "bytes out"), el("dd", {}, bytes(region.out)),
+      predicted ? [el("dt", {}, "predicted"), el("dd", {}, `${predicted.ms} ms`)] : null,
       time ? [el("dt", {}, "measured"), el("dd", {}, `${time.ms} ms, ${time.engine}`)] : null,
       el("dt", {}, "reads from"), el("dd", { class: "links" }, around("target", "source")),
       el("dt", {}, "read by"), el("dd", { class: "links" }, around("source", "target"))));

@@ -25,7 +25,12 @@ export function summary(result, go, open) {
   ];
   const worst = Math.min(...result.accuracy.map((row) => row["SNR dB"]).filter((value) => typeof value === "number"));
   if (Number.isFinite(worst)) cards.push([`${figure(worst, 3)} dB`, "worst SNR"]);
-  if (result.times.length) cards.push([`${figure(sum(result.times, "ms"), 3)} ms`, "regions, measured"]);
+  const times = timesOfRegions(result);
+  for (const key of ["predicted", "measured"]) {
+    if (result.regions.every((_, region) => times.get(region)?.[key] !== undefined)) {
+      cards.push([`${figure(sum([...times.values()], key), 3)} ms`, `regions, ${key}`]);
+    }
+  }
   return el("div", {},
     el("p", { class: "coverage" }, result.coverage), bar,
     el("div", { class: "cards" }, cards.map(([value, what]) => el("div", { class: "card" }, el("b", {}, String(value)), what))),
@@ -49,10 +54,11 @@ export function summary(result, go, open) {
       ? table(result.accuracy, Object.keys(result.accuracy[0]).map((key) => ({ key, title: key, number: key !== "output" })))
       : none("Not compared in this compilation: `dovetail verify` compares, `compile --data FILE --report` keeps the figures."),
     result.goals.map((line) => el("p", {}, line))),
-    section("Times", result.times.length ? table(result.times.map((row) => ({ ...row, title: result.regionTitle(row.region) })), [
+    section("Times", times.size ? table([...times.values()], [
       { key: "title", title: "region" }, { key: "engine", title: "engine" },
-      { key: "ms", title: "median ms", number: true, width: "100px" }, { key: "runs", title: "runs", number: true, width: "80px" },
-    ], { pick: (row) => go(`r${row.region}`) }) : none("Not measured: `dovetail run RESULT --data FILE --trace trace.json`, then `dovetail report RESULT --trace trace.json`."),
+      { key: "predicted", title: "predicted ms", number: true, width: "120px" },
+      { key: "measured", title: "median ms", number: true, width: "100px" }, { key: "runs", title: "runs", number: true, width: "80px" },
+    ], { pick: (row) => go(`r${row.region}`) }) : none("Not measured: `dovetail run RESULT --data FILE --trace trace.json`, then `dovetail report RESULT --trace trace.json`. `dovetail profile BACKEND` lets reports predict them."),
     result.tuning.candidates ? [el("p", {}, result.tuning.certificate), table(result.tuning.candidates,
       ["candidate", "seconds", "SNR dB", "answers", "bytes", "remark"].map((key) => ({ key, title: key, number: ["seconds", "SNR dB", "answers", "bytes"].includes(key) })))] : null),
     section("Conversions", result.conversions.length ? table(result.conversions, [
@@ -64,6 +70,17 @@ export function summary(result, go, open) {
       { key: "file", title: "file" }, { key: "bytes", title: "size", number: true, width: "120px", show: (row) => bytes(row.bytes) },
     ]) : none("The result is not saved.")),
     section("Command", copyable(result.command)));
+}
+
+function timesOfRegions(result) {
+  const times = new Map();
+  const row = (region) => {
+    if (!times.has(region)) times.set(region, { region, title: result.regionTitle(region) });
+    return times.get(region);
+  };
+  for (const { region, ms } of result.predicted) row(region).predicted = ms;
+  for (const { region, ms, engine, runs } of result.times) Object.assign(row(region), { measured: ms, engine, runs });
+  return times;
 }
 
 export function nodes(result, go) {

@@ -14,6 +14,7 @@ from dovetail_report.collect.activations import activation_histograms
 from dovetail_report.collect.files import sizes
 from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.histograms import histograms
+from dovetail_report.collect.predicted_times import predicted_times
 from dovetail_report.collect.ranges import layers, ranges, scales
 from dovetail_report.collect.reasons import Commands, Reasons
 from dovetail_report.collect.texts import Interned, short
@@ -48,17 +49,18 @@ def document(
         plugins: The plugins for that; all installed ones by default.
 
     Raises:
+        SchemaError: A profile of this machine is invalid.
         DovetailError: A weight or the timeline cannot be read, or the result does not run on the data.
     """
     with gc_paused():  # the tables are many small objects without circles
-        made = _document(compiled, folder, trace)
+        made = _document(compiled, folder, trace, plugins or load_plugins())
     if data is not None:
         made["activations"] = activation_histograms(compiled, data, plugins or load_plugins())
     return made
 
 
-def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None) -> dict[str, Any]:
-    plan, registry = compiled.plan, compiled.registry or load_plugins().registry
+def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, plugins: PluginSet) -> dict[str, Any]:
+    plan, registry = compiled.plan, compiled.registry or plugins.registry
     graph = ResultGraph.of(compiled)
     layout = laid_out(graph)
     commands = Commands(plan, registry)
@@ -91,6 +93,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None) 
         "activations": [],
         "scales": scales(plan),
         "times": times(trace, graph) if trace is not None else [],
+        "predicted": predicted_times(graph, plugins),
         "findings": [finding.as_dict() for finding in lint(subject)],
     }
 
