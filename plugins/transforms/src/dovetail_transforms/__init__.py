@@ -12,6 +12,7 @@ def register(registry):
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
     registry.pass_.renamed("normalise", "normalize")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")
+    registry.pass_("cancel-transposes", "dovetail_transforms.canonicalize.cancel_transposes:CancelTransposes")
     registry.pass_("fold-batchnorm", "dovetail_transforms.canonicalize.fold_batchnorm:FoldBatchNorm")
     registry.pass_("fold-affine", "dovetail_transforms.canonicalize.fold_affine:FoldAffine")
     registry.pass_("remove-identity", "dovetail_transforms.canonicalize.clean_up:RemoveIdentity")
