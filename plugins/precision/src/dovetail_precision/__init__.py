@@ -13,6 +13,7 @@ def register(registry):
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
     registry.pass_("join", "dovetail_precision.join:Join")
     registry.pass_("float-borders", "dovetail_precision.float_borders:FloatBorders")
+    registry.pass_("predict-times", "dovetail_precision.predicted_times:PredictTimes")
     registry.conversion("cast", "dovetail_precision.join:Cast")
     registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")
     registry.policy("fp16-lean", "dovetail_schemas:policies/fp16_lean.yaml")

@@ -1,19 +1,23 @@
-"""Predicted times of nodes, from the rates of an engine that `dovetail profile` measured on this machine."""
+"""Predicted times of nodes, from the rates of engines that `dovetail profile` measured on this machine."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FLOAT32, Format
-from dovetail.planning import get_placement
+from dovetail.passes import Pass
+from dovetail.planning import HOST, get_placement, placement_of
 from dovetail_runtime.machine import fingerprint, profile_file
 
 from dovetail_precision.costs import CostTable, extents_of, load_cost_table, products_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir import Model
+    from dovetail.passes import Context
     from dovetail.plugin import PluginSet
 
 _CONVERSIONS = ("Cast", "DequantizeLinear", "QuantizeLinear")
@@ -64,6 +68,8 @@ def nanoseconds(node: ir.Node, held: Format | None, table: CostTable) -> float |
             _INTEGERS if node.op_type == "QuantizeLinear" else FLOAT32,
         )
     format_ = held or FLOAT32
+    if format_.quantized and format_.dtype.bitwidth > _INTEGERS.dtype.bitwidth:
+        format_ = _INTEGERS  # a product whose sums are stored; its operands have 8 bits
     moved = format_.dtype.bitwidth / 8 * sum(map(_elements, values))
     return moved / table.moving(node.op_type, format_) + products_of(node, _FIRST) / table.multiplying(format_)
 
@@ -91,3 +97,41 @@ def _elements(value: ir.Value) -> int:
 
 def _width(value: ir.Value) -> float:
     return (value.dtype.bitwidth if value.dtype is not None else 32) / 8
+
+
+@dataclass(frozen=True)
+class PredictTimes(Pass):
+    """Predict the time of a quantized plan, and remark if floats on the host would take less.
+
+    The backends and the host have to be profiled on this machine (`dovetail profile`), and all extents but the first
+    known; else nothing is said.
+    """
+
+    name = "predict-times"
+    stage = "join"
+    after = ("join", "float-borders")
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Compare the sums of all nodes; the graph is not changed."""
+        nodes = list(model.graph)
+        if ctx.plugins is None or not any(map(_is_quantized, nodes)):
+            return False
+        backends = {placement_of(node).backend for node in nodes} | {HOST}
+        tables = profiles_here(backends, ctx.plugins)
+        if tables.keys() != backends:
+            return False
+        pairs = [(node, placement_of(node)) for node in nodes]
+        planned = [nanoseconds(node, place.precision, tables[place.backend]) for node, place in pairs]
+        floats = [nanoseconds(node, None, tables[HOST]) for node in nodes if node.op_type not in _CONVERSIONS]
+        if None in planned or None in floats:
+            return False
+        mixed, plain = (sum(time for time in times if time is not None) / 1e6 for times in (planned, floats))
+        if mixed < plain:
+            return False
+        why = f"the profiles of this machine predict {mixed:.3g} ms, and {plain:.3g} ms in float32 on host"
+        remedy = "`dovetail tune`, which measures what is fastest"
+        facts = {"planned_ms": round(mixed, 4), "float32_ms": round(plain, 4)}
+        ctx.remark(
+            "analysis", "", "slower-integers", f"integers are not faster here: {why}", suggest=remedy, facts=facts
+        )
+        return False
