@@ -13,7 +13,8 @@ import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir import bodies, input_of, name_of
-from dovetail.plugin import Executed, RegionModel, Session
+from dovetail.plugin import Executed, RegionModel
+from dovetail_runtime.direct_run import SelfChecking
 from dovetail_transforms.regions.regions import extract_body
 
 from dovetail_cpu_bf16.report import executed_precisions, refusal
@@ -29,7 +30,7 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _LARGE = 1 << 16
 
 
-class OpenVinoSession(Session):
+class OpenVinoSession(SelfChecking):
     """A region compiled by OpenVINO.
 
     An infer request holds the inputs and outputs of one call, so every call takes its own from a pool. The pool grows
@@ -65,7 +66,7 @@ class OpenVinoSession(Session):
             # The request reads the arrays in place, so they must live until it has finished.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
             if self._checks is not None:
-                self._checks.check(held)
+                self._checks.check(tuple(np.shape(inputs[name]) for name in self._inputs))
             request = self._take()
             for index, tensor in enumerate(held):
                 request.set_input_tensor(index, tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,13 +39,12 @@ class ShapeChecks:
         self._known: set[Shapes] = set()
         self._lock = threading.Lock()
 
-    def check(self, arrays: Sequence[ov.Tensor]) -> None:
+    def check(self, shapes: Shapes) -> None:
         """Check the shapes of all inputs, in order.
 
         Raises:
             RuntimeError: A node does not accept them, as OpenVINO says it.
         """
-        shapes = tuple(tuple(array.shape) for array in arrays)
         if shapes in self._known:
             return
         with self._lock:

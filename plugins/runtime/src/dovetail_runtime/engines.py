@@ -14,6 +14,7 @@ from dovetail.planning import HOST, from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
 from dovetail_transforms.regions.regions import calls
 
+from dovetail_runtime.direct_run import SelfChecking
 from dovetail_runtime.feeds import Declared, declared
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 
@@ -153,12 +154,17 @@ class GuardedEngine:
 
 
 class GuardedSession:
-    """A session whose errors name its engine, and whose results are checked against the region's declarations."""
+    """A session whose errors name its engine, and whose results are checked against the region's declarations.
+
+    Attributes:
+        self_checking: The session itself, if it checks inputs; else None.
+    """
 
     def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
         self._session = session
         self._engine = engine
         self._outputs = [declared(value) for value in outputs]
+        self.self_checking = session if isinstance(session, SelfChecking) else None
 
     @property
     def notes(self) -> tuple[str, ...]:

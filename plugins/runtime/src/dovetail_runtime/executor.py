@@ -19,9 +19,9 @@ from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail.text import did_you_mean
 from dovetail_transforms.regions.regions import Region, annotated_regions, calls, extract, inline_regions, ready_regions
 
+from dovetail_runtime.direct_run import direct_run
 from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs
-from dovetail_runtime.native_session import direct_run
 from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
 from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail_transforms.regions.regions import Region
 
+    from dovetail_runtime.direct_run import SelfChecking
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -132,6 +134,11 @@ class RegionRunner:
     def native(self) -> ort.InferenceSession | None:
         """The session of ONNX Runtime that runs the region as it is; None if there is none."""
         return self._session.native
+
+    @property
+    def self_checking(self) -> SelfChecking | None:
+        """The session of its present engine, if it checks inputs itself; else None."""
+        return self._session.self_checking
 
     @property
     def stands_in(self) -> bool:

@@ -1,0 +1,78 @@
+"""Runs of a whole result in one session that checks its inputs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.ir import dtype_of, name_of
+from dovetail.plugin import Session
+
+from dovetail_runtime.feeds import declared
+from dovetail_runtime.serialize import value_type
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+    from dovetail_runtime.region_runner import RegionRunner
+
+
+class SelfChecking(Session):
+    """Base class of sessions that refuse missing and unknown inputs, and extents that they were not loaded for.
+
+    They print nothing while they run.
+    """
+
+
+class DirectRun:
+    """Runs a whole result in the session of its only region.
+
+    Small models take less time than the executor's own checks, so these are made only for what fails here.
+
+    Args:
+        runner: The runner of the region.
+        graph: The graph; its inputs are tensors of numbers.
+    """
+
+    def __init__(self, runner: RegionRunner, graph: ir.Graph):
+        import numpy as np
+
+        self._array = np.ndarray
+        self._runner = runner
+        fed = [value for value in graph.inputs if not value.is_initializer()]
+        self._dtypes = {name_of(value): dtype_of(value).numpy() for value in fed}
+        self._outputs = [declared(value) for value in graph.outputs]
+
+    def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray] | None:
+        """Compute all outputs by name; None if an input has to be converted, or anything is not as declared."""
+        session = self._runner.self_checking
+        if session is None or len(inputs) != len(self._dtypes):
+            return None
+        given: dict[str, np.ndarray] = {}
+        try:
+            for name, dtype in self._dtypes.items():
+                array = inputs[name]
+                # Another byte order is another dtype, which a session would misread.
+                if type(array) is not self._array or array.dtype != dtype:
+                    return None
+                given[name] = array
+            results = session.run(given)
+            if all(output.has_shape(results[output.name].shape) for output in self._outputs):
+                return results
+        except Exception:  # the executor's way finds out why, and says it
+            return None
+        return None
+
+
+def direct_run(runners: Sequence[RegionRunner], graph: ir.Graph) -> DirectRun | None:
+    """Return what runs a whole result in one session; None if that takes several, or more checks."""
+    if len(runners) != 1 or runners[0].self_checking is None:
+        return None
+    (runner,) = runners
+    fed = [value for value in graph.inputs if not value.is_initializer()]
+    results = list(map(name_of, graph.outputs))
+    tensors = all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs))
+    if not tensors or runner.outputs != results or not {*runner.inputs} <= {name_of(value) for value in fed}:
+        return None
+    return DirectRun(runner, graph)
