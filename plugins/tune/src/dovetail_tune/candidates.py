@@ -102,7 +102,7 @@ def candidates_of(
     host = load_chosen(registry, BackendChoice(HOST))
     absent: dict[str, str] = {}
     integers: set[str] = set()
-    ranked = [(0, Candidate(HOST, (HOST,)))]
+    ranked = [(-1, Candidate(HOST, (HOST,)))]
     for choice in map(BackendChoice.parse, backends or [name for name in registry.backend if name != HOST]):
         if choice.name == HOST:
             continue
@@ -120,7 +120,7 @@ def candidates_of(
         else:
             ranked += _of_backend(choice, backend)
             integers |= {choice.name} if backend.has_integers else set()
-    # Defaults of all backends come first, and options last, because a budget may end anywhere.
+    # Defaults come first, and options last, because a budget may end anywhere.
     ranked.sort(key=lambda pair: pair[0])
     found = list({candidate.name: candidate for _, candidate in ranked}.values())
     counted = [
@@ -153,12 +153,12 @@ def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
 def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, Candidate]]:
     """Yield the candidates of a backend, each with its rank among those of all backends.
 
-    Of a backend that computes in integers, those that are about its floats come last.
+    Floats come first, which take the least time to compile. What a backend for integers does with floats comes last.
     """
-    yield 1, Candidate(str(choice), (str(choice),))
-    about_floats = 4 if backend.has_integers else 2
+    low, high, option_of_floats = (2, 4, 4) if backend.has_integers else (0, 1, 3)
+    yield low, Candidate(str(choice), (str(choice),))
     if backend.low and backend.low != backend.high:
-        yield about_floats, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
+        yield high, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
     if choice.options:
         return
     for option, values in backend.options.items():
@@ -167,4 +167,4 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
         for value in values:
             if value != backend.chosen.get(option):
                 text = str(BackendChoice(choice.name, {option: value}))
-                yield about_floats if option == POLICIES else 3, Candidate(text, (text,))
+                yield option_of_floats if option == POLICIES else 3, Candidate(text, (text,))
