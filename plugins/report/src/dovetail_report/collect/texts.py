@@ -11,7 +11,8 @@ NAME, SENTENCE = 200, 2000
 def short(text: object, most: int = NAME) -> str:
     """Return `text` with control characters escaped, cut after `most` characters; the cut says how long it was."""
     raw = str(text)
-    shown = printable(raw[:most])
+    cut = raw if len(raw) <= most else raw[:most]
+    shown = cut if cut.isascii() and cut.isprintable() else printable(cut)  # nearly all names are plain
     return shown if len(raw) <= most else f"{shown}… ({len(raw)} characters)"
 
 

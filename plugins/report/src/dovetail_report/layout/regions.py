@@ -7,6 +7,8 @@ from typing import NamedTuple
 from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.layout.layered import Drawing, layered
 
+_SMALL = 64  # edges of a region whose drawing is kept for others like it
+
 
 class Layout(NamedTuple):
     """Positions of regions and, relative to the upper left corner of its region, of every node.
@@ -36,8 +38,14 @@ def laid_out(graph: ResultGraph) -> Layout:
         if region == graph.region_of[target]:
             inner[region].append((place[source], place[target]))
     x, y, boxes = [0.0] * len(graph.nodes), [0.0] * len(graph.nodes), []
+    known: dict[tuple[tuple[int, int], ...], Drawing] = {}  # repeated blocks of a model have the same drawing
     for members, edges in zip(graph.regions, inner):
-        drawing = layered(len(members.nodes), edges)
+        key = ((len(members.nodes), 0), *edges) if len(edges) <= _SMALL else ()
+        drawing = known.get(key) if key else None
+        if drawing is None:
+            drawing = layered(len(members.nodes), edges)
+            if key:
+                known[key] = drawing
         boxes.append((drawing.width, drawing.height))
         for number, node in enumerate(members.nodes):
             x[node], y[node] = drawing.x[number], drawing.y[number]
