@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, input_of
 from dovetail.text import did_you_mean
 from dovetail_runtime.machine import difference, fingerprint
 
@@ -304,11 +304,11 @@ def products_of(node: ir.Node, unknown: int = 64) -> int:
     """Return the multiplications and additions of a matrix product; 0 for other operators, which are memory-bound."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "Gemm", "MatMul") or not node.outputs:
         return 0
-    first, second = (extents_of(value, unknown) for value in node.inputs[:2])
+    first, second = (extents_of(input_of(node, index), unknown) for index in range(2))
     if node.op_type == "Conv":
         summed = math.prod(second[1:])
     else:
-        turned = node.op_type == "Gemm" and node.attributes.get_int("transA", 0)
+        turned = node.op_type == "Gemm" and bool(node.attributes.get_int("transA", 0))
         summed = first[0 if turned else -1] if first else 1
     return 2 * math.prod(extents_of(node.outputs[0], unknown)) * summed
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FLOAT32, Format
+from dovetail.ir import FLOAT32, Format, bodies
 from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement, placement_of
 from dovetail_runtime.machine import fingerprint, profile_file
@@ -45,7 +45,9 @@ def profiles_here(backends: Collection[str], plugins: PluginSet) -> dict[str, Co
 
 
 def nanoseconds(node: ir.Node, held: Format | None, table: CostTable) -> float | None:
-    """Return the predicted time of a node of a compiled model; None if an extent other than the first is open.
+    """Return the predicted time of a node of a compiled model.
+
+    None if an extent other than the first is open, or if the node has bodies, which run any number of times.
 
     Bytes and products take their time in the format of the node; a first extent that is open counts as 1. What engines
     usually fuse takes none: views, elementwise operators behind a product, and conversions of weights or between
@@ -59,6 +61,8 @@ def nanoseconds(node: ir.Node, held: Format | None, table: CostTable) -> float |
     if node.op_type in _VIEWS or _is_fused(node):
         return 0.0
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+    if any(bodies(node)):
+        return None
     if any(value.shape is None or not all(isinstance(extent, int) for extent in value.shape[1:]) for value in values):
         return None
     if node.op_type in _CONVERSIONS:
