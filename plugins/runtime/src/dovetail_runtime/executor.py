@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -78,7 +79,7 @@ class Executor(dovetail.plugin.Executor):
         self._artifacts = artifacts
         self.options = dict(options or {})
         self._pace = Pace(_way(self.options))
-        self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
+        self._files: tempfile.TemporaryDirectory[str] | None = None
         self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self.runners = [self._load(region) for region in self.regions if region.outputs]
@@ -226,6 +227,9 @@ class Executor(dovetail.plugin.Executor):
             return RegionModel(part)
         if whole and _is_onnx(self._model.path) and self._model.revision == 0:
             return RegionModel(part, self._model.path)
+        if self._files is None:
+            self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
+            weakref.finalize(self, self._files.cleanup)  # without the warning that its own finalizer gives
         path = Path(self._files.name) / f"region{region.index}.onnx"
         part.save(path)
         return RegionModel(part, path)
