@@ -9,7 +9,8 @@ DIGITS = "examples/digits/digits.onnx"
 
 
 def digest(backend, **options):
-    return result_digest(dovetail.compile(DIGITS, backend, try_engines=False, **options).model)
+    compiled = dovetail.compile(DIGITS, backend, try_engines=False, **options)
+    return result_digest(compiled.model, {one.name: one.engines for one in compiled.backends})
 
 
 def test_an_option_that_changes_nothing_gives_the_same_result():
@@ -19,6 +20,13 @@ def test_an_option_that_changes_nothing_gives_the_same_result():
 @pytest.mark.parametrize("options", [{"high": "conv_1"}, {"pins": "conv_1=host"}])
 def test_another_type_or_place_of_one_node_is_another_result(options):
     assert digest("cpu-bf16", **options) != digest("cpu-bf16")
+
+
+def test_so_is_another_engine_of_a_backend_that_has_nodes():
+    model = dovetail.compile(DIGITS, "cpu-bf16", try_engines=False).model
+    first, second = (result_digest(model, {"cpu-bf16": engines}) for engines in (("a", "b"), ("b", "a")))
+    assert first != second
+    assert first == result_digest(model, {"cpu-bf16": ("a", "b"), "cpu-int8": ("c",)})
 
 
 def test_so_are_another_constant_and_another_attribute():

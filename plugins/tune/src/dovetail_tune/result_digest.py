@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dovetail.ir import all_nodes
@@ -13,12 +15,21 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
-def result_digest(model: Model) -> str:
+NO_ENGINES: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+
+def result_digest(model: Model, engines: Mapping[str, Sequence[str]] = NO_ENGINES) -> str:
     """Hash what a compiled model computes and where: nodes, placements, constants; not what it was asked for.
 
     Constants are read one at a time.
+
+    Args:
+        model: The compiled model.
+        engines: The engines of each backend, in order of preference; those of backends without nodes do not count.
     """
     found = hashlib.sha256(repr(sorted(model.graph.opset_imports.items())).encode())
+    used = {placement.backend for node in model.graph if (placement := get_placement(node)) is not None}
+    found.update(repr(sorted((name, tuple(engines.get(name, ()))) for name in used)).encode())
     for value in (*model.graph.inputs, *model.graph.outputs):
         found.update(f"{value.name} {value.dtype} {value.shape}".encode())
     for node in all_nodes(model.graph):

@@ -50,7 +50,7 @@ class Jobs:
             plugins=self._plugins, **accuracy,
         )  # fmt: skip
         seconds = time.perf_counter() - begun
-        digest = result_digest(compiled.model)
+        digest = result_digest(compiled.model, {backend.name: backend.engines for backend in compiled.backends})
         if digest in job["known"]:
             return {"digest": digest}
         compiled.save(job["folder"])
