@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FreshNames, constant_of, graph_of, input_of, insert_after_value, replace_uses_except
+from dovetail.ir import FreshNames, constant_of, graph_of, input_of, insert_after_value
 from dovetail.passes import Pass
 from dovetail.text import pluralize
 
@@ -238,7 +238,9 @@ class _Reordering:
         if len(undoing) < len(readers) or is_output:
             back = self._transpose(result, self._order)
             self._graph.insert_after(node, back)
-            replace_uses_except(result, back.outputs[0], {back, *self._part.nodes, *undoing})
+            others = {id(reader) for reader in readers if reader not in undoing}
+            for reader, index in [(use.node, use.idx) for use in result.uses() if id(use.node) in others]:
+                reader.replace_input_with(index, back.outputs[0])
             back.outputs[0].name = name
             outputs = self._graph.outputs
             for index in [index for index, output in enumerate(outputs) if output is result]:
