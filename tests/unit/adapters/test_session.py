@@ -131,6 +131,14 @@ def test_settings_of_onnxruntime_reach_its_session_and_stay_the_callers(tmp_path
     assert (tmp_path / "optimized.onnx").is_file()
 
 
+def test_the_number_of_threads_is_that_of_every_engine():
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = 1
+    session = dovetail.InferenceSession(model(), settings, backend="cpu-bf16", verify=False)
+    assert session.compiled.executor().options["threads"] == 1
+    assert "threads" not in dovetail.InferenceSession(model(), ort.SessionOptions(), verify=False).compiled.options
+
+
 def test_a_saved_result_is_loaded_by_its_folder_or_its_model_and_not_compiled_again(tmp_path):
     dovetail.compile(model(), "cpu-bf16").save(tmp_path / "out")
     for path in (tmp_path / "out", tmp_path / "out" / "model.onnx"):

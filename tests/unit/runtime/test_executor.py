@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError, VerificationError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, Session
+from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_runtime.executor import Executor
@@ -417,3 +418,33 @@ def test_compiling_for_another_machine_says_that_nothing_was_verified(with_backe
     assert "--no-try-engines" in failed.value.hint
     with pytest.raises(VerificationError):
         dovetail.compile(parse(CHAIN), "npu", try_engines=False, verify=True, **request)
+
+
+ODD = {
+    "none": ({}, "no value for input 'x'"),
+    "an unknown one": ({"x": np.ones((2, 3), np.float32), "z": np.ones(1)}, "the model has no input 'z'"),
+    "another type": ({"x": np.ones((2, 3))}, "input 'x' is float32, the value given is float64"),
+    "another rank": ({"x": np.ones(3, np.float32)}, "input 'x' has shape"),
+    "another extent": ({"x": np.ones((2, 4), np.float32)}, "input 'x' has shape"),
+    "text": ({"x": "three"}, "input 'x' is float32; the str given holds something else"),
+}
+
+
+@pytest.mark.parametrize("engine", [OnnxRuntimeCpu(), OpenVinoCpu()], ids=lambda engine: engine.name)
+class TestOneSessionThatChecksInputsItself:
+    def executor(self, engine):
+        model = parse("g (float[N,3] x) => (float[N,3] y) { a = Exp(x) y = Neg(a) }")
+        return Executor(model, {"npu": [engine]}, {"threads": 1}, backend_of=lambda node: "npu")
+
+    @pytest.mark.parametrize("case", ODD)
+    def test_an_odd_input_is_named_as_by_any_engine(self, engine, case):
+        feeds, message = ODD[case]
+        with pytest.raises(DovetailError, match=re.escape(message)):
+            self.executor(engine).run(feeds)
+
+    @pytest.mark.parametrize(
+        "given", [[[1, 2, 3]], np.array([[1, 2, 3]], ">f4"), np.array([[1, 0, 2, 0, 3, 0]], np.float32)[:, ::2]]
+    )
+    def test_what_has_to_be_converted_is(self, engine, given):
+        (result,) = self.executor(engine).run({"x": given}).values()
+        np.testing.assert_allclose(result, -np.exp([[1, 2, 3]]), rtol=1e-6)
