@@ -448,3 +448,13 @@ class TestOneSessionThatChecksInputsItself:
     def test_what_has_to_be_converted_is(self, engine, given):
         (result,) = self.executor(engine).run({"x": given}).values()
         np.testing.assert_allclose(result, -np.exp([[1, 2, 3]]), rtol=1e-6)
+
+    def test_a_model_that_declares_another_shape_is_run_once_per_call(self, engine, monkeypatch):
+        text = "g (float[N,3] x) => (float[1,4] y) { a = Exp(x) y = Neg(a) }"
+        executor = Executor(parse(text), {"host": [engine]}, backend_of=lambda node: "host")
+        runs, kind = [], type(executor.runners[0].self_checking)
+        run = kind.run
+        monkeypatch.setattr(kind, "run", lambda self, inputs: runs.append(1) or run(self, inputs))
+        for _ in range(3):
+            assert executor.run({"x": np.zeros((1, 3), np.float32)})["y"].tolist() == [[-1, -1, -1]]
+        assert len(runs) == 3
