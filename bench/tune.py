@@ -121,7 +121,7 @@ def snr(run: Run, exact: Run, inputs: list[Feeds]) -> float:
 
 
 def _decibels(signal: float, noise: float) -> float:
-    if math.isnan(noise) or not signal:
+    if not (math.isfinite(noise) and math.isfinite(signal)) or not signal:
         return -math.inf if noise else math.inf
     return 10 * math.log10(signal / noise) if noise else math.inf
 

@@ -47,6 +47,7 @@ class ExactValues:
     def __init__(self, model: Model, segments: Sequence[Segment], data: Path, folder: Path, plugins: PluginSet):
         self._folder = folder
         self._plugins = plugins
+        self._feeds: list[dict[str, np.ndarray]] = []  # several segments may read an input of the model
         self._outputs: list[dict[str, np.ndarray]] = []
         self._loaded: tuple[int, Run | None] = -1, None
         self.errors = ErrorsAtOutputs()
@@ -56,6 +57,7 @@ class ExactValues:
             if number == BATCHES:
                 break
             values: dict[str, np.ndarray] = dict(feeds)
+            self._feeds.append(dict(feeds))
             for segment, run in zip(segments, runs):
                 given = {name: values[name] for name in names_of_inputs(segment.model)}
                 self.inputs_of(segment).mkdir(parents=True, exist_ok=True)
@@ -84,9 +86,9 @@ class ExactValues:
         needed = names_of_inputs(segment.rest) if segment.rest is not None else []
         noise, signal = np.zeros(len(self.names)), np.zeros(len(self.names))
         differences: list[list[np.ndarray]] = []
-        for path, exact in zip(sorted(outputs.glob("*.npz")), self._outputs):
+        for path, feeds, exact in zip(sorted(outputs.glob("*.npz")), self._feeds, self._outputs):
             with np.load(path) as file:
-                values = dict(file)
+                values = {**feeds, **file}
             if rest is not None:
                 values |= rest({name: values[name] for name in needed})
             for position, name in enumerate(self.names):
