@@ -20,7 +20,7 @@ from dovetail_precision.def_use import def_use_chains
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.passes import Context
-    from dovetail.plugin import Source
+    from dovetail.plugin import PluginSet, Source
     from dovetail_schemas.yaml_source import Node, Scalar
 
     from dovetail_precision.choices import Choice, SharedFormat
@@ -106,12 +106,13 @@ def _other_machine(table: CostTable, ctx: Context) -> str:
     """Return what differs between the machine of a table and this one; empty if nothing does, or it is of none."""
     if not table.machine:
         return ""
-    owned = [
-        record.distribution
-        for record in (ctx.plugins.plugins if ctx.plugins else ())
-        if record.status == "ok" and record.distribution
-    ]
-    return difference(dict(table.machine), fingerprint(owned))
+    return difference(dict(table.machine), this_machine(ctx.plugins))
+
+
+def this_machine(plugins: PluginSet | None) -> dict[str, str]:
+    """Return the fingerprint of this machine with the versions of all plugins in use."""
+    found = plugins.plugins if plugins is not None else ()
+    return fingerprint(record.distribution for record in found if record.status == "ok" and record.distribution)
 
 
 def load_cost_table(source: Source) -> CostTable:

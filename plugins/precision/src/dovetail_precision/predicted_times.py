@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from dovetail.ir import FLOAT32, Format, bodies
 from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement, placement_of
-from dovetail_runtime.machine import fingerprint, profile_file
+from dovetail_runtime.machine import profile_file
 
-from dovetail_precision.costs import CostTable, extents_of, load_cost_table, products_of
+from dovetail_precision.costs import CostTable, extents_of, load_cost_table, products_of, this_machine
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -37,9 +37,7 @@ def profiles_here(backends: Collection[str], plugins: PluginSet) -> dict[str, Co
     files = {backend: file for backend in backends if (file := profile_file(backend)).is_file()}
     if not files:
         return {}
-    here = fingerprint(
-        record.distribution for record in plugins.plugins if record.status == "ok" and record.distribution
-    )
+    here = this_machine(plugins)
     tables = {backend: load_cost_table(file) for backend, file in files.items()}
     return {backend: table for backend, table in tables.items() if dict(table.machine) == here}
 
