@@ -10,7 +10,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_quantize.refining.descent import choose
 from dovetail_quantize.refining.layers import layer_of
-from dovetail_quantize.refining.layerwise import blocks_of
+from dovetail_quantize.refining.partition import blocks_of
 from dovetail_quantize.refining.samples import Sample, inputs_at, outputs_at, positions_of
 
 from .conftest import with_weights
@@ -289,12 +289,12 @@ def test_a_sample_has_the_same_size_and_rows_however_the_data_comes():
     assert math.isclose(whole.rows[0].mean(), 5000, rel_tol=0.2)
 
 
-def test_blocks_end_before_a_layer_that_depends_on_another_one(pictures):
+def test_a_layer_and_what_reads_it_are_in_different_blocks(pictures):
     model = with_weights(NET)
     nodes = list(model.graph)
     refined = [node for node in nodes if node.op_type == "Conv"]
     names = [[node.name for node in block] for block in blocks_of(nodes, refined)]
-    assert names == [["first", "relu"], ["depthwise"], ["pointwise"]]
+    assert names == [["first"], ["relu", "depthwise"], ["pointwise"]]
 
 
 def test_the_number_of_blocks_does_not_grow_with_the_model():

@@ -19,6 +19,8 @@ from dovetail_cpu_bf16.infinities import compare_with_infinity, reduce_infinite_
 from dovetail_cpu_bf16.pools import separate_pools
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import openvino as ov
 
 
@@ -275,13 +277,24 @@ def _fold_constant_operands(operations: list[ov.Node], low_precision: bool) -> N
     convolutions = [node for node in operations if node.get_type_name() == "Convolution"]
     filters = [node.input(1) for node in convolutions if not low_precision or _reads_transposed(node)]
     matrices = [node.input(0) for node in operations if node.get_type_name() == "MatMul"]
+    ports: dict[str, list[ov.Input]] = {}
+    sources: dict[str, ov.Output] = {}
     for port in (*filter(_covers_one, filters), *matrices):
         source = port.get_source_output()
         if source.get_node().get_name() in constant:
-            model = ov.Model([source], _parameters_of(source))
-            request = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
-            request.infer()
-            port.replace_source_output(op.Constant(request.get_output_tensor(0)).output(0))
+            name = f"{source.get_node().get_name()}:{source.get_index()}"
+            sources[name] = source
+            ports.setdefault(name, []).append(port)
+    if not sources:
+        return
+    # All at once: compiling takes some milliseconds, however small a model is.
+    model = ov.Model(list(sources.values()), _parameters_of(sources.values()))
+    request = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+    request.infer()
+    for number, readers in enumerate(ports.values()):
+        folded = op.Constant(request.get_output_tensor(number)).output(0)
+        for port in readers:
+            port.replace_source_output(folded)
 
 
 def _reads_transposed(node: ov.Node) -> bool:
@@ -319,9 +332,9 @@ def _is_known_shape(operation: ov.Node) -> bool:
     return operation.input_value(0).get_node().get_type_name() == "Parameter"
 
 
-def _parameters_of(source: ov.Output) -> list[ov.Node]:
-    """Return the model inputs whose shapes the constant `source` is computed from."""
-    waiting, seen, parameters = [source.get_node()], set(), []
+def _parameters_of(sources: Iterable[ov.Output]) -> list[ov.Node]:
+    """Return the model inputs whose shapes the constants `sources` are computed from."""
+    waiting, seen, parameters = [source.get_node() for source in sources], set(), []
     while waiting:
         node = waiting.pop()
         if node.get_name() not in seen:

@@ -8,7 +8,8 @@ import json
 import re
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -97,7 +98,7 @@ class OnnxRuntimeCpu(Engine):
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
-        found, files, kept = self._source(region, bool(options.get("share_weights")))
+        found, files, kept = self._source(region, bool(options.get("share_weights")), fuses=level != "none")
         weights = {}
         content, arrays = found if isinstance(found, tuple) else (found, {})
         if isinstance(found, tuple):
@@ -170,22 +171,21 @@ class OnnxRuntimeCpu(Engine):
         raise refusal
 
     def _source(
-        self, region: RegionModel, share: bool
+        self, region: RegionModel, share: bool, fuses: bool
     ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], tempfile.TemporaryDirectory | None, list[str]]:
         """Return the model for ONNX Runtime, the temporary folder of a new file, and optimizers to disable.
 
-        If `share`, large weights may be passed separately.
+        If `share`, large weights may be passed separately. `fuses` says that a DequantizeLinear may become part of an
+        integer product.
         """
         if self.providers != (CPU,):
             return source_of(region), None, []
         changed: Model | None = None
         kept: list[str] = []
-        for change in (
-            at_older_opset,
-            emulated,
-            rounded,
-            *([with_unsigned_weights] if saturates_dot_products() else []),
-        ):
+        changes: list[Callable[[Model], Model | None]] = [at_older_opset, emulated, rounded]
+        if saturates_dot_products():
+            changes.append(partial(with_unsigned_weights, fuses=fuses))
+        for change in changes:
             if (work := change(changed or region.model)) is not None:
                 changed = work
                 kept = KEPT if change is rounded else kept

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.ir import FreshNames
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx_ir as ir
     from dovetail.ir import Model
 
@@ -34,41 +36,46 @@ _SMALL = 64  # two products of 255 and 64 fit into 16 bits with a sign
 _OFFSET = 128
 
 
-def with_unsigned_weights(model: Model) -> Model | None:
+def with_unsigned_weights(model: Model, fuses: bool = True) -> Model | None:
     """Return a copy of `model` with uint8 in place of int8 weights, and zero points that are larger by 128.
 
     Weights whose sums are exact in any case, with integers up to 64, stay. Weights are read one at a time.
 
+    Args:
+        model: The model.
+        fuses: Whether ONNX Runtime may compute a DequantizeLinear as part of an integer product.
+
     Returns:
         The copy, which computes the same; None if there is nothing to change.
     """
-    if not any(_weights(graph) for _, graph in model.graphs()):
+    readers = {name: ports for name, ports in _READERS.items() if fuses or name != "DequantizeLinear"}
+    if not any(_weights(graph, readers) for _, graph in model.graphs()):
         return None
     work = model.clone()
     names, shifted = FreshNames.of(work.graph), False
     for _, graph in work.graphs():
-        for value in _weights(graph):
+        for value in _weights(graph, readers):
             if _is_large(value):
-                shifted |= _shift(value, graph, names)
+                shifted |= _shift(value, graph, names, readers)
     if not shifted:
         return None
     work.touch()
     return work
 
 
-def _weights(graph: ir.Graph) -> list[ir.Value]:
+def _weights(graph: ir.Graph, readers: Mapping[str, _Ports]) -> list[ir.Value]:
     """Return the int8 weights of a graph that some node multiplies, or dequantizes with a constant zero point."""
     return [
         value
         for value in graph.initializers.values()
-        if value.const_value is not None and value.const_value.dtype.name == "INT8" and _uses(value)
+        if value.const_value is not None and value.const_value.dtype.name == "INT8" and _uses(value, readers)
     ]
 
 
-def _uses(value: ir.Value) -> list[tuple[ir.Node, _Ports]]:
+def _uses(value: ir.Value, readers: Mapping[str, _Ports]) -> list[tuple[ir.Node, _Ports]]:
     found = []
     for node, index in value.uses():
-        ports = _READERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        ports = readers.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         if ports is None or ports.weight != index:
             continue
         zero = node.inputs[ports.zero_point] if len(node.inputs) > ports.zero_point else None
@@ -96,7 +103,7 @@ def _is_large(value: ir.Value) -> bool:
     return bool(array.size) and max(-int(np.min(array)), int(np.max(array))) > _SMALL
 
 
-def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames) -> bool:
+def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: Mapping[str, _Ports]) -> bool:
     import numpy as np
     import onnx_ir as ir
 
@@ -108,7 +115,7 @@ def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames) -> bool:
 
     tensor = ir.LazyTensor(unsigned, dtype=ir.DataType.UINT8, shape=ir.Shape(signed.shape.numpy()), cache=False)
     weight = _initializer(names.fresh(f"{value.name}/uint8"), tensor, graph)
-    for node, ports in _uses(value):
+    for node, ports in _uses(value, readers):
         shape = _zero_shape(node, ports)
         assert shape is not None
         zero = node.inputs[ports.zero_point] if len(node.inputs) > ports.zero_point else None

@@ -112,6 +112,12 @@ class MeanError:
         self._samples = 0
         self._error = self._signal = 0.0
         self._numbers = 0
+        self._shift = np.zeros(layer.channels, np.float32)
+
+    @property
+    def shift(self) -> np.ndarray:
+        """What the correction adds to the layer's output: nothing where another node adds the bias."""
+        return self._shift
 
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
         """See one batch; see `Refiner`."""
@@ -156,7 +162,11 @@ class MeanError:
         assert at is not None, "only layers with a bias are corrected"
         bias = input_of(*at)
         self._constants.add(bias, correction)
-        quantized_model.put(*at, constant_of(bias), self._held.at(*at))
+        held = self._held.at(*at)
+        uncorrected = quantized_model.numbers(*at, held)
+        quantized_model.put(*at, constant_of(bias), held)
+        if layer.added_to is None:
+            self._shift = (quantized_model.numbers(*at, held) - uncorrected).reshape(-1)
         why = f"its bias is corrected by up to {np.abs(correction).max():.3g}: SNR {before:.1f} to {after:.1f} dB"
         self._ctx.remark("passed", layer.node, "bias", why)
         return True

@@ -1,12 +1,14 @@
 """Layerwise refinement: run a float model and its quantized model together, and refine the layers of each block.
 
-Values between blocks are kept in temporary files, so that every node runs once per batch in the float model, and twice
-in the quantized model: before and after its block is refined. Memory holds one block and one batch.
+Values between blocks are kept in temporary files. The float model runs once per batch, some blocks at a time. The
+quantized model runs block by block, and a second time where refining changes more than a mean. Memory holds a few
+blocks and one batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError
@@ -14,73 +16,24 @@ from dovetail.ir import input_of, name_of
 from dovetail_runtime.data.batches import batches
 from dovetail_transforms.regions.regions import used_values
 
-from dovetail_quantize.refining.layers import RefinedTensor
+from dovetail_quantize.refining.float_outputs import FloatOutputs
+from dovetail_quantize.refining.partition import blocks_of, same_blocks
 from dovetail_quantize.refining.quantized_model import ActivationCache, QuantizedModel, Replica
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Layer
 
 
-_MOST = 256
-"""Most blocks of one model: engines load each block three times, so their number must not grow with the model."""
-
-
-def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[list[ir.Node]]:
-    """Partition nodes in graph order into blocks.
-
-    A block ends before a layer that depends on another layer of the same block, so that each layer is refined for the
-    output of the refined layers before it. If a model has more than 256 such steps, blocks are longer.
-
-    Args:
-        nodes: The nodes of a main graph.
-        refined: The layers to refine among them.
-    """
-    refined = set(refined)
-    shortest = -(-len(nodes) // _MOST)
-    blocks: list[list[ir.Node]] = [[]]
-    behind: set[ir.Value] = set()
-    for node in nodes:
-        depends = any(value in behind for value in used_values(node))
-        if depends and node in refined and len(blocks[-1]) >= shortest:
-            blocks.append([])
-            behind.clear()
-            depends = False
-        if depends or node in refined:
-            behind.update(node.outputs)
-        blocks[-1].append(node)
-    return [block for block in blocks if block]
-
-
-def same_blocks(graph: ir.Graph, block_of: Mapping[ir.Node, int], number: int) -> list[list[ir.Node]]:
-    """Return the blocks of a graph with additional nodes: each of these joins the block that reads it first.
-
-    Args:
-        graph: The graph.
-        block_of: The block number of every original node.
-        number: Number of blocks.
-    """
-    found: dict[ir.Node, int] = {}
-    for node in graph:
-        producers = (value.producer() for value in used_values(node))
-        behind = max((found[producer] for producer in producers if producer in found), default=0)
-        found[node] = block_of.get(node, behind)
-    for node in reversed(graph):
-        if node not in block_of:
-            readers = [found[use.node] for value in node.outputs for use in value.uses() if use.node in found]
-            found[node] = min(readers, default=found[node])
-    blocks: list[list[ir.Node]] = [[] for _ in range(number)]
-    for node in graph:
-        blocks[found[node]].append(node)
-    return blocks
-
-
 class Refiner(Protocol):
     """Refines one layer."""
+
+    @property
+    def shift(self) -> np.ndarray | None:
+        """What refining added to each channel of the layer's output in the quantized model; None if it did more."""
 
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
         """Process one batch.
@@ -119,16 +72,10 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         by_block[block_of[layer.node]].append(layer)
     inputs = ActivationCache()
     number = _keep_inputs(model, ctx, inputs)
-    floats = model.clone()
-    for value in floats.graph.initializers.values():
-        if isinstance(value.const_value, RefinedTensor):
-            value.const_value = value.const_value.source  # the reference is the weight before rounding
-    copies = dict(zip(model.graph, list(floats.graph)))
     quantized_model = QuantizedModel(model, ctx)
     read = {layer: input_of(quantized_model.nodes[layer.node], 0) for layer in layers}
     computed = {layer: quantized_model.nodes[layer.node].outputs[0] for layer in layers}
-    wanted = {layer: copies[layer.node].outputs[0] for layer in layers}
-    exact = Replica(floats, [[copies[node] for node in block] for block in blocks], wanted.values(), inputs, ctx)
+    exact = FloatOutputs(model, blocks, by_block, inputs, number, ctx)
     quantized_blocks = same_blocks(
         quantized_model.model.graph, {quantized_model.nodes[node]: at for node, at in block_of.items()}, len(blocks)
     )
@@ -137,24 +84,36 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
     for block in range(last + 1):
         if ctx.progress:
             ctx.progress(what, block + 1, last + 1)
-        refiners = [(layer, make(layer, len(by_block[block]))) for layer in by_block[block]]
-        runners = exact.runner(block), rounded.runner(block)
-        with exact.writing() as write_exact, rounded.writing() as write_rounded:
-            for float_inputs, twin_inputs in zip(exact.read(block, number), rounded.read(block, number)):
-                floats_there, there = runners[0].run(float_inputs), {**twin_inputs, **runners[1].run(twin_inputs)}
-                for layer, refiner in refiners:
-                    names = [name_of(values[layer]) for values in (read, computed, wanted)]
-                    refiner.see(there[names[0]], there[names[1]], floats_there[names[2]])
-                write_exact(exact.leaving(block, floats_there))
-                write_rounded(rounded.leaving(block, there))
-        changed = [refiner.refine(quantized_model) for _, refiner in refiners]
-        if any(changed) and block < last:
-            runner = rounded.runner(block)
-            with rounded.writing() as write_rounded:
-                for twin_inputs in rounded.read(block, number):
-                    write_rounded(rounded.leaving(block, runner.run(twin_inputs)))
-        exact.forget(block)
+        refiners = {layer: make(layer, len(by_block[block])) for layer in by_block[block]}
+        runner = rounded.runner(block)
+        with rounded.writing() as write:
+            for floats, given in zip(exact.of(block), rounded.read(block, number)):
+                there = {**given, **runner.run(given)}
+                for layer, refiner in refiners.items():
+                    refiner.see(there[name_of(read[layer])], there[name_of(computed[layer])], floats[layer])
+                write(rounded.leaving(block, there))
+        changed = {layer: refiner for layer, refiner in refiners.items() if refiner.refine(quantized_model)}
+        if changed and block < last:
+            inside = {value for node in blocks[block] for value in used_values(node)}
+            shifts = {
+                layer: refiner.shift
+                for layer, refiner in changed.items()
+                if refiner.shift is not None and layer.output not in inside
+            }
+            if len(shifts) == len(changed):
+                for layer, shift in shifts.items():  # so nothing is computed again
+                    rounded.change(name_of(computed[layer]), partial(_shifted, layer=layer, by=shift), number)
+            else:
+                runner = rounded.runner(block)
+                with rounded.writing() as write:
+                    for given in rounded.read(block, number):
+                        write(rounded.leaving(block, runner.run(given)))
         rounded.forget(block)
+
+
+def _shifted(array: np.ndarray, layer: Layer, by: np.ndarray) -> np.ndarray:
+    """Add to the channels of a layer's output."""
+    return array + (by.reshape(-1, *[1] * (array.ndim - 2)) if layer.is_convolution else by)
 
 
 def _keep_inputs(model: Model, ctx: Context, cache: ActivationCache) -> int:

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError
-from dovetail.ir import FlatGraph, input_of, name_of
+from dovetail.ir import FlatGraph, constant_of, input_of, name_of
 from dovetail.plugin import RegionModel
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_runtime.engines import engines_of
@@ -20,7 +21,7 @@ from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file
 from dovetail_transforms.regions.regions import extract, given_regions
 
-from dovetail_quantize.integers import parameters_of
+from dovetail_quantize.integers import parameters_of, shaped
 from dovetail_quantize.quantize import Quantize, QuantizedTensor
 
 if TYPE_CHECKING:
@@ -74,6 +75,16 @@ class QuantizedModel:
         del ctx.remarks[said:]
         ctx.counts = counts
 
+    def numbers(self, node: ir.Node, index: int, quantized: QuantizedValue | None) -> np.ndarray:
+        """Return what a constant input of a node's copy stands for, in float32."""
+        value = input_of(self.nodes[node], index)
+        producer = value.producer()
+        if producer is None or quantized is None:
+            return constant_of(value).numpy().astype(np.float32)
+        integers = constant_of(input_of(producer, 0)).numpy()
+        scale, zero = (shaped(part, quantized.format, integers.shape) for part in parameters_of(quantized))
+        return (integers.astype(np.float32) - zero).astype(np.float32) * scale.astype(np.float32)
+
     def put(self, node: ir.Node, index: int, tensor: ir.TensorProtocol, quantized: QuantizedValue | None) -> None:
         """Replace a constant input of a node's copy, quantized like the original."""
         value = input_of(self.nodes[node], index)
@@ -124,6 +135,15 @@ class ActivationCache:
             for _ in range(batches):
                 yield {name: pickle.load(file) for name, file in opened.items()}
 
+    def change(self, name: str, by: Callable[[np.ndarray], np.ndarray], batches: int) -> None:
+        """Replace a value of this cache by a function of it in every batch."""
+        before, after = self._paths[name], self._new_path()
+        with before.open("rb") as source, after.open("wb") as target:
+            for _ in range(batches):
+                pickle.dump(by(pickle.load(source)), target, protocol=5)
+        self.drop(name)
+        self._paths[name] = after
+
     def drop(self, name: str) -> None:
         """Drop a value if it is cached here."""
         path = self._paths.pop(name, None)
@@ -135,9 +155,12 @@ class ActivationCache:
 
     def _new(self, name: str) -> Path:
         self.drop(name)
-        self._made += 1
-        self._paths[name] = Path(self._folder.name) / str(self._made)
+        self._paths[name] = self._new_path()
         return self._paths[name]
+
+    def _new_path(self) -> Path:
+        self._made += 1
+        return Path(self._folder.name) / str(self._made)
 
 
 class Replica:
@@ -178,6 +201,11 @@ class Replica:
         """Yield the inputs of a block, batch by batch."""
         return self._cache.read([name_of(value) for value in self._regions[block].inputs], batches)
 
+    def change(self, name: str, by: Callable[[np.ndarray], np.ndarray], batches: int) -> None:
+        """Replace a value by a function of it in every batch, if a later block reads it."""
+        if name in self._last:
+            self._cache.change(name, by, batches)
+
     def writing(self) -> AbstractContextManager[Callable[[Batch], None]]:
         """Return a context manager that stores values leaving blocks; see `ActivationCache.writing`."""
         return self._cache.writing()
@@ -204,7 +232,7 @@ class Runner:
             path = Path(self._folder.name) / "block.onnx" if needs_file(part) else None
             if path is not None:
                 part.save(path)
-            options = {"optimize": "none", "spin": False}
+            options = {"optimize": "none", "spin": False, "share_weights": True}
             self._session = RegionRunner(region, RegionModel(part, path), engines, options, lambda text: None)
 
     def run(self, inputs: Batch) -> Batch:

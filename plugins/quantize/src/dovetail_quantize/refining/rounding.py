@@ -189,6 +189,10 @@ class Rounding:
         self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
         self._samples = 0
 
+    @property
+    def shift(self) -> None:
+        """None: a rounded weight changes more than a mean."""
+
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
         """Sample rows of one batch; see `Refiner`."""
         samples = wanted.shape[0] if wanted.ndim > 1 else 1
