@@ -1,7 +1,7 @@
 """`dovetail tune` on trained nets: the winner against every single peer that meets the same goal.
 
     python bench/tune.py --wheels FOLDER --results FOLDER [--nets NAME ...] [--min-snr 30] [--threads 1] [--budget 90]
-                         [--pairs 40] [--nncf PYTHON]
+                         [--pairs 40] [--nncf PYTHON] [--models FILE ...]
 
 For each net, `dovetail.tune` chooses a plan on half of 16 real inputs and judges it on the others. Then the winner, as
 its folder runs in `dovetail.InferenceSession`, takes turns with peers that know nothing of Dovetail, on the same file
@@ -10,6 +10,9 @@ given a Python that has it, on NNCF's file. All are loaded anew in each of three
 memory decides some per cent. Peers that miss the goal on the judging half do not count. The table has the median of the
 paired ratios of the winner to the fastest peer that counts, with its 95 % interval (goal: 1.03 at most), the
 certificate, and the ratio to each peer.
+
+With `--models`, the rows are of these ONNX files instead, each with an `.npz` of one set of inputs beside it; other
+inputs are drawn like it: floats with its mean and deviation, integers between its least and largest.
 
 Each net runs in a process of its own, whose row is kept as RESULTS/NET.json; a net that has one is not run again.
 """
@@ -148,11 +151,33 @@ def paired(runs: dict[str, Run], feeds: Feeds, pairs: int) -> dict[str, list[flo
     return times
 
 
+def drawn(like: Path) -> list[Feeds]:
+    """Return inputs like those in a file, which come first."""
+    rng = np.random.default_rng(0)
+    with np.load(like) as file:
+        found = [dict(file)]
+    for _ in range(INPUTS - 1):
+        feeds = {}
+        for name, array in found[0].items():
+            if array.dtype.kind == "f":
+                feeds[name] = rng.normal(array.mean(), array.std(), array.shape).astype(array.dtype)
+            elif array.dtype.kind in "iu":
+                feeds[name] = rng.integers(array.min(), array.max() + 1, array.shape).astype(array.dtype)
+            else:
+                feeds[name] = array
+        found.append(feeds)
+    return found
+
+
 def row_of(name: str, options: argparse.Namespace) -> dict:
     """Everything that is measured of one net."""
-    wheels, net = Wheels(options.wheels), NETS[name]
-    model = wheels.file(net.wheel, net.path)
-    inputs = [stream[0] for stream in net.streams(wheels)][:INPUTS]
+    if options.models:
+        (model,) = [path for path in options.models if path.stem == name]
+        inputs = drawn(model.with_suffix(".npz"))
+    else:
+        wheels, net = Wheels(options.wheels), NETS[name]
+        model = wheels.file(net.wheel, net.path)
+        inputs = [stream[0] for stream in net.streams(wheels)][:INPUTS]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "data").mkdir()
@@ -201,7 +226,7 @@ def readable(found: dict) -> dict:
     return {
         "net": found["net"], "ms": f"{found['ms']:.2f}", "winner": found["winner"], "SNR": f"{found['SNR']:.1f}",
         "fastest peer": found["fastest peer"], "of its time": found["of its time"] + slower, **peers,
-        "certificate": found["certificate"].removesuffix(" of the best that these measurements allow (by HiGHS)"),
+        "certificate": found["certificate"].partition(" of the best")[0],
         "tuned in s": f"{found['tuned in s']:.0f}",
     }  # fmt: skip
 
@@ -235,7 +260,8 @@ def _file(name: str, options: argparse.Namespace) -> Path:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheels", type=Path, required=True)
+    parser.add_argument("--wheels", type=Path, default=Path("wheels"))
+    parser.add_argument("--models", type=Path, nargs="+", help="files to measure in place of the nets")
     parser.add_argument("--results", type=Path, required=True, help="where the row of each net is kept")
     parser.add_argument("--nets", nargs="+", choices=list(NETS), default=list(NETS), metavar="NAME")
     parser.add_argument("--min-snr", type=float, default=30)
@@ -246,7 +272,8 @@ def main() -> None:
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("spawn")
-    for name in options.nets:
+    names = [path.stem for path in options.models] if options.models else options.nets
+    for name in names:
         if _file(name, options).exists():
             continue
         print(name, flush=True)
@@ -256,7 +283,7 @@ def main() -> None:
         if process.exitcode:
             row = {"net": name, "failed": f"the process ended with {process.exitcode}"}
             _file(name, options).write_text(json.dumps(row))
-    rows = [json.loads(_file(name, options).read_text()) for name in options.nets]
+    rows = [json.loads(_file(name, options).read_text()) for name in names]
     print()
     table([readable(row) for row in rows])
     print()

@@ -1,5 +1,7 @@
 """Segments: where a model may be cut, and which parts are alike."""
 
+import math
+
 import dovetail
 import numpy as np
 import pytest
@@ -7,7 +9,8 @@ from dovetail.compiler import Driver
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_tune.exact_values import ExactValues
-from dovetail_tune.segments import cuts_of, segments_of
+from dovetail_tune.mixing import affordable
+from dovetail_tune.segments import crossings_of, segments_of
 from dovetail_verify.runners import reference
 from onnx import parser
 
@@ -44,19 +47,19 @@ def prepared(text):
     return Driver(opened(text), ctx).prepare()
 
 
-def test_a_cut_is_crossed_by_one_value():
+def test_values_that_are_read_later_cross():
     # Between `a` and `c` two values cross: `a` and what is made of it.
-    assert cuts_of(prepared(RESIDUAL)) == [1, 3]
+    assert crossings_of(prepared(RESIDUAL)) == [0, 1, 2, 1, 0]
 
 
 def test_an_input_that_is_read_later_crosses_too():
     text = RESIDUAL.replace("Add (a, b)", "Add (x, b)")
-    assert cuts_of(prepared(text)) == [3]
+    assert crossings_of(prepared(text)) == [0, 2, 2, 1, 0]
 
 
 def test_an_output_crosses_only_as_far_as_it_is_read():
     text = RESIDUAL.replace("(float[1, 4] y)", "(float[1, 4] y, float[1, 4] a)")
-    assert cuts_of(prepared(text)) == [1, 3]
+    assert crossings_of(prepared(text)) == [0, 1, 2, 1, 0]
 
 
 def test_segments_are_models_that_compute_the_whole_one_after_the_other():
@@ -105,9 +108,70 @@ def test_the_noise_of_a_segment_is_that_of_the_outputs_if_it_alone_is_inexact(tm
     assert values.noise_of(first, tmp_path / "outputs") == [pytest.approx(expected, rel=1e-3)]
 
 
+STREAMS = """<ir_version: 10, opset_import: ["": 22]>
+g (float[1, 4] x) => (float[1, 4] y) {
+    [a] a = Relu (x)
+    [b] b = Sigmoid (a)
+    [c] c = Add (a, b)
+    [d] d = Tanh (b)
+    [e] e = Mul (c, d)
+    [f] f = Add (e, a)
+    [h] h = Mul (f, d)
+    [i] i = Add (h, f)
+    [j] y = Add (i, a)
+}"""
+
+
+def test_a_model_without_single_values_is_cut_where_few_cross(tmp_path):
+    model = prepared(STREAMS)
+    segments = segments_of(model)
+    assert len(segments) >= 4
+    x = np.float32([[1, -2, 3, 0.5]])
+    ctx = Context(Request(), plugins=PLUGINS)
+    values = {"x": x}
+    for segment in segments:
+        given = {v.name: values[v.name] for v in segment.model.graph.inputs}
+        values |= reference(segment.model, ctx)(given)
+    assert np.array_equal(values["y"], reference(model, ctx)({"x": x})["y"])
+
+
+def test_values_that_pass_a_segment_by_are_exact_when_its_noise_is_measured(tmp_path):
+    model = prepared(STREAMS)
+    segments = segments_of(model)
+    (tmp_path / "data").mkdir()
+    x = np.float32([[1, -2, 3, 0.5]])
+    np.savez(tmp_path / "data" / "0.npz", x=x)
+    values = ExactValues(model, segments, tmp_path / "data", tmp_path, PLUGINS)
+    ctx = Context(Request(), plugins=PLUGINS)
+    for segment in segments[1:-1]:  # `a` passes all of these by
+        with np.load(next(iter(values.inputs_of(segment).glob("*.npz")))) as file:
+            exact = reference(segment.model, ctx)(dict(file))
+        outputs = tmp_path / f"outputs_{segment.index}"
+        outputs.mkdir()
+        np.savez(outputs / "0.npz", **exact)
+        assert values.noise_of(segment, outputs) == [0.0]
+        np.savez(outputs / "0.npz", **{name: array + 1 for name, array in exact.items()})
+        assert values.noise_of(segment, outputs)[0] > 0.01
+
+
+@pytest.mark.parametrize(
+    ("compile_seconds", "remaining", "expected"),
+    [
+        ([1, 1, 1, 1], math.inf, (4, 10)),
+        ([1, 4, 4, 4], 60, (4, 10)),
+        ([1, 4, 4, 4], 30, (3, 6)),  # one candidate fewer, so that there are segments enough
+        ([1, 4, 4, 4], 20, (2, 6)),
+        ([1, 4, 4, 4], 5, (2, 2)),  # it may take longer than there is time
+        ([1, 40], 60, (2, 2)),
+    ],
+)
+def test_as_much_is_profiled_as_there_is_time_for(compile_seconds, remaining, expected):
+    assert affordable(compile_seconds, remaining) == expected
+
+
 def test_cutting_is_linear():
     nodes = "\n".join(f"[n{i}] v{i + 1} = Relu (v{i})" for i in range(3000))
     text = f'<ir_version: 10, opset_import: ["": 22]> g (float[1] v0) => (float[1] v3000) {{ {nodes} }}'
     model = opened(text)
-    assert len(cuts_of(model)) == 2999
+    assert crossings_of(model) == [0, *[1] * 2999, 0]
     assert len(segments_of(prepared(text))) == 10

@@ -65,6 +65,7 @@ class Contest:
         self._notes = [bench.halves.text]
         self._bound: float | None = None
         self._unproven = ""
+        self._segments = 0
         self._front: Sequence[tuple[float, float]] = ()
 
     def run(self, mixed: bool) -> Tuned:
@@ -97,6 +98,7 @@ class Contest:
         if mixing is not None and first.name in result.turns:
             mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
             self._bound, self._unproven, self._front = mixing.bound, mixing.unproven, mixing.front
+            self._segments = mixing.segments
         return self._outcome(first, result, memory)
 
     def _tried_first(self, first: Candidate) -> Tried:
@@ -267,7 +269,8 @@ class Contest:
         if self._bound is None or winner is None:
             return ""
         gap = (1.0 if winner.against is None else winner.against.median) / self._bound - 1
-        return f"within {100 * max(0.0, gap):.0f} % of the best that these measurements allow (by HiGHS)"
+        measured = f"these measurements of {self._segments} segments allow (by HiGHS)"
+        return f"within {100 * max(0.0, gap):.0f} % of the best that {measured}"
 
     @staticmethod
     def _winner(raced: Sequence[Entry], result: RaceResult) -> Entry:

@@ -47,7 +47,6 @@ class ExactValues:
     def __init__(self, model: Model, segments: Sequence[Segment], data: Path, folder: Path, plugins: PluginSet):
         self._folder = folder
         self._plugins = plugins
-        self._feeds: list[dict[str, np.ndarray]] = []  # several segments may read an input of the model
         self._outputs: list[dict[str, np.ndarray]] = []
         self._loaded: tuple[int, Run | None] = -1, None
         self.errors = ErrorsAtOutputs()
@@ -57,17 +56,31 @@ class ExactValues:
             if number == BATCHES:
                 break
             values: dict[str, np.ndarray] = dict(feeds)
-            self._feeds.append(dict(feeds))
             for segment, run in zip(segments, runs):
                 given = {name: values[name] for name in names_of_inputs(segment.model)}
                 self.inputs_of(segment).mkdir(parents=True, exist_ok=True)
                 save_arrays(self.inputs_of(segment) / f"{number:06}.npz", given)
-                values |= run(given)
+                found = run(given)
+                if others := self._others(segment):
+                    self._beside(segment).mkdir(exist_ok=True)
+                    save_arrays(self._beside(segment) / f"{number:06}.npz", {name: values[name] for name in others})
+                values |= found
             self._outputs.append({name: values[name] for name in self.names if name in values})
 
     def inputs_of(self, segment: Segment) -> Path:
         """Return the folder with the inputs of a segment, a file per batch."""
         return self._folder / f"segment_{segment.index}" / "inputs"
+
+    def _beside(self, segment: Segment) -> Path:
+        """Return the folder with the values that pass a segment by, a file per batch."""
+        return self._folder / f"segment_{segment.index}" / "beside"
+
+    def _others(self, segment: Segment) -> list[str]:
+        """Return the names of the values that what follows a segment reads from what is in front of it."""
+        if segment.rest is None:
+            return []
+        own = {name_of(value) for value in segment.model.graph.outputs}
+        return [name for name in names_of_inputs(segment.rest) if name not in own]
 
     def noise_of(self, segment: Segment, outputs: Path, choice: int = 0) -> list[float]:
         """Return the noise energy at each output of the model, relative to its signal, if only `segment` is inexact.
@@ -86,9 +99,12 @@ class ExactValues:
         needed = names_of_inputs(segment.rest) if segment.rest is not None else []
         noise, signal = np.zeros(len(self.names)), np.zeros(len(self.names))
         differences: list[list[np.ndarray]] = []
-        for path, feeds, exact in zip(sorted(outputs.glob("*.npz")), self._feeds, self._outputs):
+        for number, (path, exact) in enumerate(zip(sorted(outputs.glob("*.npz")), self._outputs)):
             with np.load(path) as file:
-                values = {**feeds, **file}
+                values = dict(file)
+            if self._others(segment):
+                with np.load(self._beside(segment) / f"{number:06}.npz") as file:
+                    values |= file
             if rest is not None:
                 values |= rest({name: values[name] for name in needed})
             for position, name in enumerate(self.names):

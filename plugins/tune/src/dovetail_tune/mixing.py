@@ -19,7 +19,7 @@ from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.front import pareto_front
 from dovetail_tune.problem import Problem
 from dovetail_tune.profiles import Profiles, profile_cache
-from dovetail_tune.segments import Segment, segments_of
+from dovetail_tune.segments import MOST, Segment, segments_of
 from dovetail_tune.trying import PREPARED, Bench, Tried
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _MIXED = 3  # candidates beside the host that are mixed
 _WITHIN = 1.5  # of the best single candidate's time, those that are mixed
 _PLANS = 3  # mixed plans that are tried as whole models
+_PROFILED = 0.7  # share of the remaining time to profile segments in
+_START, _PART, _RACE = 1.5, 0.25, 0.5  # seconds to start a process, to compile a segment at least, and to time it
+_ENOUGH = 4  # segments; for as many, some candidates are left out if there is little time
 _WORTH = 0.99  # of the best known time, what a mixed plan is predicted to take
 MIXED = "mixed"
 
@@ -48,6 +51,7 @@ class Mixing:
 
     Attributes:
         notes: Why nothing is mixed, or what a prediction leaves out, as sentences.
+        segments: How many segments `bound` speaks of.
         bound: The least time of any plan by these measurements, relative to the baseline's; None if it is unknown.
         unproven: Why `bound` is unknown, in words.
         front: Predicted plans that are the fastest for their noise, as (share of the baseline's time, SNR in dB).
@@ -73,6 +77,7 @@ class Mixing:
         self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
         self._best = 1.0
         self.notes: list[str] = []
+        self.segments = 0
         self.bound: float | None = None
         self.unproven = ""
         self.front: list[tuple[float, float]] = []
@@ -80,7 +85,7 @@ class Mixing:
     def candidates(self) -> Iterator[Candidate]:
         """Yield mixed plans that are predicted to be faster than every single candidate and accurate enough."""
         if len(self._chosen) < 2:
-            self.notes.append("nothing is mixed: no backend comes close to the fastest one")
+            self.notes.append("nothing is mixed: there is nothing to mix the host with")
             return
         try:
             segments, profiles = self._profiled()
@@ -88,12 +93,13 @@ class Mixing:
             self.notes.append(f"nothing is mixed: {error.message}")
             return
         if len(segments) < 2:
-            self.notes.append("nothing is mixed: no single value separates two parts of the model")
+            self.notes.append("nothing is mixed: no few values separate two parts of the model")
             return
         if self._bench.deadline.is_over or any((s.index, 0) not in profiles.seconds for s in segments):
             self.notes.append("nothing is mixed: not every segment was profiled")
             return
         self._posing = lambda: self._posed(segments, profiles)
+        self.segments = len(segments)
         self._best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
         for _ in range(_PLANS):
             plan = self._next(self._posing())
@@ -121,7 +127,9 @@ class Mixing:
         ctx.load_backends()
         # Prepared for all backends at once, as mixed plans are, so that nodes have the same names.
         model = Driver(self._original, ctx, (), Instrumentation()).prepare()
-        segments = segments_of(model)
+        number, most = affordable([tried.compile_seconds for tried in self._chosen], self._bench.deadline.remaining)
+        self._chosen = self._chosen[:number]
+        segments = segments_of(model, most)
         folder = self._bench.folder / "segments"
         candidates = [tried.candidate for tried in self._chosen]
         values = ExactValues(model, segments, self._bench.halves.calibrate, folder, self._plugins)
@@ -222,6 +230,21 @@ class Mixing:
             self.unproven = "HiGHS found no bound in time"
 
 
+def affordable(compile_seconds: Sequence[float], remaining: float) -> tuple[int, int]:
+    """Return how many candidates and segments can be profiled in the remaining seconds: two of each at least.
+
+    Args:
+        compile_seconds: Of the candidates, the baseline first, the fastest next. What is compiled are all segments.
+        remaining: Seconds.
+    """
+    for number in range(len(compile_seconds), 1, -1):
+        left = _PROFILED * remaining - number * _START - sum(compile_seconds[:number])
+        most = min(MOST, left / (_RACE + number * _PART))
+        if most >= _ENOUGH or number == 2:
+            return number, max(2, int(most))
+    return len(compile_seconds), MOST
+
+
 def _chosen(tried: Sequence[Tried]) -> list[Tried]:
     """Return the baseline and the few candidates that may be the faster one for some segments."""
     timed = [
@@ -231,7 +254,8 @@ def _chosen(tried: Sequence[Tried]) -> list[Tried]:
     ]  # fmt: skip
     timed.sort(key=lambda t: t.against.median if t.against else math.inf)
     best = min([1.0, *(t.against.median for t in timed if t.against)])
-    close = [t for t in timed if t.against and t.against.low <= best * _WITHIN]
+    # The fastest other one may be the faster one for a part, wherever it is far off as a whole.
+    close = [t for t in timed if t is timed[0] or (t.against and t.against.low <= best * _WITHIN)]
     backends: dict[str, Tried] = {}
     for one in close:  # one choice of options per backend, low and high apart
         backends.setdefault(one.candidate.backends[0].partition(":")[0] + " high" * bool(one.candidate.high), one)

@@ -1,4 +1,4 @@
-"""Segments: consecutive parts of a model that are joined by a single value, the smallest parts whose times add up."""
+"""Segments: consecutive parts of a model that few values join, the smallest parts whose times add up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from dovetail_transforms.regions.regions import Region
 
 MOST = 10  # segments of a model: each is compiled once per candidate
+_WIDEST = 4  # values between two segments
+_ENOUGH = 4  # segments; for more of them, no wider borders are needed
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _SMALL = 64  # elements of an integer constant that counts by value: shapes, axes, pads
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a model with one value from the part in front of it.
+    """A part of a model with few values from the parts in front of it.
 
     Attributes:
         index: Its position.
@@ -41,14 +43,23 @@ class Segment:
 
 
 def segments_of(model: Model, most: int = MOST) -> list[Segment]:
-    """Cut a model at single values into at most `most` segments of similar work. Linear in nodes and edges.
+    """Cut a model into at most `most` segments of similar work. Linear in nodes and edges.
+
+    It is cut at single values, and where these are too few, where two to four values cross.
 
     Args:
         model: A prepared model, whose values have types.
         most: The most segments.
     """
     nodes = list(model.graph)
-    groups = [[nodes[i] for i in range(*bounds)] for bounds in _balanced(nodes, cuts_of(model), most)]
+    crossings, bounds = crossings_of(model), [(0, len(nodes))]
+    for width in range(1, _WIDEST + 1):
+        cuts = [position for position, values in enumerate(crossings) if 0 < values <= width]
+        found = list(_balanced(nodes, cuts, most))
+        bounds = found if len(found) > len(bounds) else bounds
+        if len(bounds) >= min(_ENOUGH, most):
+            break
+    groups = [nodes[begin:end] for begin, end in bounds]
     regions = given_regions(model.graph, groups)
     segments = []
     for region in regions:
@@ -62,8 +73,8 @@ def segments_of(model: Model, most: int = MOST) -> list[Segment]:
     return segments
 
 
-def cuts_of(model: Model) -> list[int]:
-    """Return the positions between nodes that exactly one value crosses, in graph order.
+def crossings_of(model: Model) -> list[int]:
+    """Return how many values cross each position between nodes, in graph order; 0 in front of all and behind.
 
     Constants do not cross. A model's output crosses only as far as a node reads it.
     """
@@ -79,16 +90,15 @@ def cuts_of(model: Model) -> list[int]:
         if value in last:
             live += 1
             ends[last[value]] += 1
-    cuts = []
+    crossings = [0]
     for position, node in enumerate(nodes):
         live -= ends[position]
         for value in node.outputs:
             if value in last:
                 live += 1
                 ends[last[value]] += 1
-        if live == 1 and position + 1 < len(nodes):
-            cuts.append(position + 1)
-    return cuts
+        crossings.append(live)
+    return crossings
 
 
 def structural_key(region: Region) -> str:

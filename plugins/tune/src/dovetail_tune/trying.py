@@ -40,6 +40,7 @@ class Tried:
         coverage: The coverage line.
         engines: The engines that ran it.
         against: Ratio of its time to the baseline's; None if it was not timed.
+        compile_seconds: Seconds of compiling it.
     """
 
     candidate: Candidate
@@ -52,6 +53,7 @@ class Tried:
     coverage: str = ""
     engines: tuple[str, ...] = ()
     against: Ratio | None = None
+    compile_seconds: float = 0.0
 
     @property
     def is_valid(self) -> bool:
@@ -165,6 +167,7 @@ class Bench:
             candidate, PREPARED, "",
             -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),
             tuple(answer["missed"]), answer["bytes"], answer["coverage"], tuple(answer["engines"]),
+            compile_seconds=answer["compile_seconds"],
         )  # fmt: skip
 
     def _tried_in(self, worker: Worker, candidate: Candidate, baseline: Turn | None) -> Tried:
@@ -195,6 +198,7 @@ class Bench:
             snr_db=None if tried.snr_db is None else str(tried.snr_db), answers=tried.answers,
             missed=list(tried.missed), bytes=tried.bytes, coverage=tried.coverage, engines=list(tried.engines),
             against=None if ratio is None else [ratio.median, ratio.low, ratio.high, ratio.pairs], digest=digest,
+            compile_seconds=tried.compile_seconds,
         )  # fmt: skip
         return tried
 
@@ -205,5 +209,5 @@ def _tried(candidate: Candidate, entry: Mapping[str, Any]) -> Tried:
     return Tried(
         candidate, entry["status"], entry["why"], None if snr is None else float(snr), entry["answers"],
         tuple(entry["missed"]), entry["bytes"], entry["coverage"], tuple(entry["engines"]),
-        None if against is None else Ratio(*against),
+        None if against is None else Ratio(*against), entry.get("compile_seconds", 0.0),
     )  # fmt: skip
