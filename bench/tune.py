@@ -5,11 +5,11 @@
 
 For each net, `dovetail.tune` chooses a plan on half of 16 real inputs and judges it on the others. Then the winner, as
 its folder runs in `dovetail.InferenceSession`, takes turns with peers that know nothing of Dovetail, on the same file
-and input: ONNX Runtime in float32 and on quantize_static's file, OpenVINO in float32, in its own bfloat16 mode and,
-given a Python that has it, on NNCF's file. All are loaded anew in each of three heats, because the place of their
-memory decides some per cent. Peers that miss the goal on the judging half do not count. The table has the median of the
-paired ratios of the winner to the fastest peer that counts, with its 95 % interval (goal: 1.03 at most), the
-certificate, and the ratio to each peer.
+and input: ONNX Runtime on the file itself and on quantize_static's file, OpenVINO in float32, in its own bfloat16 mode
+and, given a Python that has it, on NNCF's file. All are loaded anew in each of three heats, because the place of their
+memory decides some per cent. Peers that miss the goal on the judging half do not count; what is exact is what the host
+computes, whose integers do not saturate. The table has the median of the paired ratios of the winner to the fastest
+peer that counts, with its 95 % interval (goal: 1.03 at most), the certificate, and the ratio to each peer.
 
 With `--models`, the rows are of these ONNX files instead, each with an `.npz` of one set of inputs beside it; other
 inputs are drawn like it: floats with its mean and deviation, integers between its least and largest.
@@ -20,9 +20,11 @@ Each net runs in a process of its own, whose row is kept as RESULTS/NET.json; a 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import multiprocessing
+import os
 import re
 import statistics
 import tempfile
@@ -34,7 +36,10 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import quantizers
+from dovetail.passes import Context, Request
+from dovetail.plugin import load_plugins
 from dovetail_tune.statistics_of_pairs import Ratio, ratio_of
+from dovetail_verify.runners import reference
 from measure import table
 from trained import NETS
 from trained_nets import candidates
@@ -82,12 +87,12 @@ def peers_of(model: Path, inputs: list[Feeds], folder: Path, nncf: str | None) -
     exact = candidates.onnxruntime_float32(model).run
     outputs = list(exact(inputs[0]))
     data = inputs[0::2]  # what `tune` calibrates on
-    files: dict[str, Path] = {}
 
     def made(peer: str, make: Callable[[], Path]) -> Path:
-        if peer not in files:
-            files[peer] = make()
-        return files[peer]
+        note = folder / f"{peer}.path"  # a copy of this process may have made it
+        if not note.exists():
+            note.write_text(str(make()))
+        return Path(note.read_text())
 
     def static() -> Path:
         return quantizers.quantize_static(quantizers.prepared(model, folder), data, folder, "MinMax", True)
@@ -104,11 +109,23 @@ def peers_of(model: Path, inputs: list[Feeds], folder: Path, nncf: str | None) -
     } | ({"NNCF": lambda: openvino_float32(made("nncf", by_nncf))} if nncf else {})
     for peer, make in list(makers.items()):
         try:
+            if code := _outcome_of(lambda make=make: make()(inputs[1])):
+                raise RuntimeError(f"its process ended with {code}")
             make()(inputs[1])
         except Exception as error:
             print("   ", peer, "does not take it:", str(error).strip().splitlines()[-1][:200])
             del makers[peer]
     return makers
+
+
+def _outcome_of(work: Callable[[], object]) -> int:
+    """Return how a copy of this process ends that does some work; below 0 if it crashes, and 0 if it raises."""
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(Exception):  # it is raised again here
+            work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def snr(run: Run, exact: Run, inputs: list[Feeds]) -> float:
@@ -117,6 +134,8 @@ def snr(run: Run, exact: Run, inputs: list[Feeds]) -> float:
     signal: dict[int, float] = {}
     for feeds in inputs:
         for position, (given, wanted) in enumerate(zip(run(feeds).values(), exact(feeds).values(), strict=True)):
+            if given.shape != wanted.shape:  # loops ended at another step
+                return -math.inf
             if wanted.dtype.kind == "f":
                 noise[position] = noise.get(position, 0.0) + float(np.sum((given - wanted).astype(np.float64) ** 2))
                 signal[position] = signal.get(position, 0.0) + float(np.sum(wanted.astype(np.float64) ** 2))
@@ -196,7 +215,7 @@ def row_of(name: str, options: argparse.Namespace) -> dict:
         compiled.save(folder / "winner")
         compiled.unload()
         peers = peers_of(model, inputs, folder, options.nncf)
-        exact = peers["ONNX Runtime"]()
+        exact = reference(dovetail.open(model), Context(Request(), plugins=load_plugins()))
         accuracy = {peer: snr(make(), exact, inputs[1::2]) for peer, make in peers.items()}
         times: dict[str, list[float]] = {}
         for _ in range(HEATS):

@@ -274,7 +274,7 @@ class Contest:
 
     @staticmethod
     def _winner(raced: Sequence[Entry], result: RaceResult) -> Entry:
-        """Return the fastest entry; a mixed plan must be clearly faster than every other one.
+        """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several heats.
 
         The baseline, which is exact, wins where nothing is faster by more than two of its own processes may differ.
         """
@@ -285,7 +285,10 @@ class Contest:
                 return entry
         for position, entry in enumerate(ordered):
             rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
-            if not entry.candidate.is_mixed or all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
+            if not entry.candidate.is_mixed:
+                return entry
+            # One heat may owe its lead to where the memory of its processes lies.
+            if len(result.heats) > 1 and all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
                 return entry
         return ordered[0]
 
