@@ -1,12 +1,13 @@
-"""Weights alone in few bits: cpu-int8 beside ONNX Runtime's MatMulNBits quantizer, on a decoder with random weights.
+"""Weights alone in few bits: cpu-int8 beside ONNX Runtime's MatMulNBits quantizer, on a decoder.
 
     python bench/weight_only.py [--shape small] [--tokens 256] [--past 64] [--rounds 15] [--threads 2] [--folder FOLDER]
-                                [--nncf PYTHON] [--no-times]
+                                [--nncf PYTHON] [--no-times] [--trained WHEELS]
 
-The decoder is that of `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head
-that shares the embedding. MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are
-those of the logits of `--tokens` tokens, with accuracy level 1 in ONNX Runtime. Times are those of one token behind
-`--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
+With `--trained`, the decoder is the trained one of `trained_decoder.py`, which reads documentation. Else it is that of
+`decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head that shares the embedding.
+MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those of the logits of the whole
+text, or of `--tokens` tokens, with accuracy level 1 in ONNX Runtime. Times are those of one token, at random weights
+behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
 the least of runs that take turns, as ratios to float32 in ONNX Runtime.
 """
 
@@ -20,12 +21,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import decoder
 import dovetail
 import numpy as np
 import onnx
+import trained_decoder
 from measure import table
+from trained_nets.wheels import Wheels
 
 OURS = {
     "int8": {"backend": "weights=int8"},
@@ -46,27 +50,50 @@ OURS = {
 
 
 def compiled(
-    source: Path, out: Path, backend: str, share: float = 0.0, kernel: str = "nbits", data: bool = False
+    subject: Subject, out: Path, backend: str, share: float = 0.0, kernel: str = "nbits", data: bool = False
 ) -> Path:
     """Compile for a kernel; with `share`, of the bytes between 4 and 8 bits that many are allowed."""
-    request = {"data": samples(), "refine": "smooth"} if data else {}
+    request = {"data": subject.samples, "refine": "smooth"} if data else {}
     if share:
         narrow, wide = (
-            _all_bytes(compiled(source, out.with_name(f"{out.name}_{bits}"), options))
+            _all_bytes(compiled(subject, out.with_name(f"{out.name}_{bits}"), options))
             for bits, options in ((4, backend), (8, "weights=int8"))
         )
         request["max_size"] = int(narrow + share * (wide - narrow))
-    made = dovetail.compile(source, f"cpu-int8:{backend},kernel={kernel}", verify=False, try_engines=False, **request)
+    made = dovetail.compile(
+        subject.source, f"cpu-int8:{backend},kernel={kernel}", verify=False, try_engines=False, **request
+    )
     made.save(out)
     return out / "model.onnx"
 
 
-_SHAPE = []  # of the decoder
+Feeds = dict[str, np.ndarray]
 
 
-def samples() -> list[dict[str, np.ndarray]]:
-    """Return what scales are found on: other tokens than those that are compared."""
-    return [decoder.feeds(_SHAPE[0], 128, 0, seed) for seed in (11, 12, 13, 14)]
+class Subject(NamedTuple):
+    """A decoder in float32, what it is calibrated and compared on, a token to time, and the bytes of its embedding."""
+
+    source: Path
+    samples: list[Feeds]
+    texts: list[Feeds]
+    token: Feeds
+    embedding: int
+
+
+def random_decoder(options: argparse.Namespace, folder: Path) -> Subject:
+    """Return the decoder with random weights; it is calibrated on other tokens than those that are compared."""
+    shape = decoder.SHAPES[options.shape]
+    samples = [decoder.feeds(shape, 128, 0, seed) for seed in (11, 12, 13, 14)]
+    long, token = decoder.feeds(shape, options.tokens, 0, 1), decoder.feeds(shape, 1, options.past, 2)
+    source = decoder.write(folder, shape, tied=False)
+    return Subject(source, samples, [long], token, shape.vocabulary * shape.hidden * 4)
+
+
+def trained(wheels: Path, folder: Path) -> Subject:
+    """Return the trained decoder."""
+    there = Wheels(wheels)
+    size = trained_decoder.VOCABULARY * trained_decoder.HIDDEN * 4
+    return Subject(trained_decoder.write(there, folder), *trained_decoder.texts(there), size)
 
 
 NNCF = """
@@ -82,12 +109,12 @@ ov.save_model(made, out, compress_to_fp16=False)
 """
 
 
-def nncfs(source: Path, out: Path, python: str, block: int) -> Path:
+def nncfs(subject: Subject, out: Path, python: str, block: int) -> Path:
     """Quantize with NNCF in its own environment: int4 with AWQ on the same data as ours."""
     out.mkdir(parents=True, exist_ok=True)
-    np.savez(out / "data.npz", feeds=np.array(samples(), dtype=object))
+    np.savez(out / "data.npz", feeds=np.array(subject.samples, dtype=object))
     found = out / "model.xml"
-    words = [python, "-c", NNCF, source, found, out / "data.npz", block]
+    words = [python, "-c", NNCF, subject.source, found, out / "data.npz", block]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     subprocess.run([*map(str, words)], check=True, env=environment, stdout=subprocess.DEVNULL)
     return found
@@ -120,7 +147,7 @@ def _all_bytes(path: Path, but: str = " ") -> int:
     return sizes
 
 
-Run = Callable[[dict[str, np.ndarray]], np.ndarray]
+Run = Callable[[Feeds], np.ndarray]
 
 
 def in_onnxruntime(path: Path, level: int, threads: int) -> Run:
@@ -166,20 +193,20 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--nncf", metavar="PYTHON", help="an interpreter with nncf, for its int4 with data")
+    parser.add_argument("--trained", type=Path, metavar="WHEELS", help="the trained decoder, of a wheel in this folder")
     parser.add_argument("--no-times", action="store_true", help="sizes, SNR and KL alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         folder = options.folder or Path(work)
-        shape = decoder.SHAPES[options.shape]
-        _SHAPE.append(shape)
-        source = decoder.write(folder / "source", shape, tied=False)
-        files = {"float32": source}
+        at = folder / "source"
+        subject = trained(options.trained, at) if options.trained else random_decoder(options, at)
+        files = {"float32": subject.source}
         files |= {
-            f"cpu-int8 {name}": compiled(source, folder / f"ours_{index}", **asked)
+            f"cpu-int8 {name}": compiled(subject, folder / f"ours_{index}", **asked)
             for index, (name, asked) in enumerate(OURS.items())
         }
         qdq = {
-            f"cpu-int8 {name}": compiled(source, folder / f"qdq_{index}", **asked, kernel="qdq")
+            f"cpu-int8 {name}": compiled(subject, folder / f"qdq_{index}", **asked, kernel="qdq")
             for index, (name, asked) in enumerate(OURS.items())
         }
         for algorithm, block, symmetric in (
@@ -187,26 +214,23 @@ def main() -> None:
             ("k_quant", 32, False), ("k_quant", 128, False),
         ):  # fmt: skip
             name = f"ONNX Runtime {algorithm}, {'int4' if symmetric else 'uint4'}, {block}"
-            files[name] = theirs(source, folder / f"theirs_{len(files)}", algorithm, block, symmetric)
+            files[name] = theirs(subject.source, folder / f"theirs_{len(files)}", algorithm, block, symmetric)
         for block in (32, 128) if options.nncf else ():
-            files[f"NNCF AWQ, uint4, {block}"] = nncfs(source, folder / f"nncf_{block}", options.nncf, block)
-        long, one = (
-            decoder.feeds(shape, options.tokens, 0, 1),
-            decoder.feeds(shape, 1, options.past, 2),
-        )
+            files[f"NNCF AWQ, uint4, {block}"] = nncfs(subject, folder / f"nncf_{block}", options.nncf, block)
         exact, rows, runs = None, [], {}
         for name, path in files.items():
             if path.suffix == ".xml":
-                found = in_openvino(path, options.threads, exact=True)(long)
+                run = in_openvino(path, options.threads, exact=True)
                 runs[name] = [in_openvino(path, options.threads)]
             else:
                 runs[name] = [in_onnxruntime(path, level, options.threads) for level in (1, 4)]
                 runs[name].append(in_openvino(qdq.get(name, path), options.threads))
-                found = runs[name][0](long)
+                run = runs[name][0]
+            found = np.concatenate([run(text)[0] for text in subject.texts])
             exact = found if exact is None else exact
             snr, kl = accuracy(exact, found) if name != "float32" else (np.inf, 0.0)
             if path.suffix == ".xml":  # its embedding stays in float32
-                size = (path.with_suffix(".bin").stat().st_size - shape.vocabulary * shape.hidden * 4) / 1e6
+                size = (path.with_suffix(".bin").stat().st_size - subject.embedding) / 1e6
             else:
                 size = _all_bytes(path, "embedding") / 1e6
             rows.append({"file": name, "MB": f"{size:.3g}", "SNR": f"{snr:.2f}", "KL": f"{kl:.2e}"})
@@ -215,7 +239,7 @@ def main() -> None:
             for name, each in runs.items():
                 for index, run in enumerate(each):
                     start = time.perf_counter()
-                    run(one)
+                    run(subject.token)
                     times[name][index] = min(times[name][index], time.perf_counter() - start)
         base = times["float32"][0]
         for row in rows if not options.no_times else ():
