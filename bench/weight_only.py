@@ -5,10 +5,10 @@
 
 With `--trained`, the decoder is the trained one of `trained_decoder.py`, which reads documentation. Else it is that of
 `decoder.py`, with a head of its own, because the quantizer of ONNX Runtime quantizes no head that shares the embedding.
-MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those of the logits of the whole
-text, or of `--tokens` tokens, with accuracy level 1 in ONNX Runtime. Times are those of one token, at random weights
-behind `--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`):
-the least of runs that take turns, as ratios to float32 in ONNX Runtime.
+MB are those of all weights but the embedding, which it leaves in floats. SNR and KL are those of the logits of a text,
+or of `--tokens` tokens, with accuracy level 1 in ONNX Runtime. Times are those of one token, at random weights behind
+`--past` others, in ONNX Runtime with the accuracy levels 1 and 4 and in OpenVINO (our files with `kernel=qdq`): the
+least of runs that take turns, as ratios to float32 in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ OURS = {
     "uint4, 64": {"backend": "weights=int4,scheme=asymmetric,block=64"},
     "uint4, 128": {"backend": "weights=int4,scheme=asymmetric,block=128"},
     "uint4, 128, mixed": {"backend": "weights=int4,scheme=asymmetric,block=128", "share": 0.25},
+    "uint4, 32, float16 scales": {"backend": "weights=int4,scheme=asymmetric,scales=float16"},
+    "uint4, 64, float16 scales": {"backend": "weights=int4,scheme=asymmetric,block=64,scales=float16"},
+    "uint4, 128, float16 scales": {"backend": "weights=int4,scheme=asymmetric,block=128,scales=float16"},
+    "uint4, 32, float16 scales, data": {"backend": "weights=int4,scheme=asymmetric,scales=float16", "data": True},
     "uint4, 32, data": {"backend": "weights=int4,scheme=asymmetric", "data": True},
     "uint4, 128, data": {"backend": "weights=int4,scheme=asymmetric,block=128", "data": True},
     "uint4, 128, mixed, data": {

@@ -102,6 +102,39 @@ def test_both_kernels_and_both_engines_compute_the_same(scheme, body):
         assert np.abs(other - results[0]).max() <= 1e-5 * np.abs(results[0]).max()
 
 
+@pytest.mark.parametrize("kernel", ["qdq", "nbits"])
+@pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
+def test_scales_in_float16_take_half_the_bytes_and_cost_no_accuracy(kernel, scheme, tmp_path):
+    source = model(MATMUL)
+    exact = run(source.SerializeToString(), inputs(source))
+    found = {}
+    for scales in ("float32", "float16"):
+        result = compiled(source, f"{INT4},scheme={scheme},kernel={kernel},scales={scales}")
+        result.save(tmp_path / scales)
+        file = (tmp_path / scales / "model.onnx").read_bytes()
+        found[scales] = sizes(result), snr(exact, run(file, inputs(source))), result.run(inputs(source))["y"]
+    assert found["float32"][0] - found["float16"][0] == 2 * 128 * 128 // 32
+    assert abs(found["float32"][1] - found["float16"][1]) < 0.1
+    assert snr(found["float32"][2], found["float16"][2]) > 55
+
+
+def test_weights_whose_scales_float16_does_not_hold_stay_floats_or_are_an_error(tmp_path):
+    source = model(MATMUL)
+    array = numpy_helper.to_array(source.graph.initializer[0]) * np.float32(1e-6)
+    source.graph.initializer[0].CopyFrom(numpy_helper.from_array(array, "w"))
+    result = compiled(source, f"{INT4},scales=float16")
+    assert operators(result) == ["MatMul"]
+    assert any("float16 does not hold" in remark.why for remark in result.remarks)
+    unchecked = compiled(source, f"{INT4},scales=float16", try_engines=False)
+    with pytest.raises(DovetailError, match="float16 does not hold 'w_scale"):
+        unchecked.save(tmp_path / "out")
+
+
+def test_scales_in_float16_are_those_of_weights_alone():
+    with pytest.raises(UsageError, match="scales=float16 is for weights alone"):
+        compiled(model(MATMUL), "cpu-int8:scales=float16", data=inputs(model(MATMUL)))
+
+
 def test_accuracy_level_4_rounds_what_products_read():
     source = model(MATMUL)
     levels = [compiled(source, f"{INT4},kernel=nbits,accuracy_level={level}") for level in (1, 4)]

@@ -36,6 +36,7 @@ class Weight:
         value: The weight.
         formats: Its formats, fewest bits first.
         node: Its first reader.
+        scale_bytes: Bytes of a stored scale.
         level: Index of the chosen format.
         energy: Relative energy of each channel that the product reads, if there is data.
     """
@@ -43,6 +44,7 @@ class Weight:
     value: ir.Value
     formats: tuple[Format, ...]
     node: ir.Node
+    scale_bytes: int = 4
     level: int = 0
     energy: np.ndarray | None = None
     _errors: dict[int, float] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Weight:
         format_, shape = self.formats[level], self.value.shape.numpy()
         scales, bits = math.prod(scale_shape(format_, shape)), format_.dtype.bitwidth
         zeros = scales if format_.scheme == "asymmetric" or format_.group is None else 0
-        return math.prod(shape) * bits // 8 + 4 * scales + (zeros * bits + 7) // 8
+        return math.prod(shape) * bits // 8 + self.scale_bytes * scales + (zeros * bits + 7) // 8
 
     def error(self, level: int) -> float:
         """Return the squared error of a sample of the weight in a format, relative to its squares; measured once.

@@ -41,6 +41,7 @@ class WeightsAlone(Autocast):
         weights: dict[ir.Node, tuple[str, Weight]] = {}
         groups: dict[tuple[int, ...], list[Weight]] = {}
         shared: dict[int, Weight] = {}
+        scale_bytes = 2 if backend.chosen["scales"] == "float16" else 4
         for claim in claims.claims:
             port = found[claim.node]
             if port is None:
@@ -51,7 +52,7 @@ class WeightsAlone(Autocast):
             formats = _fitting(claim.ports[name], value)
             if not formats:
                 continue
-            weight = shared.setdefault(id(value), Weight(value, formats, claim.node))
+            weight = shared.setdefault(id(value), Weight(value, formats, claim.node, scale_bytes))
             if weight.formats != formats:  # read along different axes: its first reader decides, this one reads floats
                 continue
             weights[claim.node] = name, weight

@@ -1,0 +1,102 @@
+"""The `half-scales` pass: scales of weights in 16 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.errors import DovetailError, UsageError
+from dovetail.ir import constant_of, input_of
+from dovetail.passes import Pass
+from dovetail.planning import get_placement
+
+from dovetail_cpu_int8.max_size import weights_alone
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.passes import Context
+
+_SCALE = {"DequantizeLinear": 1, "MatMulNBits": 2}
+_INTEGERS = {"DequantizeLinear": 0, "MatMulNBits": 1}
+_SMALLEST = float(np.finfo(np.float16).smallest_normal)
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+@dataclass(frozen=True)
+class HalfScales(Pass):
+    """Keep the scales of weights in float16, for `cpu-int8:scales=float16`.
+
+    Given:  %w = DequantizeLinear<block_size = 32>(%w_int4, %s)
+    Result: %t = Cast<to = FLOAT>(%s_half)   %w = DequantizeLinear<block_size = 32>(%w_int4, %t)
+
+    That is half a bit less per weight with blocks of 32. A scale changes by a 2048th at most, which is far below the
+    noise of 4 bits. Engines compute the Cast once, when they load the model. Scales are found when they are written,
+    one weight at a time; if float16 does not hold those of a weight, that is an error then.
+    """
+
+    name = "half-scales"
+    stage = "join"
+    requires = ("join",)
+    after = ("float-borders",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Rewrite the scales of the main graph, the only one with quantized nodes.
+
+        Raises:
+            UsageError: `scales=float16` is asked for without weights alone.
+        """
+        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        if backend is None or backend.chosen["scales"] != "float16":
+            return False
+        if not weights_alone(backend):
+            raise UsageError(
+                "cpu-int8: scales=float16 is for weights alone, whose blocks have many scales",
+                "write --backend cpu-int8:weights=int4,scales=float16",
+            )
+        nodes, halves = NewNodes(model, ctx), dict[ir.Value, ir.Value]()
+        for node in list(model.graph):
+            placement = get_placement(node)
+            if node.op_type not in _SCALE or placement is None or placement.backend != BACKEND:
+                continue
+            scale = input_of(node, _SCALE[node.op_type])
+            if not input_of(node, _INTEGERS[node.op_type]).is_initializer() or not _is_stored_in_floats(scale):
+                continue
+            if scale not in halves:
+                halves[scale] = _cast(scale, node, nodes)
+            node.replace_input_with(_SCALE[node.op_type], halves[scale])
+            nodes.drop_unread(scale)
+        ctx.count("scales", len(halves))
+        if halves:
+            model.touch()
+        return bool(halves)
+
+
+def _is_stored_in_floats(scale: ir.Value) -> bool:
+    """Check whether a value is a constant with several float32 scales."""
+    tensor = scale.const_value
+    return scale.is_initializer() and tensor is not None and tensor.dtype is ir.DataType.FLOAT and tensor.size > 1
+
+
+def _in_half(scale: ir.TensorProtocol) -> ir.Tensor:
+    """Round scales to float16.
+
+    Raises:
+        DovetailError: They are larger than what it holds, or all are smaller than what it holds with all digits.
+    """
+    array = scale.numpy()
+    largest = float(np.abs(array).max())
+    if not _SMALLEST <= largest <= _LARGEST:
+        raise DovetailError(f"float16 does not hold '{scale.name}', up to {largest:.3g}", "leave scales=float16 out")
+    return ir.Tensor(array.astype(np.float16))
+
+
+def _cast(scale: ir.Value, node: ir.Node, nodes: NewNodes) -> ir.Value:
+    """Return what casts scales in float16 to float32."""
+    tensor = constant_of(scale)
+    shape = ir.Shape(tensor.shape.numpy())
+    half = ir.LazyTensor(lambda: _in_half(tensor), ir.DataType.FLOAT16, shape, name=f"{scale.name}_half")
+    name = f"{node.name}/scale"
+    return nodes.add(node, "Cast", [nodes.constant(half)], name, (ir.DataType.FLOAT, shape), to=int(ir.DataType.FLOAT))
