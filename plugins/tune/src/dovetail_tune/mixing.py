@@ -15,7 +15,7 @@ from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
-from dovetail_tune.exact_values import ExactValues
+from dovetail_tune.exact_values import BATCHES, ExactValues
 from dovetail_tune.front import pareto_front
 from dovetail_tune.problem import Problem
 from dovetail_tune.profiles import Profiles, profile_cache
@@ -33,6 +33,7 @@ _WITHIN = 1.5  # of the best single candidate's time, those that are mixed
 _PLANS = 3  # mixed plans that are tried as whole models
 _PROFILED = 0.7  # share of the remaining time to profile segments in
 _START, _PART, _RACE = 1.5, 0.25, 0.5  # seconds to start a process, to compile a segment at least, and to time it
+_ROUNDS = 24  # runs of every segment to time it
 _ENOUGH = 4  # segments; for as many, some candidates are left out if there is little time
 _WORTH = 0.99  # of the best known time, what a mixed plan is predicted to take
 MIXED = "mixed"
@@ -127,7 +128,8 @@ class Mixing:
         ctx.load_backends()
         # Prepared for all backends at once, as mixed plans are, so that nodes have the same names.
         model = Driver(self._original, ctx, (), Instrumentation()).prepare()
-        number, most = affordable([tried.compile_seconds for tried in self._chosen], self._bench.deadline.remaining)
+        compiling, slowest = [t.compile_seconds for t in self._chosen], max(t.run_seconds for t in self._chosen)
+        number, most = affordable(compiling, slowest, self._bench.deadline.remaining)
         self._chosen = self._chosen[:number]
         segments = segments_of(model, most)
         folder = self._bench.folder / "segments"
@@ -230,16 +232,18 @@ class Mixing:
             self.unproven = "HiGHS found no bound in time"
 
 
-def affordable(compile_seconds: Sequence[float], remaining: float) -> tuple[int, int]:
+def affordable(compile_seconds: Sequence[float], run_seconds: float, remaining: float) -> tuple[int, int]:
     """Return how many candidates and segments can be profiled in the remaining seconds: two of each at least.
 
     Args:
         compile_seconds: Of the candidates, the baseline first, the fastest next. What is compiled are all segments.
+        run_seconds: Of one run of the slowest one.
         remaining: Seconds.
     """
     for number in range(len(compile_seconds), 1, -1):
-        left = _PROFILED * remaining - number * _START - sum(compile_seconds[:number])
-        most = min(MOST, left / (_RACE + number * _PART))
+        runs = number * run_seconds
+        left = _PROFILED * remaining - number * _START - sum(compile_seconds[:number]) - _ROUNDS * runs
+        most = min(MOST, left / (_RACE + number * _PART + BATCHES / 2 * runs))  # noise: half of the model behind each
         if most >= _ENOUGH or number == 2:
             return number, max(2, int(most))
     return len(compile_seconds), MOST

@@ -75,7 +75,7 @@ def _timed(bench: Bench, tried: Tried, digest: str, race: Callable[[], Answer]) 
     name = tried.candidate.name
     if why := answer.failed.get(name) or answer.failed.get(""):
         return _without_result(bench, tried.candidate, why)
-    tried.against = answer.race.ratio(name, "")
+    tried.against, tried.run_seconds = answer.race.ratio(name, ""), answer.race.seconds(name)
     return bench.record(tried, digest)
 
 

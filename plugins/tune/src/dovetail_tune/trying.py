@@ -41,6 +41,7 @@ class Tried:
         engines: The engines that ran it.
         against: Ratio of its time to the baseline's; None if it was not timed.
         compile_seconds: Seconds of compiling it.
+        run_seconds: Seconds of a run of it, by the quick comparison; 0 if it was not timed.
     """
 
     candidate: Candidate
@@ -54,6 +55,7 @@ class Tried:
     engines: tuple[str, ...] = ()
     against: Ratio | None = None
     compile_seconds: float = 0.0
+    run_seconds: float = 0.0
 
     @property
     def is_valid(self) -> bool:
@@ -180,7 +182,7 @@ class Bench:
             quick = race(turns, rules.rounds, rules.tolerance, self._is_over, least=rules.least)
             if name in quick.failed or "" in quick.failed:
                 raise WorkerError(quick.failed.get(name) or quick.failed[""])
-            tried.against = quick.ratio(name, "")
+            tried.against, tried.run_seconds = quick.ratio(name, ""), quick.seconds(name)
         return self.record(tried, answer["digest"])
 
     def _is_over(self) -> bool:
@@ -198,7 +200,7 @@ class Bench:
             snr_db=None if tried.snr_db is None else str(tried.snr_db), answers=tried.answers,
             missed=list(tried.missed), bytes=tried.bytes, coverage=tried.coverage, engines=list(tried.engines),
             against=None if ratio is None else [ratio.median, ratio.low, ratio.high, ratio.pairs], digest=digest,
-            compile_seconds=tried.compile_seconds,
+            compile_seconds=tried.compile_seconds, run_seconds=tried.run_seconds,
         )  # fmt: skip
         return tried
 
@@ -209,5 +211,5 @@ def _tried(candidate: Candidate, entry: Mapping[str, Any]) -> Tried:
     return Tried(
         candidate, entry["status"], entry["why"], None if snr is None else float(snr), entry["answers"],
         tuple(entry["missed"]), entry["bytes"], entry["coverage"], tuple(entry["engines"]),
-        None if against is None else Ratio(*against), entry.get("compile_seconds", 0.0),
+        None if against is None else Ratio(*against), entry.get("compile_seconds", 0.0), entry.get("run_seconds", 0.0),
     )  # fmt: skip
