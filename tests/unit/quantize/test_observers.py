@@ -287,6 +287,20 @@ def test_a_histogram_that_grew_is_that_of_a_range_known_before():
     assert np.array_equal(counts[0], expected)
 
 
+@pytest.mark.parametrize("observer", [Percentile, MeanSquaredError, Entropy])
+@pytest.mark.parametrize("text", ["int8[symmetric]", "uint8[asymmetric]", "int8[symmetric,axis=0]"])
+@pytest.mark.parametrize("size", [300, MANY])
+@pytest.mark.parametrize("which", DISTRIBUTIONS)
+def test_the_numbers_of_a_relu_follow_from_those_of_its_input(observer, text, size, which):
+    batches = [numbers(which, 2 * size, seed).reshape(2, -1) for seed in range(3)]
+    derived, seen = observer(Format.of(text)), observer(Format.of(text))
+    for batch in batches:
+        derived.update_with_relu(batch)
+        seen.update(batch)
+        seen.update(np.maximum(batch, 0))
+    assert derived.parameters() == seen.parameters()
+
+
 def both_histograms(text, batches, **options):
     """The parameters of a percentile from the largest magnitudes, and from the histogram that it shares with others."""
     alone, sharing = Percentile(Format.of(text), **options), Percentile(Format.of(text), **options)

@@ -52,8 +52,8 @@ class Histogram:
         self._counts = np.zeros((0, 0), np.int64)
         self._exponents = np.zeros(0, np.int64)
 
-    def update(self, rows: np.ndarray) -> None:
-        """Count the numbers of a matrix with one row per slice.
+    def update(self, rows: np.ndarray, with_relu: bool = False) -> None:
+        """Count the numbers of a matrix with one row per slice, and if `with_relu` those of its Relu as well.
 
         Raises:
             ValueError: A number is infinite or NaN, or the number of rows changed.
@@ -61,13 +61,15 @@ class Histogram:
         if not rows.size:
             return
         rows = np.asarray(rows, np.float32)
-        self.number += rows.shape[1]
+        self.number += rows.shape[1] * (1 + with_relu)
         if self._few is None:
-            self._count(rows)
+            self._count(rows, with_relu)
             return
-        self._extrema.widen(rows.min(axis=1), rows.max(axis=1))
+        self._extrema.widen(*_extrema(rows, with_relu))
         # Copy, because a view would keep the caller's whole array alive and see later writes to it.
         self._few.append(rows if self.number > _FEW else rows.copy())
+        if with_relu:
+            self._few.append(np.maximum(rows, 0))
         if self.number > _FEW:
             self._count_all()
 
@@ -132,10 +134,19 @@ class Histogram:
         self._counts = np.zeros((number, 2 * side), np.int64)
         self._exponents = np.full(number, _LOWEST)
         for rows in kept:
-            self._count(rows)
+            self._count(rows, with_relu=False)
 
-    def _count(self, rows: np.ndarray) -> None:
-        self._fit(rows.min(axis=1), rows.max(axis=1))
+    def _count(self, rows: np.ndarray, with_relu: bool) -> None:
+        self._fit(*_extrema(rows, with_relu))
+        before = self._counts.copy() if with_relu else None
+        self._count_in_bins(rows)
+        if before is not None:
+            side = self._counts.shape[1] // 2
+            added = self._counts - before
+            self._counts[:, side:] += added[:, side:]
+            self._counts[:, side] += added[:, :side].sum(axis=1)
+
+    def _count_in_bins(self, rows: np.ndarray) -> None:
         number, bins = self._counts.shape
         side = bins // 2
         factors = np.ldexp(np.float32(side), -self._exponents).astype(np.float32)
@@ -190,6 +201,12 @@ class Histogram:
         merged = np.zeros(2 * side, np.int64)
         np.add.at(merged, halved + side, self._counts[row])
         self._counts[row], self._exponents[row] = merged, exponent
+
+
+def _extrema(rows: np.ndarray, with_relu: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest number of each slice, and of its Relu."""
+    low, high = rows.min(axis=1), rows.max(axis=1)
+    return low, np.maximum(high, 0) if with_relu else high
 
 
 @functools.cache

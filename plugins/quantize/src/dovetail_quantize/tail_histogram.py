@@ -39,18 +39,24 @@ class TailHistogram(Histogram):
         assert not self.number, "bins may have been merged already"
         return Histogram()
 
-    def _count(self, rows: np.ndarray) -> None:
+    def _count(self, rows: np.ndarray, with_relu: bool) -> None:
         if len(rows) == 1:
             self._choose()
         if self._inner < 0:
-            super()._count(rows)
+            super()._count(rows, with_relu)
             return
         outer = self._outer(rows[0])
+        self._count_outer(np.abs(outer), rows.size)
+        if with_relu:
+            self._count_outer(outer[outer > 0], rows.size)
+
+    def _count_outer(self, magnitudes: np.ndarray, number: int) -> None:
+        """Count `number` numbers, of which those beyond the inner bin are given."""
         side = self._counts.shape[1] // 2
-        index = (np.abs(outer) * np.ldexp(np.float32(side), -self._exponents[0])).astype(np.int64)
+        index = (magnitudes * np.ldexp(np.float32(side), -self._exponents[0])).astype(np.int64)
         found = np.bincount(index)
         self._counts[0, side : side + found.size] += found
-        self._counts[0, side + self._inner] += rows.size - outer.size
+        self._counts[0, side + self._inner] += number - magnitudes.size
 
     def _choose(self) -> None:
         """Merge the bins that the percentile will not reach, if enough numbers were counted since the last time."""

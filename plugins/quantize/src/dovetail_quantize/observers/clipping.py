@@ -36,6 +36,15 @@ class CountingObserver(Observer):
         if array.size:
             self._seen.update(slices(array, self._format))
 
+    def update_with_relu(self, array: np.ndarray) -> None:
+        """Count the numbers of one batch and those of its Relu, which follow from them.
+
+        Raises:
+            ValueError: See `update`.
+        """
+        if array.size:
+            self._seen.update(slices(array, self._format), with_relu=True)
+
     def share(self, other: CountingObserver) -> None:
         """Use the histogram of another observer of the same format, before data is seen, instead of an own one."""
         self._seen = other._seen = other._seen.complete()
