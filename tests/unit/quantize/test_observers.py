@@ -287,6 +287,64 @@ def test_a_histogram_that_grew_is_that_of_a_range_known_before():
     assert np.array_equal(counts[0], expected)
 
 
+@pytest.mark.parametrize("observer", [Percentile, MeanSquaredError, Entropy])
+@pytest.mark.parametrize("text", ["int8[symmetric]", "uint8[asymmetric]", "int8[symmetric,axis=0]"])
+@pytest.mark.parametrize("size", [300, MANY])
+@pytest.mark.parametrize("which", DISTRIBUTIONS)
+def test_the_numbers_of_a_relu_follow_from_those_of_its_input(observer, text, size, which):
+    batches = [numbers(which, 2 * size, seed).reshape(2, -1) for seed in range(3)]
+    derived, seen = observer(Format.of(text)), observer(Format.of(text))
+    for batch in batches:
+        derived.update_with_relu(batch)
+        seen.update(batch)
+        seen.update(np.maximum(batch, 0))
+    assert derived.parameters() == seen.parameters()
+
+
+def both_histograms(text, batches, **options):
+    """The parameters of a percentile from the largest magnitudes, and from the histogram that it shares with others."""
+    alone, sharing = Percentile(Format.of(text), **options), Percentile(Format.of(text), **options)
+    MeanSquaredError(Format.of(text)).share(sharing)
+    for batch in batches:
+        alone.update(batch)
+        sharing.update(batch)
+    return alone.parameters(), sharing.parameters()
+
+
+LATER = {
+    "alike": [1] * 9,
+    "growing": np.geomspace(1, 300, 9),
+    "shrinking": np.geomspace(1, 1e-3, 9),
+    "an outlier in between": [1, 1, 1, 1e4, 1, 1, 1],
+    "blank": [1, *[0] * 90],
+    "blank at first": [0, 0, 1, 1, 1],
+    "tiny": [1, *[1e-38] * 5, 1],
+}
+
+
+@pytest.mark.parametrize("percentile", [99.99, 99.999, 99.97, 99.5])
+@pytest.mark.parametrize("scales", LATER)
+@pytest.mark.parametrize("which", DISTRIBUTIONS)
+def test_a_percentile_needs_only_the_largest_magnitudes(which, scales, percentile):
+    batches = [numbers(which, 30_000, seed) * np.float32(scale) for seed, scale in enumerate(LATER[scales])]
+    alone, sharing = both_histograms("int8[symmetric]", batches, percentile=percentile)
+    assert alone == sharing
+
+
+def test_a_percentile_covers_more_if_hundreds_of_batches_are_blank_after_the_first():
+    batches = [numbers("normal", 30_000), *[np.zeros(30_000, np.float32)] * 300]
+    alone, sharing = both_histograms("int8[symmetric]", batches)
+    assert sharing.scale < alone.scale < found(MinMax, "int8[symmetric]", *batches).scale
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_percentile_sees_that_a_later_number_is_not_finite(number):
+    batches = [numbers("normal", MANY, seed) for seed in range(3)]
+    batches[2][-1] = number
+    with pytest.raises(ValueError, match="infinite or NaN"):
+        found(Percentile, "int8[symmetric]", *batches)
+
+
 def test_memory_does_not_grow_with_the_data():
     import tracemalloc
 

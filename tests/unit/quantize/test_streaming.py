@@ -109,6 +109,18 @@ def test_every_form_of_data_gives_the_same_scales(compiled, installed, samples, 
     assert found[0] and all(one == found[0] for one in found)
 
 
+@pytest.mark.parametrize("share", [60, 90, 100])
+def test_a_value_and_its_relu_share_a_scale(compiled, samples, share):
+    """The numbers of the second one follow from the first one; both count."""
+    shared = "Relu: {role: passive, types: q8}", "Relu: {role: passive, types: q8, same_scale: true}"
+    net = NET.replace("r = Relu (a)", "r = Relu (x)").replace("p = MaxPool", "p = AveragePool")
+    seen = samples["x"], np.maximum(samples["x"], 0)
+    found = scales(compiled(net, shared, observed_by(f"{{name: percentile, percentile: {share}}}"), data=samples))
+    magnitudes = np.abs(np.concatenate(seen)).reshape(-1)
+    expected = np.quantile(magnitudes, share / 100, method="inverted_cdf") / 127
+    assert found["r"] == found["x"] == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.parametrize("observer", ["minmax", "percentile"])
 def test_samples_of_several_shapes(compiled, installed, observer):
     open_net = NET.replace("float[1,4,8,8] x", "float[1,4,H,W] x").replace("float[1,8,4,4] y", "float[1,8,P,Q] y")

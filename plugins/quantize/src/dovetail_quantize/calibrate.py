@@ -26,6 +26,7 @@ from dovetail_quantize.parameters import (
     range_of_source,
     repeated,
     replayed_parameters,
+    watchers_of,
     weight_scale_for_bias,
 )
 from dovetail_quantize.refining.steps import steps_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import ObserverChoice
+
+    from dovetail_quantize.observing import Watcher
 
 
 _OPERATORS = ("GlobalMaxPool", "MaxPool", "ReduceMax")
@@ -282,17 +285,17 @@ class _Calibration:
     def _observe(self, groups: list[tuple[list[Held], ObserverChoice]], known: KnownParameters) -> None:
         """Show the data to the observers, and keep the parameters that each of them finds."""
         observers = []
-        wanted: dict[str, list[ObserversTogether]] = {}
+        wanted: dict[str, list[Watcher]] = {}
         for group, choice in groups:
             table = self._ctx.registry.observer
             named = [NamedObserver(group[0].leaders[0], table, each) for each in known.wanted(choice)]
             observers.append((group, named))
             for values, shown in values_shown([one.value for one in group[0].leaders], named):
-                for value in values:
+                for value, watcher in watchers_of(values, shown):
                     if (weight := weight_of(value)) is not None:
-                        shown.update(weight.numpy())
+                        watcher.update(weight.numpy())
                     else:
-                        wanted.setdefault(name_of(value), []).append(shown)
+                        wanted.setdefault(name_of(value), []).append(watcher)
         seen = observe(self._model, wanted, self._ctx)
         if not seen.batches:
             raise DovetailError(

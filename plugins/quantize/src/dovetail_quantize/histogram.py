@@ -52,8 +52,8 @@ class Histogram:
         self._counts = np.zeros((0, 0), np.int64)
         self._exponents = np.zeros(0, np.int64)
 
-    def update(self, rows: np.ndarray) -> None:
-        """Count the numbers of a matrix with one row per slice.
+    def update(self, rows: np.ndarray, with_relu: bool = False) -> None:
+        """Count the numbers of a matrix with one row per slice, and if `with_relu` those of its Relu as well.
 
         Raises:
             ValueError: A number is infinite or NaN, or the number of rows changed.
@@ -61,15 +61,17 @@ class Histogram:
         if not rows.size:
             return
         rows = np.asarray(rows, np.float32)
-        self._extrema.widen(rows.min(axis=1), rows.max(axis=1))
-        self.number += rows.shape[1]
-        if self._few is not None:
-            # Copy, because a view would keep the caller's whole array alive and see later writes to it.
-            self._few.append(rows if self.number > _FEW else rows.copy())
-            if self.number > _FEW:
-                self._count_all()
-        else:
-            self._count(rows)
+        self.number += rows.shape[1] * (1 + with_relu)
+        if self._few is None:
+            self._count(rows, with_relu)
+            return
+        self._extrema.widen(*_extrema(rows, with_relu))
+        # Copy, because a view would keep the caller's whole array alive and see later writes to it.
+        self._few.append(rows if self.number > _FEW else rows.copy())
+        if with_relu:
+            self._few.append(np.maximum(rows, 0))
+        if self.number > _FEW:
+            self._count_all()
 
     def range(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the smallest and the largest number of every slice.
@@ -79,6 +81,10 @@ class Histogram:
         """
         return self._extrema.range()
 
+    def kept(self) -> np.ndarray | None:
+        """Return the numbers themselves, a row per slice, in float64; None if they are counted in bins."""
+        return None if self._few is None else np.concatenate(self._few, axis=1).astype(np.float64)
+
     def points(self) -> Points:
         """Return the numbers seen so far, exactly or as bin centers.
 
@@ -86,8 +92,8 @@ class Histogram:
             ValueError: No number was seen.
         """
         self.range()
-        if self._few is not None:
-            numbers = np.sort(np.concatenate(self._few, axis=1), axis=1).astype(np.float64)
+        if (kept := self.kept()) is not None:
+            numbers = np.sort(kept, axis=1)
             return Points(numbers, np.ones(numbers.shape, np.int64), exact=True)
         index, counts, width = self.bins()
         low, high = self.range()
@@ -106,6 +112,21 @@ class Histogram:
         side = self._counts.shape[1] // 2
         return np.arange(1 - side, side), self._counts[:, 1:], np.ldexp(1.0, self._exponents) / side
 
+    def magnitudes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the counts of magnitudes from `k` to `k + 1` widths, a row per slice, and the width of each slice.
+
+        Raises:
+            ValueError: No number was seen.
+        """
+        index, counts, width = self.bins()
+        folded = counts[:, index >= 0].copy()
+        folded[:, 1:] += counts[:, index < 0][:, ::-1]
+        return folded, width
+
+    def complete(self) -> Histogram:
+        """Return a histogram that distinguishes all bins: this one."""
+        return self
+
     def _count_all(self) -> None:
         kept, self._few = self._few or [], None
         number = kept[0].shape[0]
@@ -113,20 +134,26 @@ class Histogram:
         self._counts = np.zeros((number, 2 * side), np.int64)
         self._exponents = np.full(number, _LOWEST)
         for rows in kept:
-            self._count(rows)
+            self._count(rows, with_relu=False)
 
-    def _count(self, rows: np.ndarray) -> None:
-        low, high = self._extrema.range()
-        exponents = np.maximum(np.frexp(np.maximum(-low, high))[1], _LOWEST)
-        for row in np.flatnonzero(exponents > self._exponents).tolist():
-            self._widen(row, exponents[row])
+    def _count(self, rows: np.ndarray, with_relu: bool) -> None:
+        self._fit(*_extrema(rows, with_relu))
+        before = self._counts.copy() if with_relu else None
+        self._count_in_bins(rows)
+        if before is not None:
+            side = self._counts.shape[1] // 2
+            added = self._counts - before
+            self._counts[:, side:] += added[:, side:]
+            self._counts[:, side] += added[:, :side].sum(axis=1)
+
+    def _count_in_bins(self, rows: np.ndarray) -> None:
         number, bins = self._counts.shape
         side = bins // 2
         factors = np.ldexp(np.float32(side), -self._exponents).astype(np.float32)
-        room = np.empty(_PIECE, np.float32)
         if number == 1:
-            self._count_row(rows[0], factors[0], room)
+            self._count_row(rows[0], factors[0])
             return
+        room = np.empty(_PIECE, np.float32)
         at_once = max(_PIECE // rows.shape[1], 1)
         for first in range(0, number, at_once):
             some = rows[first : first + at_once]
@@ -140,15 +167,15 @@ class Histogram:
                 index = scaled.astype(np.int32) + begins
                 counted += np.bincount(index.reshape(-1), minlength=counted.size).reshape(counted.shape)
 
-    def _count_row(self, row: np.ndarray, factor: np.float32, room: np.ndarray) -> None:
-        """Count the numbers of a single slice.
+    def _count_row(self, row: np.ndarray, factor: np.float32) -> None:
+        """Count the numbers of a single slice; the factor is the number of bins per unit.
 
         Neighboring elements are counted in separate lanes: incrementing the same bin twice in a row stalls the
         processor, and the output of a Relu has many zeros.
         """
         bins = self._counts.shape[1]
         begins = _begins(bins)
-        index = np.empty(_PIECE, np.int32)
+        room, index = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32)
         for start in range(0, row.size, _PIECE):
             piece = row[start : start + _PIECE]
             scaled, found = room[: piece.size], index[: piece.size]
@@ -158,6 +185,14 @@ class Histogram:
             found += begins[: piece.size]
             self._counts[0] += np.bincount(found, minlength=_LANES * bins).reshape(_LANES, bins).sum(axis=0)
 
+    def _fit(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Widen the ranges of the slices so that they contain these numbers."""
+        self._extrema.widen(low, high)
+        low, high = self._extrema.range()
+        exponents = np.maximum(np.frexp(np.maximum(-low, high))[1], _LOWEST)
+        for row in np.flatnonzero(exponents > self._exponents).tolist():
+            self._widen(row, exponents[row])
+
     def _widen(self, row: int, exponent: int) -> None:
         """Merge the bins of a row until its range reaches two to the power of `exponent`."""
         side = self._counts.shape[1] // 2
@@ -166,6 +201,12 @@ class Histogram:
         merged = np.zeros(2 * side, np.int64)
         np.add.at(merged, halved + side, self._counts[row])
         self._counts[row], self._exponents[row] = merged, exponent
+
+
+def _extrema(rows: np.ndarray, with_relu: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest number of each slice, and of its Relu."""
+    low, high = rows.min(axis=1), rows.max(axis=1)
+    return low, np.maximum(high, 0) if with_relu else high
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_quantize.extrema import ExtremaNames, ExtremaNodes
 from dovetail_quantize.integers import number_of_scales
+from dovetail_quantize.observers.clipping import CountingObserver
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -230,6 +231,15 @@ class NamedObserver:
     def update(self, array: Any) -> None:
         """Pass the numbers of one batch to the observer."""
         self._called("fails on", lambda: self.observer.update(array))
+
+    def update_with_relu(self, array: Any) -> None:
+        """Pass the numbers of one batch to the observer, and those of its Relu."""
+        observer = self.observer
+        if isinstance(observer, CountingObserver):
+            self._called("fails on", lambda: observer.update_with_relu(array))
+        else:
+            self.update(array)
+            self.update(np.maximum(array, 0))
 
     def parameters(self) -> Parameters:
         """Return the observer's parameters, after checking them against the format."""

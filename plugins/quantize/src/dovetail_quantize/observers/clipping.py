@@ -9,6 +9,7 @@ from dovetail.plugin import Observer
 
 from dovetail_quantize.histogram import Histogram, Points
 from dovetail_quantize.integers import bounds, parameters_of_range, scales_of_range, slices
+from dovetail_quantize.tail_histogram import TailHistogram
 
 if TYPE_CHECKING:
     from dovetail.ir import Format
@@ -35,9 +36,18 @@ class CountingObserver(Observer):
         if array.size:
             self._seen.update(slices(array, self._format))
 
+    def update_with_relu(self, array: np.ndarray) -> None:
+        """Count the numbers of one batch and those of its Relu, which follow from them.
+
+        Raises:
+            ValueError: See `update`.
+        """
+        if array.size:
+            self._seen.update(slices(array, self._format), with_relu=True)
+
     def share(self, other: CountingObserver) -> None:
-        """Use the histogram of another observer of the same format instead of an own one."""
-        self._seen = other._seen
+        """Use the histogram of another observer of the same format, before data is seen, instead of an own one."""
+        self._seen = other._seen = other._seen.complete()
 
 
 class Percentile(CountingObserver):
@@ -47,6 +57,8 @@ class Percentile(CountingObserver):
     magnitudes does not exceed; with one, each end clips half of the remainder. In a histogram an end is the outer edge
     of its bin. With too few numbers to clip one (10,000 at 99.99 percent), the result is that of `minmax`. The same
     holds if the covered numbers are all zero, because the remainder is then the only information.
+
+    Without a zero point only the largest magnitudes are told apart: `TailHistogram` says when that shows.
 
     Source: McKinstry et al., "Discovering Low-Precision Networks Close to Full-Precision Networks for Efficient
     Embedded Inference", 2018; Wu et al., "Integer Quantization for Deep Learning Inference: Principles and Empirical
@@ -62,6 +74,8 @@ class Percentile(CountingObserver):
             raise ValueError(f"a percentile of {percentile} is not above 0 and up to 100")
         super().__init__(format_)
         self._share = percentile / 100
+        if format_.scheme != "asymmetric":
+            self._seen = TailHistogram(1 - self._share)
 
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
@@ -70,18 +84,24 @@ class Percentile(CountingObserver):
             ValueError: No number was seen.
         """
         low, high = self._seen.range()
+        if self._format.scheme != "asymmetric":
+            end = np.minimum(self._reached_magnitude(), np.maximum(-low, high))
+            return self._of_range(-end, end)
         positions, counts, exact = self._seen.points()
         margin = np.zeros(len(low)) if exact else self._seen.bins()[2] / 2
-        if self._format.scheme == "asymmetric":
-            share = (1 + self._share) / 2
-            upper = _outer(_reached(positions, counts, share), margin)
-            lower = _outer(_reached(-positions[:, ::-1], counts[:, ::-1], share), margin)
-            return self._of_range(np.maximum(-lower, low), np.minimum(upper, high))
-        order = np.argsort(np.abs(positions), axis=1, kind="stable")
-        magnitudes = np.take_along_axis(np.abs(positions), order, axis=1)
-        end = _outer(_reached(magnitudes, np.take_along_axis(counts, order, axis=1), self._share), margin)
-        end = np.minimum(end, np.maximum(-low, high))
-        return self._of_range(-end, end)
+        share = (1 + self._share) / 2
+        upper = _outer(_reached(positions, counts, share), margin)
+        lower = _outer(_reached(-positions[:, ::-1], counts[:, ::-1], share), margin)
+        return self._of_range(np.maximum(-lower, low), np.minimum(upper, high))
+
+    def _reached_magnitude(self) -> np.ndarray:
+        """Return the smallest magnitude of each slice, or outer edge of a bin, that the percentage does not exceed."""
+        if (numbers := self._seen.kept()) is not None:
+            magnitudes = np.sort(np.abs(numbers), axis=1)
+            return _reached(magnitudes, np.ones(magnitudes.shape, np.int64), self._share)
+        counts, width = self._seen.magnitudes()
+        index = _reached(np.broadcast_to(np.arange(counts.shape[1]), counts.shape), counts, self._share)
+        return np.where(index == 0, 0, (index + 1) * width)
 
     def _of_range(self, low: np.ndarray, high: np.ndarray) -> Parameters:
         empty = (low >= 0) & (high <= 0)
