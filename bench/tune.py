@@ -24,13 +24,13 @@ import contextlib
 import json
 import math
 import multiprocessing
-import os
 import re
 import statistics
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import dovetail
@@ -47,12 +47,14 @@ from trained_nets.wheels import Wheels
 
 Feeds = dict[str, np.ndarray]
 Run = Callable[[Feeds], dict[str, np.ndarray]]
+Loader = Callable[[Path, list[str]], Run]
+"""Loads a file, given the names of the model's outputs."""
 INPUTS, TURN, HEATS = 16, 0.05, 3
 SLOWER, FASTER = 1.03, 0.95  # of the fastest peer: more is a miss, at most so much is a gain
 PEERS = ("ONNX Runtime", "OpenVINO f32", "OpenVINO bf16", "quantize_static", "NNCF")
 
 
-def openvino_float32(model: Path) -> Run:
+def openvino_float32(model: Path, outputs: list[str]) -> Run:
     """OpenVINO on a file, in float32; what the file has in integers, it computes so."""
     import openvino
 
@@ -82,17 +84,20 @@ def winner_of(folder: Path) -> Run:
     return lambda feeds: dict(zip(names, session.run(names, feeds), strict=True))
 
 
+def onnxruntime_itself(model: Path, outputs: list[str]) -> Run:
+    """ONNX Runtime on a file."""
+    return candidates.onnxruntime_float32(model).run
+
+
+def openvino_bfloat16(model: Path, outputs: list[str]) -> Run:
+    """OpenVINO's own bfloat16 mode on a file."""
+    return candidates.openvino_mode(model, outputs).run
+
+
 def peers_of(model: Path, inputs: list[Feeds], folder: Path, nncf: str | None) -> dict[str, Callable[[], Run]]:
     """What loads every peer that takes the file; why another does not is printed."""
-    exact = candidates.onnxruntime_float32(model).run
-    outputs = list(exact(inputs[0]))
+    outputs = list(onnxruntime_itself(model, [])(inputs[0]))
     data = inputs[0::2]  # what `tune` calibrates on
-
-    def made(peer: str, make: Callable[[], Path]) -> Path:
-        note = folder / f"{peer}.path"  # a copy of this process may have made it
-        if not note.exists():
-            note.write_text(str(make()))
-        return Path(note.read_text())
 
     def static() -> Path:
         return quantizers.quantize_static(quantizers.prepared(model, folder), data, folder, "MinMax", True)
@@ -101,31 +106,39 @@ def peers_of(model: Path, inputs: list[Feeds], folder: Path, nncf: str | None) -
         assert nncf is not None
         return quantizers.nncf(quantizers.prepared(model, folder), data, folder, "mixed", nncf, 300)
 
-    makers: dict[str, Callable[[], Run]] = {
-        "ONNX Runtime": lambda: candidates.onnxruntime_float32(model).run,
-        "OpenVINO f32": lambda: openvino_float32(model),
-        "OpenVINO bf16": lambda: candidates.openvino_mode(model, outputs).run,
-        "quantize_static": lambda: candidates.onnxruntime_float32(made("static", static)).run,
-    } | ({"NNCF": lambda: openvino_float32(made("nncf", by_nncf))} if nncf else {})
-    for peer, make in list(makers.items()):
+    loaders: dict[str, tuple[Loader, Callable[[], Path]]] = {
+        "ONNX Runtime": (onnxruntime_itself, lambda: model),
+        "OpenVINO f32": (openvino_float32, lambda: model),
+        "OpenVINO bf16": (openvino_bfloat16, lambda: model),
+        "quantize_static": (onnxruntime_itself, static),
+    } | ({"NNCF": (openvino_float32, by_nncf)} if nncf else {})
+    peers: dict[str, Callable[[], Run]] = {}
+    for peer, (load, make) in loaders.items():
         try:
-            if code := _outcome_of(lambda make=make: make()(inputs[1])):
-                raise RuntimeError(f"its process ended with {code}")
-            make()(inputs[1])
+            path = make()
+            # In a process of its own first, because an engine may crash.
+            process = _CONTEXT.Process(target=_run_once, args=(load, path, outputs, inputs[1], candidates.THREADS))
+            process.start()
+            process.join()
+            if process.exitcode:
+                raise RuntimeError(f"its process ended with {process.exitcode}")
+            load(path, outputs)(inputs[1])
         except Exception as error:
             print("   ", peer, "does not take it:", str(error).strip().splitlines()[-1][:200])
-            del makers[peer]
-    return makers
+        else:
+            peers[peer] = partial(load, path, outputs)
+    return peers
 
 
-def _outcome_of(work: Callable[[], object]) -> int:
-    """Return how a copy of this process ends that does some work; below 0 if it crashes, and 0 if it raises."""
-    child = os.fork()
-    if not child:
-        with contextlib.suppress(Exception):  # it is raised again here
-            work()
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+def _run_once(
+    load: Callable[[Path, list[str]], Run], path: Path, outputs: list[str], feeds: Feeds, threads: int
+) -> None:
+    candidates.THREADS = threads
+    with contextlib.suppress(Exception):  # it is raised again where it is caught
+        load(path, outputs)(feeds)
 
 
 def snr(run: Run, exact: Run, inputs: list[Feeds]) -> float:
@@ -290,13 +303,12 @@ def main() -> None:
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
-    context = multiprocessing.get_context("spawn")
     names = [path.stem for path in options.models] if options.models else options.nets
     for name in names:
         if _file(name, options).exists():
             continue
         print(name, flush=True)
-        process = context.Process(target=_kept, args=(name, options))
+        process = _CONTEXT.Process(target=_kept, args=(name, options))
         process.start()
         process.join()
         if process.exitcode:
