@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.ir import FLOAT32, FreshNames, input_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning import Placement, get_placement, set_placement
+from dovetail.planning import Placement, set_placement
 
 from dovetail_cpu_int8.max_size import weights_alone
+from dovetail_cpu_int8.new_nodes import BACKEND, is_here
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-
-
-_BACKEND = "cpu-int8"
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,14 @@ class DynamicQuantization(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the products of the main graph, the only one with quantized nodes."""
-        if any(backend.name == _BACKEND and weights_alone(backend) for backend in ctx.backends):
+        if any(backend.name == BACKEND and weights_alone(backend) for backend in ctx.backends):
+            return False
+        found = [node for node in model.graph if node.op_type == "MatMul" and is_here(node)]
+        if not found:
             return False
         rewriter = _Rewriter(model, ctx)
-        for node in list(model.graph):
-            placement = get_placement(node)
-            if node.op_type == "MatMul" and placement is not None and placement.backend == _BACKEND:
-                rewriter.rewrite(node)
+        for node in found:
+            rewriter.rewrite(node)
         if rewriter.made:
             ctx.count("dynamic", rewriter.made)
             model.touch()
@@ -79,7 +78,7 @@ class _Rewriter:
         floats.shape = sums.shape = result.shape
         scaled = ir.node("Mul", [floats, both], name=node.name)
         scaled.outputs[0].type, scaled.outputs[0].shape = result.type, result.shape
-        set_placement(scaled, Placement(_BACKEND, FLOAT32))
+        set_placement(scaled, Placement(BACKEND, FLOAT32))
         self._graph.insert_before(node, scaled)
         result.replace_all_uses_with(scaled.outputs[0], replace_graph_outputs=True)
         self._graph.remove(node, safe=True)
@@ -101,7 +100,7 @@ class _Rewriter:
             for output, kind, part in zip(made.outputs, kinds, parts, strict=True):
                 output.name, output.type = self._names.fresh(f"{value.name}_{part}"), ir.TensorType(kind)
                 output.shape = value.shape if part == "uint8" else ir.Shape(())
-            set_placement(made, Placement(_BACKEND, FLOAT32))
+            set_placement(made, Placement(BACKEND, FLOAT32))
             self._graph.insert_before(before, made)
             self._quantized[value] = made.outputs[0], made.outputs[1], made.outputs[2]
         return self._quantized[value]
@@ -112,6 +111,6 @@ class _Rewriter:
         made = ir.node(operator, inputs, attributes, name=self._names.fresh(name))
         made.outputs[0].name = self._names.fresh(f"{name}_out")
         made.outputs[0].type = ir.TensorType(kind)
-        set_placement(made, Placement(_BACKEND, FLOAT32))
+        set_placement(made, Placement(BACKEND, FLOAT32))
         self._graph.insert_before(before, made)
         return made.outputs[0]

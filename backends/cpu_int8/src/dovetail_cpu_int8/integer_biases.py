@@ -9,14 +9,15 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FLOAT32, FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning import Placement, get_placement, set_placement
+from dovetail.planning import Placement, set_placement
+
+from dovetail_cpu_int8.new_nodes import BACKEND, is_here
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
 
-_BACKEND = "cpu-int8"
 _LARGEST = 2**31 - 1
 
 
@@ -37,11 +38,11 @@ class IntegerBiases(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Store the biases of the main graph, the only one with quantized nodes."""
-        names, made = ctx.analysis(FreshNames, model), 0
-        for node in list(model.graph):
-            placement = get_placement(node)
-            if node.op_type == "MatMul" and placement is not None and placement.backend == _BACKEND:
-                made += _store_bias(node, model, names, ctx)
+        found = [node for node in model.graph if node.op_type == "MatMul" and is_here(node)]
+        if not found:
+            return False
+        names = ctx.analysis(FreshNames, model)
+        made = sum(_store_bias(node, model, names, ctx) for node in found)
         if made:
             ctx.count("biases", made)
             model.touch()
@@ -78,7 +79,7 @@ def _store_bias(node: ir.Node, model: Model, names: FreshNames, ctx: Context) ->
     made = ir.node("DequantizeLinear", constants, {"axis": 0}, name=names.fresh(f"{bias.name}_dequantize"))
     made.outputs[0].name = names.fresh(f"{bias.name}_float32")
     made.outputs[0].type, made.outputs[0].shape = bias.type, bias.shape
-    set_placement(made, Placement(_BACKEND, FLOAT32))
+    set_placement(made, Placement(BACKEND, FLOAT32))
     model.graph.insert_before(model.graph[0], made)
     add.replace_input_with(index, made.outputs[0])
     if not bias.uses():
@@ -102,8 +103,7 @@ def _reader(node: ir.Node) -> ir.Node | None:
     if len(uses) != 1 or node.outputs[0].is_graph_output():
         return None
     add = next(iter(uses)).node
-    placement = get_placement(add)
-    there = placement is not None and placement.backend == _BACKEND and add.graph is node.graph
+    there = is_here(add) and add.graph is node.graph
     return add if there and add.op_type == "Add" and not add.domain else None
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.ir import input_of
 from dovetail.passes import Pass
-from dovetail.planning import get_placement
 
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.new_nodes import NewNodes, is_here
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -33,11 +32,11 @@ class IntegerGathers(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the Gathers of the main graph, the only one with quantized nodes."""
-        nodes, made = NewNodes(model, ctx), 0
-        for node in list(model.graph):
-            placement = get_placement(node)
-            if node.op_type == "Gather" and placement is not None and placement.backend == BACKEND:
-                made += _rewrite(node, nodes, ctx)
+        found = [node for node in model.graph if node.op_type == "Gather" and is_here(node)]
+        if not found:
+            return False
+        nodes = NewNodes(model, ctx)
+        made = sum(_rewrite(node, nodes, ctx) for node in found)
         if made:
             ctx.count("gathers", made)
             model.touch()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.ir import FLOAT32, FreshNames, name_of
-from dovetail.planning import Placement, set_placement
+from dovetail.planning import Placement, get_placement, set_placement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 
 BACKEND = "cpu-int8"
+
+
+def is_here(node: ir.Node) -> bool:
+    """Check whether `node` is placed on this backend."""
+    placement = get_placement(node)
+    return placement is not None and placement.backend == BACKEND
 
 
 class NewNodes:

@@ -100,7 +100,8 @@ class DropScales(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Remove the nodes."""
-        idle = [node for node in model.graph if node.meta.pop(_RESERVED, False) and _multiplies_by_ones(node)]
+        reserved = [node for node in model.graph if _RESERVED in node.meta.data]
+        idle = [node for node in reserved if node.meta.pop(_RESERVED) and _multiplies_by_ones(node)]
         for node in idle:
             ones = input_of(node, 1)
             node.outputs[0].replace_all_uses_with(input_of(node, 0))

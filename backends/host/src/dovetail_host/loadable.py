@@ -119,8 +119,11 @@ def _moved(model: Model) -> Iterator[ir.Value]:
 
     The operators may be in a branch of an If, which ONNX Runtime inlines first if the condition is known.
     """
-    holders = {body: node for node in model.nodes() for body in bodies(node) if node.op_type == "If"}
-    waiting = [(node.outputs[0], False) for node in model.nodes() if node.op_type == "DequantizeLinear"]
+    nodes = list(model.nodes())
+    waiting = [(node.outputs[0], False) for node in nodes if node.op_type == "DequantizeLinear"]
+    if not waiting:
+        return
+    holders = {body: node for node in nodes if node.op_type == "If" for body in bodies(node)}
     seen = set()
     while waiting:
         value, moved = waiting.pop()

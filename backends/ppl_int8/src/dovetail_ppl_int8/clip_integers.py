@@ -43,16 +43,22 @@ class ClipIntegers(Pass):
         """Replace the activations of the main graph, the only one with quantized nodes."""
         if model.opset < _CLIP_TAKES_INTEGERS:
             return False
+        found = [node for node in model.graph if node.op_type in _ACTIVATIONS and _is_here(node)]
+        if not found:
+            return False
         clips = _Clips(model, ctx)
-        for node in list(model.graph):
-            placement = get_placement(node)
-            if node.op_type in _ACTIVATIONS and not node.domain and placement and placement.backend == _BACKEND:
-                clips.replace(node)
+        for node in found:
+            clips.replace(node)
         clips.remove_unread()
         if clips.made:
             ctx.count("clipped", clips.made)
             model.touch()
         return clips.made > 0
+
+
+def _is_here(node: ir.Node) -> bool:
+    placement = get_placement(node)
+    return not node.domain and placement is not None and placement.backend == _BACKEND
 
 
 class _Clips:

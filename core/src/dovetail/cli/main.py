@@ -10,10 +10,10 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
 
 from dovetail.cli.command_line import CommandLine
 from dovetail.cli.common import note
+from dovetail.cli.deferred import defer_imports
 from dovetail.errors import DovetailError
 from dovetail.plugin.isolation import described
 
@@ -27,10 +27,11 @@ def program() -> None:
 
     Imports and graphs are many long-lived objects. Python's cyclic collector traverses them repeatedly, which takes a
     quarter of the time of a small model, so it runs less often here. Before exit everything is frozen, because the
-    operating system frees memory faster than the collector. A library must not make these choices for its caller, so
-    `main` does not touch the collector.
+    operating system frees memory faster than the collector. Modules that few commands use are executed on first use
+    (`deferred`). A library must not make these choices for its caller, so `main` does not.
     """
     gc.set_threshold(_COLLECT_EVERY)
+    defer_imports()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process; output files are still written
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process ends
@@ -97,14 +98,7 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
 def _short_warnings() -> Iterator[None]:
     """Print each warning as one line, without the source line that raised it."""
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         note(f"warning: {message}")
 
     with warnings.catch_warnings():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from dovetail.compiler.artifacts import ArtifactFolder
     from dovetail.compiler.running import Verification
+    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
@@ -188,16 +189,13 @@ class CompiledModel:
 
     def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
-        placed = [(node, placement) for node in self._counted_nodes() if (placement := get_placement(node))]
-        operator = self._planned_operator()
         if executed is None:
             # Distinct placements are few: build the text once per placement, not once per node.
-            kinds = Counter((operator(node), placement.backend, placement.precision) for node, placement in placed)
-            rows.update({(*row, str(precision or "")): number for (*row, precision), number in kinds.items()})
+            rows.update({(*row, str(precision or "")): number for (*row, precision), number in self._kinds().items()})
         else:
-            for node, placement in placed:
+            for operator, node, placement in self._counted():
                 text = str(placement.precision or "")
-                rows[operator(node), placement.backend, text, _reported(executed.get(node.name or ""), placement)] += 1
+                rows[operator, placement.backend, text, _reported(executed.get(node.name or ""), placement)] += 1
         keys = ("operator", "backend", "precision", "executed")
         return [
             {**dict(zip(keys, row)), "nodes": number}
@@ -215,8 +213,9 @@ class CompiledModel:
         """Return the coverage line without the verification."""
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
-        placements = (placement for node in self._counted_nodes() if (placement := get_placement(node)))
-        coverage = Counter(placement.backend for placement in placements)
+        coverage: Counter[str] = Counter()
+        for (_, backend, _), number in self._kinds().items():
+            coverage[backend] += number
         total = sum(coverage.values())
         placed = (placement for node in self.model.graph if (placement := get_placement(node)))
         numbers = {(placement.region, placement.backend) for placement in placed}
@@ -228,15 +227,19 @@ class CompiledModel:
         joins = self.plan.summary.get("joins", 0)
         return ", ".join(parts) + f"; {pluralize(joins, 'join')}"
 
-    def _counted_nodes(self) -> Iterator[ir.Node]:
-        """Yield the placed nodes; nodes that together replace one node of the plan are yielded once."""
-        return (node for node in self._placed_nodes() if PART not in node.metadata_props)
+    def _kinds(self) -> Counter[tuple[str, str, Format | None]]:
+        """Count the nodes by operator, backend and precision."""
+        return Counter((operator, place.backend, place.precision) for operator, _, place in self._counted())
 
-    def _planned_operator(self) -> Callable[[ir.Node], str]:
-        """Return a function from a node to its operator, or to that of the planned node that it helps to replace."""
-        split = {node.metadata_props[PART] for node in self._placed_nodes() if PART in node.metadata_props}
+    def _counted(self) -> list[tuple[str, ir.Node, Placement]]:
+        """Return the placed nodes, each with its operator; parts of a planned node count as one."""
+        nodes = list(self._placed_nodes())
+        split = {node.metadata_props[PART] for node in nodes if PART in node.metadata_props}
         planned = {node.name: node.op_type for node in self.plan.nodes if node.name in split} if split else {}
-        return lambda node: planned.get(node.name or "", node.op_type)
+        placed = ((node, get_placement(node)) for node in nodes if PART not in node.metadata_props)
+        return [
+            (planned.get(node.name or "", node.op_type), node, placement) for node, placement in placed if placement
+        ]
 
     def _placed_nodes(self) -> Iterator[ir.Node]:
         """Yield all placed nodes; a node that stands for a function or a compiled region is replaced by its nodes."""

@@ -65,11 +65,10 @@ class FlatGraph:
 
     def __init__(self, model: Model):
         self.nodes: list[ir.Node] = list(all_nodes(model.graph))
-        self._bodies = {id(node): held for node in self.nodes if (held := bodies(node))}
-        self.graphs: list[ir.Graph] = [graph for _, graph in model.graphs()] if self._bodies else [model.graph]
-        self.holders: dict[int, ir.Node] = {
-            id(body): node for node in self.nodes for body in self._bodies.get(id(node), ())
-        }
+        holding = [(node, held) for node in self.nodes if node.attributes.data and (held := bodies(node))]
+        self._bodies = {id(node): held for node, held in holding}
+        self.graphs: list[ir.Graph] = [graph for _, graph in model.graphs()] if holding else [model.graph]
+        self.holders: dict[int, ir.Node] = {id(body): node for node, held in holding for body in held}
 
     @classmethod
     def compute(cls, model: Model, _: object) -> FlatGraph:

@@ -152,11 +152,7 @@ class Model:
         return self._read.node_count() if self._ir is None else len(self._ir.graph)
 
     def save(
-        self,
-        path: str | Path,
-        *,
-        external: bool | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        self, path: str | Path, *, external: bool | None = None, progress: Callable[[str, int, int], None] | None = None
     ) -> None:
         """Write the model with the installed front end for the suffix of `path`; see `dovetail.compiler`."""
         from dovetail.compiler.writing import write_file
@@ -206,7 +202,8 @@ def _graphs(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
     while stack:
         path, graph = stack.pop()
         yield path, graph
-        inner = [(_join(path, node, name), body) for node in graph for name, body in named_bodies(node)]
+        holders = [node for node in graph if node.attributes.data]
+        inner = [(_join(path, node, name), body) for node in holders for name, body in named_bodies(node)]
         stack.extend(reversed(inner))
 
 

@@ -203,13 +203,11 @@ class Context:
             backend: The backend that does not get the node; the text then begins with `not on BACKEND: `.
             facts: Numbers and names in the reason, as data.
         """
-        names = tuple(_name(other) for other in because)
+        names = tuple(map(_name, because))
         remedy, advice = (None, suggest) if isinstance(suggest, str) else (suggest, "")
-        self.remarks.append(
-            Remark(
-                kind, _name(node), self.current_pass, rule, why, names, advice, source, backend, "", remedy, facts
-            )
-        )  # fmt: skip
+        self.remarks.append(Remark(
+            kind, _name(node), self.current_pass, rule, why, names, advice, source, backend, "", remedy, facts
+        ))  # fmt: skip
 
     def refuse(
         self,

@@ -17,9 +17,7 @@ _KEY = "dovetail.key"
 
 def walk(model: Model) -> Iterator[tuple[str, ir.Node]]:
     """Yield every node with the path of its body (`""` for the main graph), in graph order."""
-    for path, graph in model.graphs():
-        for node in graph:
-            yield path, node
+    return ((path, node) for path, graph in model.graphs() for node in graph)
 
 
 def identity(path: str, node: ir.Node) -> str:
@@ -86,7 +84,8 @@ def structural_keys(model: Model) -> dict[int, str]:
                 level = max(level, depth[id(producer)] + 1)
             else:
                 parts.append(f"{value.dtype}{value.shape}")
-        parts += [f"{a.name}={_attribute(a)}" for a in sorted(node.attributes.values(), key=lambda a: a.name)]
+        if attributes := node.attributes.data:  # the wrapped dict: this runs for every node, and the wrapper is slow
+            parts += [f"{a.name}={_attribute(a)}" for a in sorted(attributes.values(), key=lambda a: a.name)]
         digest = hashlib.blake2b("|".join([*parts, str(level)]).encode(), digest_size=6).hexdigest()
         repeat = seen.get(digest, 0)
         seen[digest] = repeat + 1

@@ -73,7 +73,7 @@ def set_placement(node: ir.Node, placement: Placement | None) -> None:
     if placement is None:
         node.meta.pop(_PLACEMENT, None)
     else:
-        node.meta[_PLACEMENT] = placement
+        node.meta.data[_PLACEMENT] = placement
 
 
 def placed_backends(model: Model) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -265,8 +265,8 @@ class _Node(NamedTuple):
     name: str
     domain: str
     op_type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
 
 
 def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
@@ -281,16 +281,18 @@ def lost_nodes(source: Model, model: Model) -> list[SourceNode]:
                 owners.setdefault(name, node)
             for value in node.outputs:
                 computed.setdefault(value.name or "", node)
-    lost, alive_inputs = [], set(source.interface()[1])
+    lost, alive = [], []
     for old in _nodes(source):
         owner = owners.get(old.name) if old.name else None
         owner = owner or next((computed[name] for name in old.outputs if name in computed), None)
         if owner is not None and owner.op_type == old.op_type:
-            alive_inputs.update(old.inputs)
+            alive.append(old)
         else:
             lost.append((old, owner))
-    functions = _functions(source)
-    found = []
+    if not lost:
+        return []
+    alive_inputs = {*source.interface()[1], *(name for old in alive for name in old.inputs)}
+    functions, found = _functions(source), []
     for old, owner in lost:
         if owner is not None:
             fate = f"folded into {owner.name}"
@@ -311,7 +313,7 @@ def _nodes(model: Model) -> Iterator[_Node]:
     """Yield every node of the model and its bodies, without building a lazy model."""
     if model.lazy is not None:
         for node in model.lazy.nodes():
-            yield _Node(node.name, node.domain, node.op_type, tuple(node.input), tuple(node.output))
+            yield _Node(node.name, node.domain, node.op_type, node.input, node.output)
         return
     for node in model.nodes():
         names = (tuple(v.name or "" for v in values if v is not None) for values in (node.inputs, node.outputs))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN = (
     f"dovetail.{name}" for name in ("backend", "precision", "ports", "region", "kind", "origin")
 )
+_KEYS = (_BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN)
 
 
 def mirror_annotations(model: Model) -> None:
@@ -54,11 +55,10 @@ def _mirror(node: ir.Node) -> None:
     origin = origin_of(node)
     if origin and origin != (node.name,):
         texts[_ORIGIN] = json.dumps(list(origin))
-    for key in (_BACKEND, _PRECISION, _PORTS, _REGION, _KIND, _ORIGIN):
-        if key in texts:
-            node.metadata_props[key] = texts[key]
-        else:
-            node.metadata_props.pop(key, None)
+    props = node.metadata_props
+    for key in _KEYS if props else ():
+        props.pop(key, None)
+    props |= texts
 
 
 def read_annotations(model: Model) -> None:

@@ -85,7 +85,7 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
         problem = answers[key]
         if problem is not None:
             problems.append(f"{op_type} '{node.name}'{from_source(node)}{problem}")
-        if node.attributes and (flows := body_flows(node)):
+        if node.attributes.data and (flows := body_flows(node)):
             differences = filter(None, map(_difference, flows))
             problems.extend(f"{op_type} '{node.name}'{from_source(node)}: {text}" for text in differences)
     return problems
@@ -94,7 +94,7 @@ def type_problems(nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[s
 def _key(value: ir.Value):
     """Return a hashable key of the value's type: the element type for tensors."""
     kind = value.type
-    return value.dtype if kind.__class__.__name__ == "TensorType" else type_text(kind)
+    return kind.dtype if kind is not None and kind.__class__.__name__ == "TensorType" else type_text(kind)
 
 
 def _arity_problem(node: ir.Node, sig: Signature) -> str | None:

@@ -42,9 +42,9 @@ def settled_regions(
         floats_cross: For each backend with quantized formats, whether floats enter and whether floats leave its
             regions.
     """
-    backend_of = {node: region.backend for region in regions for node in region.nodes}
-    if not any(name in floats_cross for name in backend_of.values()):
+    if not any(region.backend in floats_cross for region in regions) or not _conversions(graph):
         return list(regions)
+    backend_of = {node: region.backend for region in regions for node in region.nodes}
     reads = reads_of(graph)
     homes = _Homes(graph, regions, backend_of, reads, floats_cross)
     if not homes.moved:
@@ -64,6 +64,8 @@ def copy_conversions(
     Returns:
         Whether anything was copied; the regions must then be formed again.
     """
+    if not any(region.backend in floats_cross for region in regions) or not _conversions(model.graph):
+        return False
     backend_of = {node: region.backend for region in regions for node in region.nodes}
     homes = _Homes(model.graph, regions, backend_of, reads_of(model.graph), floats_cross)
     if not homes.shared:
@@ -132,6 +134,13 @@ def _beside_readers(group: Sequence[ir.Node], homes: _Homes, reads: Reads) -> li
     return list(ordered)
 
 
+def _conversions(graph: ir.Graph) -> list[ir.Node]:
+    """Return the conversions between floats and integers, on any backend."""
+    groups = operator_facts().groups
+    operators = {*groups["quantizers"], *groups["dequantizers"]}
+    return [node for node in graph if node.op_type in operators and node.domain in ("", "ai.onnx")]
+
+
 class _Homes:
     """The region of every node, after conversions are assigned.
 
@@ -155,9 +164,8 @@ class _Homes:
         self.shared: dict[ir.Node, list[int]] = {}
         self.moved = False
         self._backend_of, self._floats_cross = dict(backend_of), floats_cross
-        groups = operator_facts().groups
-        self._quantizers, self._dequantizers = groups["quantizers"], groups["dequantizers"]
-        conversions = [node for node in graph if self._converts(node)]
+        self._dequantizers = operator_facts().groups["dequantizers"]
+        conversions = [node for node in _conversions(graph) if self._backend_of.get(node) in floats_cross]
         wanted = {value for node in conversions for value in node.outputs}
         self._readers: dict[ir.Node, dict[ir.Node, None]] = {node: {} for node in conversions}
         for node in graph if wanted else ():
@@ -180,10 +188,6 @@ class _Homes:
     def reads_there(self, reader: ir.Node, node: ir.Node, home: int) -> bool:
         """Check whether a user of a conversion is on the same backend, in that region."""
         return self.of[reader] == home and self._backend_of[reader] == self._backend_of[node]
-
-    def _converts(self, node: ir.Node) -> bool:
-        known = self._backend_of.get(node) in self._floats_cross and node.domain in ("", "ai.onnx")
-        return known and (node.op_type in self._quantizers or node.op_type in self._dequantizers)
 
     def _belongs_to_readers(self, node: ir.Node) -> bool:
         into, out = self._floats_cross[self._backend_of[node]]

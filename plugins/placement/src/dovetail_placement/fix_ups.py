@@ -91,7 +91,7 @@ def _compared(
     for claim in gone:
         _check_unpinned(claim, claiming, title)
     # A control-flow node is withdrawn with all of its bodies.
-    return gone, [claim for key, claim in kept.items() if claim != before[key]]
+    return gone, [claim for key, claim in kept.items() if claim is not before[key] and claim != before[key]]
 
 
 def _check_narrowed(before: Claim, after: Claim, claiming: Claiming, title: str) -> None:

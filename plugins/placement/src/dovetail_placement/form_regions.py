@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -68,26 +69,32 @@ class FormRegions(Pass):
         The graph changes only where several regions read one conversion: each gets its own copy.
         """
         place_later_nodes(model, ctx)
-        copied = False
-        while copy_conversions(model, _formed(model, ctx), _floats_cross(ctx), ctx):
-            copied = True
-        number_regions(model, ctx)
+        copied, formed = False, _formed(model, ctx)
+        while copy_conversions(model, formed, _floats_cross(ctx), ctx):
+            copied, formed = True, _formed(model, ctx)
+        number_regions(model, ctx, formed)
         return copied
 
 
-def number_regions(model: Model, ctx: Context) -> None:
-    """Number the regions of `model`. Runs twice: for the plan before casts are inserted, and again afterwards."""
+def number_regions(model: Model, ctx: Context, formed: list[Region] | None = None) -> None:
+    """Number the regions of `model`. Runs twice: for the plan before casts are inserted, and again afterwards.
+
+    Args:
+        model: A placed model.
+        ctx: The context of the run.
+        formed: The regions as partitioned; None to ask the partitioners.
+    """
     flat = ctx.analysis(FlatGraph, model)
-    regions = regions_of(model, ctx)
+    regions = _within_limits(model, _formed(model, ctx) if formed is None else formed, ctx)
     for region in regions:
         # Nodes that share a placement object keep sharing one. Ids stay valid: the placements outlive this loop.
         moved: dict[int, Placement] = {}
-        for node in region.nodes:
-            for part in (node, *flat.body_nodes(node)):
-                before = get_placement(part)
-                assert before is not None
-                after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
-                set_placement(part, after)
+        bodies = (part for node in region.nodes for part in flat.body_nodes(node)) if flat.holders else ()
+        for part in chain(region.nodes, bodies):
+            before = get_placement(part)
+            assert before is not None
+            after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
+            set_placement(part, after)
     ctx.count("regions", len(regions))
 
 
@@ -97,7 +104,12 @@ def regions_of(model: Model, ctx: Context) -> list[Region]:
     Raises:
         DovetailError: A partitioner is not installed, or violates its contract.
     """
-    regions = settled_regions(model.graph, _formed(model, ctx), _floats_cross(ctx))
+    return _within_limits(model, _formed(model, ctx), ctx)
+
+
+def _within_limits(model: Model, formed: list[Region], ctx: Context) -> list[Region]:
+    """Return the regions with conversions where they belong, split where they exceed a limit of their backend."""
+    regions = settled_regions(model.graph, formed, _floats_cross(ctx))
     maxima = {backend.name: backend.region_maxima for backend in ctx.backends}
     return split_regions(model.graph, regions, maxima, ctx.analysis(FlatGraph, model))
 

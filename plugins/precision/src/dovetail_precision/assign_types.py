@@ -92,11 +92,18 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
         return
     overflow = ctx.analysis(OverflowAnalysis, model)
     assumed: dict[int, str] = {}
+    ranges: dict[int, bool] = {}  # by value: whether its range is known
     for variable in problem.variables:
         if variable.format is not _NARROW or variable.present is _NARROW:
             continue
         around = [*variable.activations, *(value for _, value in variable.outputs)]
-        unknown = [value for value in around if not overflow.knows(value.source)]
+        unknown = []
+        for value in around:
+            known = ranges.get(id(value))
+            if known is None:
+                known = ranges[id(value)] = overflow.knows(value.source)
+            if not known:
+                unknown.append(value)
         if unknown:
             assumed.update((id(value), value.name) for value in unknown)
             ctx.remark("analysis", variable.node, _RULE, _OF_NODE, suggest="--data")
@@ -254,18 +261,21 @@ def _why(problem: TypingProblem, variable: Variable) -> str:
         forced = _why_high(problem, variable)
         if forced:
             return f"computed in {chosen}: {forced}"
-    return {
-        "lower": f"computed in {chosen}",
-        "fp32": f"computed in {chosen}: its policy is fp32",
-        "fp32-accumulate": f"computed in {chosen}: its sums lose digits in {variable.low}",
-        "fp32-round-trip": f"computed in {chosen}, its result is cast back to the type of its input",
-        "angle": f"computed in {chosen}: {variable.low} is too coarse for an angle computed from positions",
-        "promote": f"{chosen}, the widest type among its inputs",
-        "pass": f"{chosen}, the type of its input",
-        "passive": f"{chosen}, the type of its input",
-        "follow-consumer": f"stays {chosen}",
-        "tail": f"{chosen}, the type of the model output that it feeds",
-    }.get(policy, f"computed in {chosen}")
+    return _BY_POLICY.get(policy, "computed in {chosen}").format(chosen=chosen, low=variable.low)
+
+
+_BY_POLICY = {
+    "fp32": "computed in {chosen}: its policy is fp32",
+    "fp32-accumulate": "computed in {chosen}: its sums lose digits in {low}",
+    "fp32-round-trip": "computed in {chosen}, its result is cast back to the type of its input",
+    "angle": "computed in {chosen}: {low} is too coarse for an angle computed from positions",
+    "promote": "{chosen}, the widest type among its inputs",
+    "pass": "{chosen}, the type of its input",
+    "passive": "{chosen}, the type of its input",
+    "follow-consumer": "stays {chosen}",
+    "tail": "{chosen}, the type of the model output that it feeds",
+}
+"""Why a variable has its format, by its policy; under all others it is computed in it."""
 
 
 def _conditioning_warning(problem: TypingProblem, variable: Variable) -> str:

@@ -90,7 +90,7 @@ def _is_fused(node: ir.Node) -> bool:
 
 def _is_quantized(node: ir.Node) -> bool:
     place = get_placement(node)
-    return place is not None and place.precision is not None and Format.of(str(place.precision)).quantized
+    return place is not None and place.precision is not None and place.precision.quantized
 
 
 def _elements(value: ir.Value) -> int:

@@ -132,6 +132,7 @@ class _Builder:
         }
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
         self._choices = NodeChoices()
+        self._takes_angles: dict[tuple[str, str, str], bool] = {}
         self._trig_inputs = find_trig_inputs(self._flat.nodes, self._values.is_constant, self._is_trig)
         self._normalized = find_normalized(self._flat.nodes, self._values.is_constant)
         self._problem = TypingProblem(
@@ -173,9 +174,14 @@ class _Builder:
         return MovedBytes(table_for(self._ctx), trip_counts(self._flat))
 
     def _is_trig(self, node: ir.Node) -> bool:
+        """Check whether a node takes an angle on its backend, which is asked once per operator."""
         backend = self._backend_of(node)
-        with asking(self._ctx.registry, backend):
-            return backend.takes_angles(node.domain, node.op_type)
+        key = (backend.name, node.domain, node.op_type)
+        known = self._takes_angles.get(key)
+        if known is None:
+            with asking(self._ctx.registry, backend):
+                known = self._takes_angles[key] = backend.takes_angles(node.domain, node.op_type)
+        return known
 
     def _backend_of(self, node: ir.Node) -> Backend:
         return self._backends[placement_of(node).backend]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
@@ -34,10 +35,17 @@ class CastTensor(ir.LazyTensor):
     """
 
     def __init__(self, source: ir.TensorProtocol, dtype: ir.DataType, name: str, sentinel_share: float = 1.0):
-        super().__init__(self._whole, dtype, ir.Shape(source.shape.numpy()), name=name)
+        shape = cast("ir.Shape", source.shape)  # nobody changes the shape of a tensor
+        super().__init__(self._whole, dtype, shape, name=name)
+        self._size = math.prod(shape.numpy())
         self.source = source
         self.sentinel_share = sentinel_share
         self.losses: Losses | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of elements, counted once: it is asked for often."""
+        return self._size
 
     def pieces(self) -> Iterator[np.ndarray]:
         """Yield the converted elements in order, `_PIECE` at a time."""
@@ -56,16 +64,25 @@ class CastTensor(ir.LazyTensor):
         for piece in self.pieces():
             yield piece.view(np.uint8).data
 
+    def tobytes(self) -> bytes:
+        """Return all bytes, little-endian."""
+        return self._elements().tobytes()
+
     def _whole(self) -> ir.Tensor:
+        return ir.Tensor(self._elements().reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
+
+    def _elements(self) -> np.ndarray:
+        """Return the converted elements in order."""
         if 0 < self.size <= _PIECE:
-            (out,) = self.pieces()
-            return ir.Tensor(out.reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
+            flat = self.source.numpy().reshape(-1)
+            piece, self.losses = converter(self.dtype.numpy(), self.sentinel_share)(flat)
+            return piece
         out = np.empty(self.size, self.dtype.numpy())
         position = 0
         for piece in self.pieces():
             out[position : position + piece.size] = piece
             position += piece.size
-        return ir.Tensor(out.reshape(self.shape.numpy()), dtype=self.dtype, name=self.name)
+        return out
 
 
 _VECTOR = 65536  # elements

@@ -79,7 +79,7 @@ class _Scope:
         for value in node.inputs:
             if value is not None and id(value) not in self.values:
                 self.problems.append(f"{_label(node)} reads '{value.name}' before it is defined")
-        for body in bodies(node):
+        for body in bodies(node) if node.attributes.data else ():
             self.graph(body)
         for value in node.outputs:
             if value.name != "":

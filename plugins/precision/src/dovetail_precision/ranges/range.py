@@ -57,7 +57,7 @@ class Range:
     @property
     def bounded(self) -> bool:
         """Whether both ends are known."""
-        return math.isfinite(self.magnitude)
+        return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
     def distance_from_zero(self) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir import FreshNames, gc_paused, graph_of, producer_of
+from dovetail.ir import FlatGraph, FreshNames, gc_paused, graph_of, producer_of
 from dovetail.planning import origin_of, set_origin
 
 from dovetail_transforms.rewriting.commuting import commuting_matches
@@ -159,6 +159,8 @@ def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, ex
     for rewrite in rewrites:
         for op_type in rewrite.root.op_types:
             by_operator.setdefault(op_type, []).append(rewrite)
+    if by_operator.keys().isdisjoint({node.op_type for node in ctx.analysis(FlatGraph, model).nodes}):
+        return False
     names, changed = ctx.analysis(FreshNames, model), False
     widely_read: set[int] = set()
 
