@@ -10,10 +10,9 @@ import onnx_ir as ir
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import constant_of, input_of
 from dovetail.passes import Pass
-from dovetail.planning import get_placement
 
 from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -57,10 +56,7 @@ class HalfScales(Pass):
                 "write --backend cpu-int8:weights=int4,scales=float16",
             )
         nodes, halves = NewNodes(model, ctx), dict[ir.Value, ir.Value]()
-        for node in list(model.graph):
-            placement = get_placement(node)
-            if node.op_type not in _SCALE or placement is None or placement.backend != BACKEND:
-                continue
+        for node in [node for node in model.graph if node.op_type in _SCALE and is_here(node)]:
             scale = input_of(node, _SCALE[node.op_type])
             if not input_of(node, _INTEGERS[node.op_type]).is_initializer() or not _is_stored_in_floats(scale):
                 continue
