@@ -237,27 +237,29 @@ def row_of(name: str, options: argparse.Namespace) -> dict:
                 times.setdefault(who, []).extend(seconds_of_turns)
     ratios: dict[str, Ratio] = {peer: ratio_of(times["winner"], times[peer]) for peer in peers}
     counted = [peer for peer in peers if accuracy[peer] >= options.min_snr]
-    hardest = max(counted, key=lambda peer: ratios[peer].median)
-    return {
-        "net": name, "winner": tuned.winner.candidate.name, "SNR": tuned.winner.snr_db, "fastest peer": hardest,
-        "ratio": ratios[hardest].median, "of its time": str(ratios[hardest]), "certificate": tuned.certificate,
-        "ms": statistics.median(times["winner"]) * 1e3, "tuned in s": seconds,
+    row = {
+        "net": name, "winner": tuned.winner.candidate.name, "SNR": tuned.winner.snr_db, "fastest peer": "none meets it",
+        "certificate": tuned.certificate, "ms": statistics.median(times["winner"]) * 1e3, "tuned in s": seconds,
         "peers": {peer: [ratios[peer].median, accuracy[peer]] for peer in peers},
     }  # fmt: skip
+    if counted:
+        hardest = max(counted, key=lambda peer: ratios[peer].median)
+        row |= {"fastest peer": hardest, "ratio": ratios[hardest].median, "of its time": str(ratios[hardest])}
+    return row
 
 
 def readable(found: dict) -> dict:
     """A row of the table."""
-    if "ratio" not in found:
+    if "peers" not in found:
         return {"net": found["net"], "winner": found.get("winner", found.get("failed", ""))}
-    slower = " *" if found["ratio"] > SLOWER else ""
+    slower = " *" if found.get("ratio", 0.0) > SLOWER else ""
     peers = {
         peer: f"{found['peers'][peer][0]:.2f} ({found['peers'][peer][1]:.0f} dB)" if peer in found["peers"] else ""
         for peer in PEERS
     }
     return {
         "net": found["net"], "ms": f"{found['ms']:.2f}", "winner": found["winner"], "SNR": f"{found['SNR']:.1f}",
-        "fastest peer": found["fastest peer"], "of its time": found["of its time"] + slower, **peers,
+        "fastest peer": found["fastest peer"], "of its time": found.get("of its time", "") + slower, **peers,
         "certificate": found["certificate"].partition(" of the best")[0],
         "tuned in s": f"{found['tuned in s']:.0f}",
     }  # fmt: skip
@@ -267,7 +269,8 @@ def summary(rows: list[dict]) -> str:
     """What was reached, in a line."""
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     gaps = [float(gap[1]) for row in rows if (gap := re.match(r"within ([\d.]+) %", row.get("certificate", "")))]
-    parts = [f"{len(rows)} nets, {len(ratios)} with a plan"]
+    alone = sum("peers" in row and "ratio" not in row for row in rows)
+    parts = [f"{len(rows)} nets, {len(ratios) + alone} with a plan, {alone} where no peer meets the goal"]
     parts.append(f"slower than {SLOWER} of the fastest peer on {sum(ratio > SLOWER for ratio in ratios)}")
     parts.append(f"at most {FASTER} of it on {sum(ratio <= FASTER for ratio in ratios)}")
     if gaps:
