@@ -59,7 +59,7 @@ def compiled(
     """Compile for a kernel; with `share`, of the bytes between 4 and 8 bits that many are allowed."""
     if (out / "model.onnx").exists():
         return out / "model.onnx"
-    request = {"data": subject.samples, "refine": "smooth"} if data else {}
+    request = {"data": subject.samples, "refine": "smooth,scales"} if data else {}
     if share:
         narrow, wide = (
             _all_bytes(compiled(subject, out.with_name(f"{out.name}_{bits}"), options))

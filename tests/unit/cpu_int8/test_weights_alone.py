@@ -239,6 +239,39 @@ def test_data_scales_the_channels_of_weights_where_products_gain_by_it(options):
     assert formats(scaled) == formats(plain)
 
 
+@pytest.mark.parametrize("options", ["weights=int4", "weights=int4,scheme=asymmetric", "weights=int4,kernel=nbits"])
+@pytest.mark.parametrize("body", [MATMUL, "y = Gemm <transB = 1> (x, g, b)"])
+def test_scales_of_blocks_are_those_with_the_least_error_of_the_product(options, body):
+    source = model(body)
+    rng = np.random.default_rng(5)
+    loud = np.where(np.arange(128) % 8 == 3, 4.0, 0.2).astype(np.float32)
+    data = [{"x": rng.standard_normal((5, 128)).astype(np.float32) * loud} for _ in range(20)]
+    plain = compiled(source, f"cpu-int8:{options}", data=data[:10])
+    weighed = compiled(source, f"cpu-int8:{options}", data=data[:10], refine="scales")
+    before, after = (
+        dovetail.verify(source, one, data[10:], plugins=plugins()).worst_snr_db for one in (plain, weighed)
+    )
+    assert after > before + 0.5
+    assert [r.rule for r in weighed.remarks if r.kind == "passed" and "count by what it reads" in r.why] == ["scales"]
+    assert formats(weighed) == formats(plain)
+
+
+def test_a_replayed_plan_has_the_energies_and_needs_no_data(tmp_path):
+    source, data = with_loud_channels()
+    first = compiled(source, data=data, refine="scales")
+    first.save(tmp_path)
+    again = compiled(source, plan=tmp_path / "plan.yaml")
+    assert np.array_equal(first.run(data[0])["y"], again.run(data[0])["y"])
+    with pytest.raises(DovetailError, match="refinement 'scales' needs data"):
+        compiled(source, refine="scales")
+
+
+def test_scales_that_other_refinements_read_are_not_weighed():
+    source, data = with_loud_channels()
+    result = compiled(source, data=data, refine="rounding,scales")
+    assert {r.kind for r in result.remarks if r.rule == "scales"} == {"missed"}
+
+
 def test_a_replayed_plan_has_the_factors_and_needs_no_data(tmp_path):
     source, data = with_loud_channels()
     scaled = compiled(source, data=data, refine="smooth")

@@ -127,7 +127,7 @@ class WeightBudget:
         held = sum(tensor.nbytes for tensor in tensors if tensor is not None)
         if limit is None or ctx.request.data is None:
             return cls(limit, held)
-        from dovetail_cpu_int8.channel_energies import energies_of
+        from dovetail_quantize.channel_energies import energies_of
 
         return cls(limit, held, lambda values: energies_of(model, values, ctx))
 

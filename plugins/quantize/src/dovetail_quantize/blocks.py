@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from dovetail.ir import Format, FreshNames
 
 _AT_ONCE = 1 << 20  # numbers
+ENERGY = "dovetail.energy"
+"""Key of a weight's metadata: the energy of each channel that its products read, relative to their mean."""
+_QUIET = 0.01  # of the mean energy; channels that the data left quiet count by it
+Observed = Callable[[np.ndarray, "np.ndarray | None"], Parameters]
 
 
 class BlockWeight:
@@ -27,17 +31,21 @@ class BlockWeight:
     Args:
         source: The weight.
         format_: The format; it has a group.
-        observed: Returns the parameters of a part of the weight, a slab along its first axis.
+        observed: Returns the parameters of a part of the weight, a slab along its first axis, given what its squared
+            errors count by, if anything.
         floats: Element type of the scales.
+        energy: What squared errors count by, along the axis of the blocks.
     """
 
     def __init__(
         self,
         source: ir.TensorProtocol,
         format_: Format,
-        observed: Callable[[np.ndarray], Parameters],
+        observed: Observed,
         floats: ir.DataType,
+        energy: np.ndarray | None = None,
     ):
+        self._energy = energy
         self._source, self._format, self._observed, self._floats = source, format_, observed, floats
         self._parameters: tuple[np.ndarray, np.ndarray] | None = None
         self._named: frozenset[str] = frozenset()
@@ -66,11 +74,19 @@ class BlockWeight:
     def _observe(self) -> tuple[np.ndarray, np.ndarray]:
         shape = scale_shape(self._format, self._source.shape.numpy())
         scale, zero = np.empty(shape, self._floats.numpy()), np.empty(shape, self._format.dtype.numpy())
-        for _, blocks, slab in _slabs(self._source.numpy(), self._format):
-            found = self._observed(slab)
+        for rows, blocks, slab in _slabs(self._source.numpy(), self._format):
+            found = self._observed(slab, self._energy_of(rows, slab))
             scale[blocks] = np.asarray(found.scale, np.float32).reshape(scale[blocks].shape)
             zero[blocks] = np.asarray(found.zero_point).reshape(zero[blocks].shape)
         return scale, zero
+
+    def _energy_of(self, rows: slice, slab: np.ndarray) -> np.ndarray | None:
+        """Return the energies for every number of a slab; None if all count alike."""
+        if self._energy is None or self._format.axis is None:
+            return None
+        axis = self._format.axis % slab.ndim
+        energy = np.maximum(self._energy[rows] if axis == 0 else self._energy, np.float32(_QUIET))
+        return np.broadcast_to(energy.reshape([-1 if at == axis else 1 for at in range(slab.ndim)]), slab.shape)
 
     def _quantized(self, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
         """Return the integers for the scales as they are stored, in the type that they are stored in."""
@@ -101,27 +117,29 @@ def quantized_in_slabs(array: np.ndarray, format_: Format, parameters: Parameter
 def block_constants(
     weight: ir.TensorProtocol,
     format_: Format,
-    observed: Callable[[np.ndarray], Parameters],
+    observed: Observed,
     floats: ir.DataType,
     name: str,
     names: FreshNames,
+    energy: np.ndarray | None = None,
 ) -> list[ir.Value]:
     """Return the inputs of the DequantizeLinear of a weight in blocks: integers, scales and, unless 0, zero points.
 
     Args:
         weight: The weight.
         format_: The format; it has a group.
-        observed: Returns the parameters of a part of the weight, a slab along its first axis.
+        observed: See `BlockWeight`.
         floats: Element type of the scales.
         name: Prefix of their names.
         names: Generator of fresh names.
+        energy: See `BlockWeight`.
     """
     parts = {"integers": names.fresh(f"{name}_{format_.element}"), "scale": names.fresh(f"{name}_scale")}
     if format_.scheme == "asymmetric" or format_.element.startswith("u"):
         parts["zero_point"] = names.fresh(f"{name}_zero_point")
     return [
         ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
-        for tensor in BlockWeight(weight, format_, observed, floats).constants(parts)
+        for tensor in BlockWeight(weight, format_, observed, floats, energy).constants(parts)
     ]
 
 

@@ -29,7 +29,7 @@ from dovetail_quantize.parameters import (
     watchers_of,
     weight_scale_for_bias,
 )
-from dovetail_quantize.refining.steps import steps_of
+from dovetail_quantize.refining.steps import READING_SCALES, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -218,7 +218,8 @@ class _Calibration:
         """Check whether nothing but the stored weight needs its scales: no emitter and no refinement of its backend."""
         names = {placement_of(use.node).backend for use in held.uses}
         emitting = any(backend.name in names and backend.artifacts for backend in self._ctx.backends)
-        return not emitting and not any(steps for name, steps in steps_of(self._ctx).items() if name in names)
+        refined = {step for name, steps in steps_of(self._ctx).items() if name in names for step in steps}
+        return not emitting and refined.isdisjoint(READING_SCALES)
 
     def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
         """Raise the scale of a weight whose bias would saturate."""

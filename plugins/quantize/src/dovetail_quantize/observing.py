@@ -25,6 +25,7 @@ from dovetail_transforms.regions.regions import given_regions
 from dovetail_quantize.extrema import ExtremaNames, ExtremaNodes
 from dovetail_quantize.integers import number_of_scales
 from dovetail_quantize.observers.clipping import CountingObserver
+from dovetail_quantize.observers.least_squares import LeastSquares
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -245,14 +246,20 @@ class NamedObserver:
         """Return the observer's parameters, after checking them against the format."""
         return self._checked(self._held.value.shape)
 
-    def of_part(self, part: np.ndarray) -> Parameters:
+    def of_part(self, part: np.ndarray, energy: np.ndarray | None = None) -> Parameters:
         """Return the parameters of a part of a weight, for which an observer of its own is made.
+
+        With `energy`, in the shape of the part, squared errors count by it, if the observer minimizes these.
 
         Scales of blocks may be negative: DequantizeLinear takes them, and the largest number of a block can then have
         the integer that has no counterpart.
         """
         alone = NamedObserver(self._held, self._table, self.choice)
-        alone.update(part)
+        observer = alone.observer
+        if energy is not None and isinstance(observer, LeastSquares):
+            alone._called("fails on", lambda: observer.update_weighted(part, energy))
+        else:
+            alone.update(part)
         return alone._checked(part.shape)
 
     def _checked(self, shape: ir.Shape | Sequence[int] | None) -> Parameters:

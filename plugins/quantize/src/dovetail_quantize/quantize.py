@@ -13,7 +13,7 @@ from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.blocks import block_constants, quantized_in_slabs
+from dovetail_quantize.blocks import ENERGY, block_constants, quantized_in_slabs
 from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
@@ -157,7 +157,9 @@ class Inserter:
         """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
         graph, value, format_ = self.model.graph, held.value, held.format
         observer = NamedObserver(held, self.ctx.registry.observer)
-        constants = block_constants(weight, format_, observer.of_part, dtype_of(value), name_of(value), self.names)
+        constants = block_constants(
+            weight, format_, observer.of_part, dtype_of(value), name_of(value), self.names, value.meta.get(ENERGY)
+        )
         for constant in constants:
             graph.register_initializer(constant)
         made: dict[str, ir.Value] = {}

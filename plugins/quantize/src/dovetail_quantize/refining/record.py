@@ -225,7 +225,7 @@ class RecordRefinements(Pass):
     name = "record-refinements"
     stage = "calibrate"
     requires = ("calibrate",)
-    after = ("equalize", "smooth", "round-weights", "correct-biases")
+    after = ("equalize", "smooth", "round-weights", "correct-biases", "weigh-scales")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fill the summary of the current plan."""

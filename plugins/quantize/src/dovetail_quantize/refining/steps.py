@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-EQUALIZE, SMOOTH, ROUNDING, BIAS = STEPS = ("equalize", "smooth", "rounding", "bias")
+EQUALIZE, SMOOTH, ROUNDING, BIAS, SCALES = STEPS = ("equalize", "smooth", "rounding", "bias", "scales")
 """All refinements, in execution order."""
 
 SCALING = (EQUALIZE, SMOOTH)
 """Refinements that change activations between layers, and hence calibration."""
+
+READING_SCALES = (ROUNDING, BIAS)
+"""Refinements that compute with the integers of weights, and hence their scales."""
 
 _RENAMED = {"equalise": "equalize"}  # names in plans and backend files of the previous release
 OPTION, RECORD, _NONE = "refine", "refined", "none"
@@ -127,7 +130,7 @@ class Refine(Option):
 
     Keyword arguments of `dovetail.compile` and `dovetail.bisect`:
         refine: The refinements of quantized weights, as a text with commas or as names: `equalize`, `smooth`,
-            `rounding`, `bias`; `none` for none. By default (None), those that each backend's file names.
+            `rounding`, `bias`, `scales`; `none` for none. By default (None), those that each backend's file names.
     """
 
     commands = ("compile", "bisect")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.ir import FLOAT32, name_of
+
 from dovetail_quantize.observing import observe
 
 if TYPE_CHECKING:
