@@ -18,7 +18,8 @@ _AT_ONCE = 1 << 20  # numbers
 ENERGY = "dovetail.energy"
 """Key of a weight's metadata: the energy of each channel that its products read, relative to their mean."""
 _QUIET = 0.01  # of the mean energy; channels that the data left quiet count by it
-Observed = Callable[[np.ndarray, "np.ndarray | None"], Parameters]
+Observed = Callable[..., Parameters]
+"""Called with a part of a weight and, where there is any, with what its squared errors count by."""
 
 
 class BlockWeight:
@@ -31,8 +32,7 @@ class BlockWeight:
     Args:
         source: The weight.
         format_: The format; it has a group.
-        observed: Returns the parameters of a part of the weight, a slab along its first axis, given what its squared
-            errors count by, if anything.
+        observed: Returns the parameters of a part of the weight, a slab along its first axis; see `Observed`.
         floats: Element type of the scales.
         energy: What squared errors count by, along the axis of the blocks.
     """
@@ -75,7 +75,8 @@ class BlockWeight:
         shape = scale_shape(self._format, self._source.shape.numpy())
         scale, zero = np.empty(shape, self._floats.numpy()), np.empty(shape, self._format.dtype.numpy())
         for rows, blocks, slab in _slabs(self._source.numpy(), self._format):
-            found = self._observed(slab, self._energy_of(rows, slab))
+            energy = self._energy_of(rows, slab)
+            found = self._observed(slab) if energy is None else self._observed(slab, energy)
             scale[blocks] = np.asarray(found.scale, np.float32).reshape(scale[blocks].shape)
             zero[blocks] = np.asarray(found.zero_point).reshape(zero[blocks].shape)
         return scale, zero
