@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
-from dovetail_quantize.integers import quantize_array, scale_shape, shaped
+from dovetail_quantize.integers import dequantize_array, quantize_array, scale_shape
 from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.observers.least_squares import LeastSquares
 
@@ -91,12 +91,11 @@ def _relative_error(array: np.ndarray, format_: Format, energy: np.ndarray | Non
     observer = (LeastSquares if format_.group is not None else MinMax)(format_)
     observer.update(array)
     parameters = observer.parameters()
-    integers = quantize_array(array, format_, parameters).astype(np.float32)
-    scale, zero = (shaped(part, format_, array.shape).astype(np.float32) for part in parameters)
+    held = dequantize_array(quantize_array(array, format_, parameters), format_, parameters)
     exact = array.astype(np.float32)
     by = by.reshape([-1 if at == sums else 1 for at in range(array.ndim)])
     total = float((np.square(exact, dtype=np.float64) * by).sum())
-    error = np.square((integers - zero) * scale - exact, dtype=np.float64) * by
+    error = np.square(held - exact, dtype=np.float64) * by
     return float(error.sum()) / total if total else 0.0
 
 

@@ -148,6 +148,12 @@ def quantize_array(array: np.ndarray, format_: Format, parameters: Parameters) -
     return np.clip(integers, smallest, largest).astype(format_.dtype.numpy())
 
 
+def dequantize_array(integers: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
+    """Return the numbers that integers represent, in float32."""
+    scale, zero = (shaped(part, format_, integers.shape) for part in parameters)
+    return (integers.astype(np.float32) - zero).astype(np.float32) * scale.astype(np.float32)
+
+
 def shaped(numbers: tuple, format_: Format, shape: tuple[int, ...]) -> np.ndarray:
     """Reshape scales or zero points to broadcast against a tensor of `shape`."""
     array = np.asarray(numbers)

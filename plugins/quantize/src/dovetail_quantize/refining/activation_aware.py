@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail_quantize.integers import quantize_array, shaped
+from dovetail_quantize.integers import dequantize_array, quantize_array
 from dovetail_quantize.observers.extremes import MinMax
 
 if TYPE_CHECKING:
@@ -72,6 +72,4 @@ def normalized_factors(by: np.ndarray) -> np.ndarray:
 
 def rounded(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """Quantize and dequantize an array."""
-    scale, zero = (shaped(part, format_, array.shape) for part in parameters)
-    integers = quantize_array(array, format_, parameters).astype(np.float32)
-    return (integers - zero) * scale.astype(np.float32)
+    return dequantize_array(quantize_array(array, format_, parameters), format_, parameters)

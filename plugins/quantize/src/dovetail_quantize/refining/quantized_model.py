@@ -21,7 +21,7 @@ from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file
 from dovetail_transforms.regions.regions import extract, given_regions
 
-from dovetail_quantize.integers import parameters_of, shaped
+from dovetail_quantize.integers import dequantize_array, parameters_of
 from dovetail_quantize.quantize import Quantize, QuantizedTensor
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ class QuantizedModel:
         producer = value.producer()
         if producer is None or quantized is None:
             return constant_of(value).numpy().astype(np.float32)
-        integers = constant_of(input_of(producer, 0)).numpy()
-        scale, zero = (shaped(part, quantized.format, integers.shape) for part in parameters_of(quantized))
-        return (integers.astype(np.float32) - zero).astype(np.float32) * scale.astype(np.float32)
+        return dequantize_array(constant_of(input_of(producer, 0)).numpy(), quantized.format, parameters_of(quantized))
 
     def put(self, node: ir.Node, index: int, tensor: ir.TensorProtocol, quantized: QuantizedValue | None) -> None:
         """Replace a constant input of a node's copy, quantized like the original."""
