@@ -23,6 +23,21 @@ def test_defaults_of_all_backends_come_first_because_a_budget_may_end_anywhere()
     assert all(":" in name for name in found[4:-2])
 
 
+@pytest.mark.parametrize(
+    ("backends", "defaults"),
+    [
+        (["cpu-int8", "cpu-bf16"], ["cpu-bf16", "cpu-bf16 high", "cpu-int8"]),
+        (["cpu-int8:weights=int8"], ["cpu-int8:weights=int8"]),
+        (["host"], []),
+    ],
+)
+def test_defaults_and_what_is_named_are_tried_and_raised_before_other_options(backends, defaults):
+    found = candidates_of(REGISTRY, backends, threads=(1, 2))
+    both = ["host @2", *(f"{name} @{threads}" for name in defaults for threads in (1, 2))]
+    assert [candidate.name for candidate in found.defaults] == both
+    assert (found.found[0], *found.defaults, *found.others) == found.found
+
+
 def test_a_backend_with_options_competes_with_these_only():
     assert names(["cpu-bf16:policies=lean"]) == ["host", "cpu-bf16:policies=lean", "cpu-bf16:policies=lean high"]
 

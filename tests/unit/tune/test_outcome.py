@@ -77,4 +77,4 @@ def test_integers_that_are_not_faster_are_said_to_be_so(integers, floats, said):
     whole, part = Candidate("int", ("cpu-int8:weights=int8",)), Candidate("float", ("cpu-bf16",))
     high = Candidate("int high", ("cpu-int8",), high=("*",))  # in floats
     entries = [Entry(whole, integers), Entry(part, floats), Entry(high, 2.0)]
-    assert slower_integers(entries, Candidates((whole, part, high), {}, frozenset({"cpu-int8"}))) == said
+    assert slower_integers(entries, Candidates((whole, part, high), {}, 3, frozenset({"cpu-int8"}))) == said

@@ -16,11 +16,21 @@ if TYPE_CHECKING:
     import openvino as ov
 
 
+_LOOPS = frozenset({"Loop", "TensorIterator"})
+
+
 def bodies_of(operation: ov.Node) -> list[ov.Model]:
     """Return the bodies of `operation`; empty unless it is control flow."""
-    if operation.get_type_name() == "If":
+    kind = operation.get_type_name()
+    if kind == "If":
         return [operation.get_function(0), operation.get_function(1)]
-    return [operation.get_function()] if hasattr(operation, "get_function") else []
+    return [operation.get_function()] if kind in _LOOPS else []
+
+
+def has_bodies(operation: ov.Node) -> bool:
+    """Whether `operation` is control flow."""
+    kind = operation.get_type_name()
+    return kind == "If" or kind in _LOOPS
 
 
 def with_bodies(model: ov.Model) -> Iterator[ov.Model]:

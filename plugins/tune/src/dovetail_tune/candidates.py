@@ -14,6 +14,7 @@ from dovetail.planning import HOST
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry
 
+_OPTIONS, _LAST = 3, 4  # ranks; defaults of backends have lower ones
 EVERY_NODE = "*"
 POLICIES = "policies"  # the option of every backend that says which float operators are safe in low precision
 
@@ -66,14 +67,26 @@ class Candidates:
     """What competes, and what does not.
 
     Attributes:
-        found: The candidates; the first is the host alone.
+        found: The candidates: the host alone, the defaults of all backends, and then other options.
         absent: Why other installed backends do not compete, by name.
+        first_option: Position of the first one that is not the default of a backend.
         integers: Names of the backends that compute in integers.
     """
 
     found: tuple[Candidate, ...]
     absent: Mapping[str, str]
+    first_option: int
     integers: frozenset[str] = frozenset()
+
+    @property
+    def defaults(self) -> tuple[Candidate, ...]:
+        """What competes with the first one as it is asked for: the host with other threads, and backends."""
+        return self.found[1 : self.first_option]
+
+    @property
+    def others(self) -> tuple[Candidate, ...]:
+        """What follows the defaults."""
+        return self.found[self.first_option :]
 
     def has_integers(self, candidate: Candidate) -> bool:
         """Whether a candidate may compute in integers."""
@@ -123,12 +136,13 @@ def candidates_of(
     # Defaults come first, and options last, because a budget may end anywhere.
     ranked.sort(key=lambda pair: pair[0])
     found = list({candidate.name: candidate for _, candidate in ranked}.values())
+    defaults = len({candidate.name for rank, candidate in ranked if rank < _OPTIONS}) * len(dict.fromkeys(threads))
     counted = [
         replace(candidate, name=f"{candidate.name} @{count}" if count else candidate.name, threads=count)
         for candidate in found
         for count in dict.fromkeys(threads)
     ]
-    return Candidates(tuple(counted), absent, frozenset(integers))
+    return Candidates(tuple(counted), absent, defaults, frozenset(integers))
 
 
 def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
@@ -155,7 +169,7 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
 
     Floats come first, which take the least time to compile. What a backend for integers does with floats comes last.
     """
-    low, high, option_of_floats = (2, 4, 4) if backend.has_integers else (0, 1, 3)
+    low, high, option_of_floats = (2, _LAST, _LAST) if backend.has_integers else (0, 1, _OPTIONS)
     yield low, Candidate(str(choice), (str(choice),))
     if backend.low and backend.low != backend.high:
         yield high, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
@@ -167,4 +181,4 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
         for value in values:
             if value != backend.chosen.get(option):
                 text = str(BackendChoice(choice.name, {option: value}))
-                yield option_of_floats if option == POLICIES else 3, Candidate(text, (text,))
+                yield option_of_floats if option == POLICIES else _OPTIONS, Candidate(text, (text,))

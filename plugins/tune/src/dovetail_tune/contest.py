@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -13,10 +14,10 @@ from dovetail_tune.deadline import Deadline
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Entry, Tuned, slower_integers
 from dovetail_tune.race import RaceResult
-from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 from dovetail_tune.tasks import Rules, loaded_and_raced
 from dovetail_tune.together import try_together
 from dovetail_tune.trying import FAILED, NOT_TRIED, PREPARED, Bench, Tried
+from dovetail_tune.verdict import doubts_of, winner_of
 from dovetail_tune.worker_process import Worker, WorkerError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _HEAT = 2.0  # seconds of a heat at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
 _GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
 _TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
+_SEARCH = 30  # compilations of a search for nodes to raise
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
 
@@ -86,10 +88,11 @@ class Contest:
             self._tried[first.name] = self._tried_first(first)
             baseline = self._baseline(first, stack)
             self._bench.deadline = whole.until(_TRYING)
-            self._try(self._candidates.found[1:], baseline)
-            raised = self._worth_raising()
-            self._total += len(raised)
-            self._try(raised, baseline)
+            for group in (self._candidates.defaults, self._candidates.others):
+                self._try(group, baseline)
+                raised = self._worth_raising(is_last=group is self._candidates.others)
+                self._total += len(raised)
+                self._try(raised, baseline)
             self._bench.deadline = whole.until(_MIXING)
             mixing = self._try_mixed(baseline) if mixed else None
         self._bench.deadline = whole
@@ -155,13 +158,25 @@ class Contest:
             self._step(candidate.name)
             self._tried[candidate.name] = self._bench.try_(candidate, baseline)
 
-    def _worth_raising(self) -> list[Candidate]:
-        """Return requests that may meet the goals with nodes raised, and be faster than what meets them now."""
+    def _worth_raising(self, is_last: bool) -> list[Candidate]:
+        """Return requests that may meet the goals with nodes raised, and be faster than what meets them now.
+
+        Those that miss by the least come first. Before everything else was tried, only those come for whose searches
+        there is time.
+        """
         best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
         missing = [t for t in self._tried.values() if t.status == PREPARED and t.missed and not t.candidate.high]
         faster = [t for t in missing if t.against is not None and t.against.low < min(best, 1.0)]
-        ordered = sorted(faster, key=lambda t: t.against.median if t.against else 1.0)
-        return [t.candidate.until_goals_are_met() for t in ordered if not t.candidate.raised]
+        faster.sort(key=lambda t: -math.inf if t.snr_db is None else t.snr_db, reverse=True)
+        found, left = [], self._bench.deadline.remaining
+        for tried in faster:
+            raised = tried.candidate.until_goals_are_met()
+            if tried.candidate.raised or raised.name in self._tried:
+                continue
+            left -= _SEARCH * tried.compile_seconds
+            if is_last or left > 0:
+                found.append(raised)
+        return found
 
     def _try_mixed(self, baseline: Turn | None) -> Mixing:
         mixing = Mixing(self._bench, self._original, self._plugins, self._tried, self._step, self._hosts)
@@ -253,10 +268,10 @@ class Contest:
         for name, why in self._candidates.absent.items():
             self._notes.append(f"{name} does not compete: {why}")
         raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
-        winner = self._winner(raced, result) if raced else None
+        winner = winner_of(raced, result) if raced else None
         if winner is not None:
             winner.remark = "the fastest within the goal"
-            self._notes += self._doubts(winner, raced, result)
+            self._notes += doubts_of(winner, raced, result)
         self._notes += slower_integers(entries, self._candidates)
         if any(tried.status == NOT_TRIED for tried in self._tried.values()):
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
@@ -272,43 +287,6 @@ class Contest:
         measured = f"these measurements of {self._segments} segments allow (by HiGHS)"
         return f"within {100 * max(0.0, gap):.0f} % of the best that {measured}"
 
-    @staticmethod
-    def _winner(raced: Sequence[Entry], result: RaceResult) -> Entry:
-        """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several heats.
-
-        The baseline, which is exact, wins where nothing is faster by more than two of its own processes may differ.
-        """
-        base = raced[0].candidate.name
-        ordered = sorted(raced, key=lambda e: result.ratio(e.candidate.name, base).median)
-        for entry in raced:
-            if entry.candidate.is_baseline and _ratio(entry, ordered[0], result).median <= 1 + MARGIN:
-                return entry
-        for position, entry in enumerate(ordered):
-            rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
-            if not entry.candidate.is_mixed:
-                return entry
-            # One heat may owe its lead to where the memory of its processes lies.
-            if len(result.heats) > 1 and all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
-                return entry
-        return ordered[0]
-
-    @staticmethod
-    def _doubts(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list[str]:
-        """Say which others the race cannot tell from the winner."""
-        found = []
-        for other in raced:
-            ratio = _ratio(other, winner, result)
-            if other is winner or ratio.is_clear:
-                continue
-            if ratio.low > 1 - MARGIN and ratio.high < 1 + MARGIN:
-                found.append(f"{other.candidate.name} is as fast: it takes {ratio} of the time")
-            else:
-                name = other.candidate.name
-                found.append(
-                    f"timings are too noisy to tell {name} from {winner.candidate.name}: it takes {ratio} of its time"
-                )
-        return found
-
     def _racing(self, rounds: int) -> None:
         if self._progress:
             self._progress(f"last race{self._bench.deadline.text}", min(rounds, _HEATS * _ROUNDS), _HEATS * _ROUNDS)
@@ -320,10 +298,6 @@ class Contest:
             text = deadline.text or (f" (about {left:.0f} s to go)" if left else "")
             self._progress(f"{what}{text}", self._done, self._total)
         self._done = min(self._done + 1, self._total)
-
-
-def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
-    return result.ratio(entry.candidate.name, other.candidate.name)
 
 
 def _remark(tried: Tried) -> str:
