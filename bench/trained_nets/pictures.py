@@ -104,6 +104,28 @@ def code(wheels: Wheels, seed: int, size: tuple[int, int]) -> Image.Image:
     return picture
 
 
+def seal(wheels: Wheels, seed: int, side: int = 240) -> Image.Image:
+    """A round red stamp, its words along the inside of the ring, as offices put it on documents."""
+    chance = random.Random(seed)
+    red = chance.randint(190, 235), chance.randint(20, 60), chance.randint(20, 70)
+    picture = Image.new("RGB", (side, side), (255, 255, 255))
+    draw = ImageDraw.Draw(picture)
+    draw.ellipse((6, 6, side - 7, side - 7), outline=red, width=5)
+    pool = words()
+    start = chance.randrange(len(pool) - 3)
+    text = " ".join(pool[start : start + 3])[:22].upper()
+    face = font(wheels, chance.choice(FONTS), side // 9)
+    for index, letter in enumerate(text):
+        degrees = 120 - 240 * (index + 0.5) / len(text)  # from the top, to the left
+        mask = Image.new("L", (side, side))
+        ImageDraw.Draw(mask).text((side / 2, side // 11), letter, font=face, fill=255, anchor="mt")
+        picture.paste(red, (0, 0), mask.rotate(degrees, Image.BICUBIC))
+    star = font(wheels, "DejaVuSans", side // 4)
+    draw.text((side / 2, side / 2), "\N{BLACK STAR}", font=star, fill=red, anchor="mm")
+    draw.text((side / 2, side * 0.78), str(chance.randrange(10**6, 10**7)), font=face, fill=red, anchor="mm")
+    return picture
+
+
 def photographs(wheels: Wheels, count: int, seed: int = 0) -> list[Image.Image]:
     """Photographs, and large parts of them."""
     chance, found = random.Random(seed), []

