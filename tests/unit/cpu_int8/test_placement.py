@@ -65,6 +65,38 @@ def test_attention_is_in_integers_unless_an_option_says_floats(option, expected)
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("backend", "high", "expected"),
+    [
+        ("cpu-int8", "two", {"x", "c"}),
+        ("cpu-int8", "one", {"r", "c"}),
+        ("cpu-int8", "type:Conv", set()),
+        ("cpu-int8:runtime=onnxruntime", "two", {"x", "a", "c", "d"}),
+    ],
+)
+def test_raised_products_stay_in_their_region_and_read_and_give_floats(backend, high, expected):
+    body = "[one] a = Conv (x, v, b) r = Relu (a) [two] c = Conv (r, v, b) [three] d = Conv (c, v, b) y = Softmax (d)"
+    result = compiled(net(body), backend, high=[high])
+    assert quantized(result) == expected
+    assert {node.backend for node in result.plan.nodes if node.op_type == "Conv"} == {"cpu-int8"}
+    assert len(result.regions) == 1
+
+
+@pytest.mark.parametrize("backend", ["cpu-int8:weights=int8", "cpu-int8:weights=int4,block=32"])
+def test_a_raised_product_reads_its_weight_in_floats(backend):
+    body = "[one] a = MatMul (x, m) s = Softmax (a) [two] y = MatMul (s, m)"
+    result = compiled(net(body, x="1,5,6"), backend, high=["two"])
+    (raised,) = [node for node in result.plan.nodes if node.name == "two"]
+    assert raised.backend == "cpu-int8" and not any(format_.quantized for format_ in raised.ports.values())
+    assert len(result.regions) == 1
+
+
+def test_floats_cross_the_border_so_that_no_session_of_the_host_rounds_them():
+    result = compiled(net("y = Conv (x, v, b)"))
+    assert quantized(result) == {"x"}
+    assert {node.backend for node in result.plan.nodes} == {"cpu-int8"} and len(result.regions) == 1
+
+
 def test_a_model_without_products_has_no_integers():
     result = compiled(net("a = Relu (x) y = MaxPool <kernel_shape = [1,1]> (a)"))
     assert not quantized(result)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.planning import Claims
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.edge_kinds import Facts
+from dovetail_placement.node_requests import NodeRequests
 from dovetail_placement.search import SearchGraph, ShapeArithmetic
 from dovetail_placement.strategies.every_node import Autocast
 
@@ -51,11 +52,12 @@ class _Demand:
         self._graph = view.analysis(SearchGraph)
         self._facts = view.analysis(Facts).facts
         self._signatures = Signatures(view.model.ir.opset_imports)
-        shapes = view.analysis(ShapeArithmetic).nodes
+        # What raised nodes read and give is not rounded to 8 bits, either.
+        left_out = view.analysis(ShapeArithmetic).nodes | view.analysis(NodeRequests).raised()
         self._claims = {
             node: claim
             for node, claim in claims.items()
-            if claim.role in (_ACTIVE, _PASSIVE) and node not in shapes and any(map(_integers, claim.ports.values()))
+            if claim.role in (_ACTIVE, _PASSIVE) and node not in left_out and any(map(_integers, claim.ports.values()))
         }
         self._computed: set[ir.Node] = set()
         self._wanted: set[ir.Node] = set()
@@ -78,8 +80,10 @@ class _Demand:
         results = {output_name(index, signature) for index in range(len(node.outputs))}
         ports = {}
         for port, formats in claim.ports.items():
-            stays_wide = port in results and node not in self._wanted
-            ports[port] = (_sums(formats) if stays_wide else _integers(formats)) or formats
+            wanted = _integers(formats)
+            if port in results and node not in self._wanted:
+                wanted = _sums(formats) or (wanted if claim.role == _ACTIVE else _floats(formats))
+            ports[port] = wanted or formats
         return replace(claim, ports=ports, role=_ACTIVE, settled=frozenset(ports))
 
     def _all_readers_want(self, node: ir.Node) -> bool:
@@ -113,9 +117,8 @@ def _integers(formats: Sequence[Format]) -> tuple[Format, ...]:
 
 
 def _sums(formats: Sequence[Format]) -> tuple[Format, ...]:
-    """Return the formats of a result that is not rounded to 8 bits: the sum of a product, or floats."""
-    sums = tuple(format_ for format_ in formats if format_.element == _ACCUMULATOR)
-    return sums or _floats(formats)
+    """Return the formats of the sum of a product, which is not rounded to 8 bits."""
+    return tuple(format_ for format_ in formats if format_.element == _ACCUMULATOR)
 
 
 def _floats(formats: Sequence[Format]) -> tuple[Format, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning import Claims
 from dovetail_onnx.signatures import Signatures, input_name
+from dovetail_placement.node_requests import NodeRequests
 from dovetail_placement.strategies.every_node import Autocast
 from dovetail_quantize.integers import scale_shape
 
@@ -37,7 +38,8 @@ class WeightsAlone(Autocast):
         """Claim nodes of `view` for `backend`, with one format for every weight."""
         claims = super().claim(view, backend)
         signatures = Signatures(view.model.ir.opset_imports)
-        found = {claim.node: _port_of(claim, signatures) for claim in claims.claims}
+        raised = view.analysis(NodeRequests).raised()
+        found = {c.node: None if c.node in raised else _port_of(c, signatures) for c in claims.claims}
         weights: dict[ir.Node, tuple[str, Weight]] = {}
         groups: dict[tuple[int, ...], list[Weight]] = {}
         shared: dict[int, Weight] = {}

@@ -74,6 +74,14 @@ class NodeRequests:
             if level in LEVELS:
                 yield NodeRequest("precision", name, asked_by, precision=level, names_of="node")
 
+    def raised(self) -> set[ir.Node]:
+        """Return the nodes for which the high precision is requested.
+
+        Raises:
+            DovetailError: A selector matches nothing, or an option fails.
+        """
+        return {node for one in self.levels() if one.precision == "high" for node in self.nodes_of(one)}
+
     def in_floats(self) -> Iterator[NodeRequest]:
         """Yield the requests, of accuracy goals, that backends with integers leave nodes to the following ones."""
         for name, (level, asked_by) in self._asked.items():
