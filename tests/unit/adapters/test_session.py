@@ -131,6 +131,14 @@ def test_settings_of_onnxruntime_reach_its_session_and_stay_the_callers(tmp_path
     assert (tmp_path / "optimized.onnx").is_file()
 
 
+def test_settings_that_serve_several_sessions_cause_no_warnings(capfd):
+    settings = ort.SessionOptions()
+    for _ in range(2):
+        dovetail.InferenceSession(model(), settings)
+    said = capfd.readouterr()
+    assert "already exists" not in said.err + said.out
+
+
 def test_the_number_of_threads_is_that_of_every_engine():
     settings = ort.SessionOptions()
     settings.intra_op_num_threads = 1

@@ -22,6 +22,7 @@ from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, sour
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
+from dovetail_host.session_settings import settings_of
 from dovetail_host.unsigned_weights import with_unsigned_weights
 
 if TYPE_CHECKING:
@@ -31,19 +32,12 @@ if TYPE_CHECKING:
 
 
 CPU = "CPUExecutionProvider"
-OPTIMIZATIONS = {
-    "none": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 # From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point after a DequantizeLinear (1.31).
 _FAULTY_OPTIMIZER = "QDQPropagationTransformer"
 # Its kernel of the fused operator takes ten times as long as an Add and a LayerNormalization: 5 % of a BERT-base in
 # float32, 15 % in int8 (1.32).
 _SLOW_OPTIMIZER = "SkipLayerNormFusion"
 # Setting of a session that has to be on for `get_provider_graph_assignment_info`, and the version that has both.
-_RECORD = "session.record_ep_graph_assignment_info"
 _REPORTS_ASSIGNMENTS = (1, 24)
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
@@ -87,7 +81,7 @@ class OnnxRuntimeCpu(Engine):
         """
         import onnxruntime as ort
 
-        settings, level = self._settings(options)
+        settings, level = settings_of(options, self.name, records_assignments=self.providers != (CPU,))
         profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
@@ -116,36 +110,6 @@ class OnnxRuntimeCpu(Engine):
             session = self._with_fewer_optimizers(source, settings, without, refusal)
         self._demand(session.get_providers())
         return OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
-
-    def _settings(self, options: Mapping[str, object]) -> tuple[ort.SessionOptions, str]:
-        """Return the settings of a session and its level of optimization.
-
-        Settings of the caller stay as they are where no option of Dovetail says otherwise.
-
-        Raises:
-            DovetailError: The level does not exist.
-        """
-        import onnxruntime as ort
-
-        given = cast("ort.SessionOptions | None", options.get("session_options"))
-        settings = given or ort.SessionOptions()
-        if given is None:
-            settings.log_severity_level = 4
-        if given is None or "threads" in options:
-            settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
-        if not options.get("spin", True):
-            settings.add_session_config_entry("session.force_spinning_stop", "1")
-        # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to
-        # int8.
-        settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        if self.providers != (CPU,):
-            settings.add_session_config_entry(_RECORD, "1")
-        level = str(options.get("optimize", "all"))
-        if level not in OPTIMIZATIONS:
-            raise DovetailError(f"{self.name}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
-        if given is None or "optimize" in options:
-            settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
-        return settings, level
 
     def _with_fewer_optimizers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError

@@ -42,14 +42,15 @@ class FoldConstants(Pass):
     Result: %s, %c and %l are initializers.
 
     Options:
-        limit: The largest result to fold, in bytes; larger ones would increase the size of the model.
+        limit: The largest result to fold, in bytes; larger ones would increase the size of the model. Filters of a few
+            hundred kilobytes are often computed from constants, and only constant ones are quantized.
     """
 
     name = "fold-constants"
     stage = "normalize"
     after = ("normalize",)
 
-    limit: int = 65536
+    limit: int = 1 << 20
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fold in graph order, so that folded results can feed later nodes."""

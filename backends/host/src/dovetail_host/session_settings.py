@@ -1,0 +1,66 @@
+"""Settings of sessions of ONNX Runtime, from options of Dovetail and from settings that the caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+
+OPTIMIZATIONS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+
+
+def settings_of(
+    options: Mapping[str, object], engine: str, records_assignments: bool
+) -> tuple[ort.SessionOptions, str]:
+    """Return the settings of a session and its level of optimization.
+
+    Settings of the caller stay as they are where no option of Dovetail says otherwise.
+
+    Args:
+        options: The options of the engine.
+        engine: Its name, for messages.
+        records_assignments: Whether the session has to know which execution provider runs a node.
+
+    Raises:
+        DovetailError: The level does not exist.
+    """
+    import onnxruntime as ort
+
+    given = cast("ort.SessionOptions | None", options.get("session_options"))
+    settings = given or ort.SessionOptions()
+    if given is None:
+        settings.log_severity_level = 4
+    if given is None or "threads" in options:
+        settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
+    if not options.get("spin", True):
+        _configure(settings, "session.force_spinning_stop", "1")
+    # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to int8.
+    _configure(settings, "session.qdq_matmulnbits_accuracy_level", "1")
+    if records_assignments:
+        _configure(settings, "session.record_ep_graph_assignment_info", "1")
+    level = str(options.get("optimize", "all"))
+    if level not in OPTIMIZATIONS:
+        raise DovetailError(f"{engine}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
+    if given is None or "optimize" in options:
+        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
+    return settings, level
+
+
+def _configure(settings: ort.SessionOptions, key: str, text: str) -> None:
+    """Set an entry. Settings may serve several regions, and ONNX Runtime warns of an entry that is set twice."""
+    try:
+        known = settings.get_session_config_entry(key)
+    except RuntimeError:  # there is none
+        known = None
+    if known != text:
+        settings.add_session_config_entry(key, text)
