@@ -201,6 +201,11 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         """The session; None if it takes or gives types that NumPy lacks."""
         return None if self._foreign else self._session
 
+    @property
+    def joins_neighbors(self) -> bool:
+        """Whether this is a session on the CPU alone, which reads no options of backends."""
+        return self._session.get_providers() == [CPU]
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe, like ONNX Runtime's sessions."""
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.ir import dtype_of, name_of
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from dovetail_runtime.engines import GuardedSession
     from dovetail_runtime.region_runner import RegionRunner
 
 
@@ -27,28 +28,29 @@ class SelfChecking(Session):
 
 
 class DirectRun:
-    """Runs a whole result in the session of its only region.
+    """Runs a whole result in one session.
 
     Small models take less time than the executor's own checks, so these are made only for what fails here.
 
     Args:
-        runner: The runner of the region.
+        session: Returns the session, or None if its engine was replaced by one that checks less.
         graph: The graph; its inputs are tensors of numbers.
+        is_judge: Whether the shapes that the session computes are right by definition.
     """
 
-    def __init__(self, runner: RegionRunner, graph: ir.Graph):
+    def __init__(self, session: Callable[[], SelfChecking | None], graph: ir.Graph, is_judge: bool):
         import numpy as np
 
         self._array = np.ndarray
-        self._runner = runner
+        self._session = session
         fed = [value for value in graph.inputs if not value.is_initializer()]
         self._dtypes = {name_of(value): dtype_of(value).numpy() for value in fed}
-        self._outputs = [declared(value) for value in graph.outputs] if runner.backend != HOST else []
+        self._outputs = [] if is_judge else [declared(value) for value in graph.outputs]
         self._is_doubted = False
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray] | None:
         """Compute all outputs by name; None if an input has to be converted, or anything is not as declared."""
-        session = self._runner.self_checking
+        session = self._session()
         if session is None or self._is_doubted or len(inputs) != len(self._dtypes):
             return None
         given: dict[str, np.ndarray] = {}
@@ -68,14 +70,22 @@ class DirectRun:
         return None
 
 
-def direct_run(runners: Sequence[RegionRunner], graph: ir.Graph) -> DirectRun | None:
-    """Return what runs a whole result in one session; None if that takes several, or more checks."""
+def direct_run(runners: Sequence[RegionRunner], joint: GuardedSession | None, graph: ir.Graph) -> DirectRun | None:
+    """Return what runs a whole result in one session; None if that takes several, or more checks.
+
+    Args:
+        runners: The runners of its regions.
+        joint: The session that runs all regions together, if there is one.
+        graph: Its graph.
+    """
+    fed = [value for value in graph.inputs if not value.is_initializer()]
+    if not all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs)):
+        return None
+    if joint is not None:
+        return DirectRun(lambda: joint.self_checking, graph, is_judge=False)
     if len(runners) != 1 or runners[0].self_checking is None:
         return None
     (runner,) = runners
-    fed = [value for value in graph.inputs if not value.is_initializer()]
-    results = list(map(name_of, graph.outputs))
-    tensors = all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs))
-    if not tensors or runner.outputs != results or not {*runner.inputs} <= {name_of(value) for value in fed}:
+    if runner.outputs != list(map(name_of, graph.outputs)) or not {*runner.inputs} <= set(map(name_of, fed)):
         return None
-    return DirectRun(runner, graph)
+    return DirectRun(lambda: runner.self_checking, graph, runner.backend == HOST)

@@ -182,6 +182,11 @@ class GuardedSession:
         """The session of ONNX Runtime that runs the region as it is; None if there is none."""
         return self._session.native if isinstance(self._session, OnnxRuntimeBacked) else None
 
+    @property
+    def joins_neighbors(self) -> bool:
+        """Whether one session of its engine may run regions of several backends."""
+        return isinstance(self._session, OnnxRuntimeBacked) and self._session.joins_neighbors
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name.
 

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,10 @@ from dovetail.plugin import Engine, Executed, RegionModel
 from dovetail.text import did_you_mean
 from dovetail_transforms.regions.regions import Region, annotated_regions, calls, extract, inline_regions, ready_regions
 
-from dovetail_runtime.direct_run import direct_run
-from dovetail_runtime.engines import GuardedEngine, guarded
+from dovetail_runtime.direct_run import DirectRun, direct_run
+from dovetail_runtime.engines import GuardedEngine, GuardedSession, guarded
 from dovetail_runtime.feeds import DeclaredInputs
+from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
 from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file
@@ -88,7 +90,16 @@ class Executor(dovetail.plugin.Executor):
         self._threads: ThreadPoolExecutor | None = None
         self._inputs = DeclaredInputs(model.graph)
         self._outputs = {name_of(value): value for value in model.graph.outputs}
-        self._direct = direct_run(self.runners, model.graph)
+        self._may_join = regions is None
+
+    @cached_property
+    def joint(self) -> GuardedSession | None:
+        """The session that runs all regions together where one engine runs each of them; else None."""
+        return joint_session(self._model, self.runners, self.options) if self._may_join else None
+
+    @cached_property
+    def _direct(self) -> DirectRun | None:
+        return direct_run(self.runners, self.joint, self._model.graph)
 
     @property
     def engines(self) -> list[str]:
@@ -110,7 +121,7 @@ class Executor(dovetail.plugin.Executor):
         Raises:
             DovetailError: An input is missing, unknown or does not match, or no engine runs a region.
         """
-        if self._direct is not None and self.timeline is None:
+        if self.timeline is None and self._direct is not None:
             found = self._direct.run(inputs)
             if found is not None:
                 return found

@@ -25,6 +25,11 @@ class OnnxRuntimeBacked(SelfChecking):
         Its inputs and outputs have the names of the region's.
         """
 
+    @property
+    def joins_neighbors(self) -> bool:
+        """Whether one session may run regions of several backends, whose options mean nothing to it."""
+        return False
+
 
 class WholeSession(NamedTuple):
     """The one session of ONNX Runtime that runs a whole result.
@@ -46,10 +51,16 @@ def whole_session(compiled: CompiledModel) -> WholeSession | None:
     Raises:
         DovetailError: No engine takes a region.
     """
-    runners, graph = compiled.executor().runners, compiled.model.graph
-    if len(runners) != 1:
+    from dovetail_runtime.executor import Executor
+
+    executor, graph = compiled.executor(), compiled.model.graph
+    joint = executor.joint if isinstance(executor, Executor) else None
+    if joint is not None:
+        native, is_last = joint.native, False
+    elif len(executor.runners) == 1:
+        native, is_last = executor.runners[0].native, executor.runners[0].is_last
+    else:
         return None
-    native = runners[0].native
     if native is None:
         return None
     outputs = [name_of(value) for value in graph.outputs]
@@ -57,4 +68,4 @@ def whole_session(compiled: CompiledModel) -> WholeSession | None:
     same = [value.name for value in native.get_outputs()] == outputs
     if not same or {value.name for value in native.get_inputs()} != inputs:
         return None
-    return WholeSession(native, runners[0].is_last)
+    return WholeSession(native, is_last)

@@ -141,6 +141,19 @@ class RegionRunner:
         return self._session.self_checking
 
     @property
+    def joins_neighbors(self) -> bool:
+        """Whether one session of its engine may run this region together with others."""
+        return self._session.joins_neighbors and not self.stands_in
+
+    def load(self, model: RegionModel, options: Mapping[str, object]) -> GuardedSession:
+        """Load another model on the present engine of the region.
+
+        Raises:
+            EngineError: The engine does not accept it.
+        """
+        return self._engine.load(model, options)
+
+    @property
     def stands_in(self) -> bool:
         """Whether an engine of the host runs it because its backend has none on this machine."""
         return self._engine.stands_in

@@ -34,7 +34,7 @@ _HEAT = 2.0  # seconds of a heat at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
 _GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
 _TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
-_SEARCH = 30  # compilations of a search for nodes to raise
+_SEARCH = 20  # compilations in the time of a search for nodes to raise, whose trials take less than one
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
 
