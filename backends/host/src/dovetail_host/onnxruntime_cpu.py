@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 CPU = "CPUExecutionProvider"
 # From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point after a DequantizeLinear (1.31).
 _FAULTY_OPTIMIZER = "QDQPropagationTransformer"
+# It makes one pair of two QuantizeLinear and DequantizeLinear with different scales, so that results differ (1.32).
+_INEXACT_OPTIMIZER = "DoubleQDQPairsRemover"
 # Its kernel of the fused operator takes ten times as long as an Add and a LayerNormalization: 5 % of a BERT-base in
 # float32, 15 % in int8 (1.32).
 _SLOW_OPTIMIZER = "SkipLayerNormFusion"
@@ -100,7 +102,7 @@ class OnnxRuntimeCpu(Engine):
             settings.add_external_initializers(list(weights), list(weights.values()))
         source = content if isinstance(content, bytes) else str(content)
         without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
-        without += [_SLOW_OPTIMIZER] * (self.providers == (CPU,))
+        without += [_SLOW_OPTIMIZER, _INEXACT_OPTIMIZER] * (self.providers == (CPU,))
         try:
             session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
