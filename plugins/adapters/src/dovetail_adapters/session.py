@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
-from dovetail_runtime.native_session import whole_session
+from dovetail_runtime.whole_session import whole_session
 
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import metadata_of, node_args

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
-
-from dovetail.ir import name_of
+from typing import TYPE_CHECKING
 
 from dovetail_runtime.direct_run import SelfChecking
 
 if TYPE_CHECKING:
     import onnxruntime as ort
-    from dovetail.compiler import CompiledModel
 
 
 class OnnxRuntimeBacked(SelfChecking):
@@ -29,43 +26,3 @@ class OnnxRuntimeBacked(SelfChecking):
     def joins_neighbors(self) -> bool:
         """Whether one session may run regions of several backends, whose options mean nothing to it."""
         return False
-
-
-class WholeSession(NamedTuple):
-    """The one session of ONNX Runtime that runs a whole result.
-
-    Attributes:
-        native: The session; its inputs and outputs are those of the model.
-        is_last: Whether no other engine would take over if it fails.
-    """
-
-    native: ort.InferenceSession
-    is_last: bool
-
-
-def whole_session(compiled: CompiledModel) -> WholeSession | None:
-    """Return the session of ONNX Runtime that runs a whole result; None if it takes several, or another engine.
-
-    Engines load the result if they have not done so yet.
-
-    Raises:
-        DovetailError: No engine takes a region.
-    """
-    from dovetail_runtime.executor import Executor
-
-    executor, graph = compiled.executor(), compiled.model.graph
-    joint = executor.joint if isinstance(executor, Executor) else None
-    if joint is not None:
-        native, is_last = joint.native, False
-    elif len(executor.runners) == 1:
-        native, is_last = executor.runners[0].native, executor.runners[0].is_last
-    else:
-        return None
-    if native is None:
-        return None
-    outputs = [name_of(value) for value in graph.outputs]
-    inputs = {name_of(value) for value in graph.inputs if not value.is_initializer()}
-    same = [value.name for value in native.get_outputs()] == outputs
-    if not same or {value.name for value in native.get_inputs()} != inputs:
-        return None
-    return WholeSession(native, is_last)
