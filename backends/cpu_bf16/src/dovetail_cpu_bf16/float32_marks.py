@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import openvino as ov
 
 
-_LOOPS = frozenset({"Loop", "TensorIterator"})
+CONTROL_FLOW = frozenset({"If", "Loop", "TensorIterator"})
 
 
 def bodies_of(operation: ov.Node) -> list[ov.Model]:
@@ -24,13 +24,7 @@ def bodies_of(operation: ov.Node) -> list[ov.Model]:
     kind = operation.get_type_name()
     if kind == "If":
         return [operation.get_function(0), operation.get_function(1)]
-    return [operation.get_function()] if kind in _LOOPS else []
-
-
-def has_bodies(operation: ov.Node) -> bool:
-    """Whether `operation` is control flow."""
-    kind = operation.get_type_name()
-    return kind == "If" or kind in _LOOPS
+    return [operation.get_function()] if kind in CONTROL_FLOW else []
 
 
 def with_bodies(model: ov.Model) -> Iterator[ov.Model]:

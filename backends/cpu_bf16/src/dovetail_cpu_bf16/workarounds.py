@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import EngineError
 
 from dovetail_cpu_bf16.decompositions import fusion_barrier
-from dovetail_cpu_bf16.float32_marks import has_bodies, with_bodies
+from dovetail_cpu_bf16.float32_marks import CONTROL_FLOW, with_bodies
 from dovetail_cpu_bf16.frontend_input import remove_idle_strides
 from dovetail_cpu_bf16.infinities import compare_with_infinity, reduce_infinite_rows
 from dovetail_cpu_bf16.pools import separate_pools
@@ -318,7 +318,7 @@ def _computed_of_constants(operations: list[ov.Node]) -> set[str]:
         kind, sources = operation.get_type_name(), operation.input_values()
         if kind == "Constant":
             known.add(operation.get_name())
-        elif kind == "Parameter" or has_bodies(operation):
+        elif kind == "Parameter" or kind in CONTROL_FLOW:
             continue
         elif _is_known_shape(operation) or all(source.get_node().get_name() in known for source in sources):
             known.add(operation.get_name())

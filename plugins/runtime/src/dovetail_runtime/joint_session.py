@@ -14,7 +14,7 @@ from dovetail.compiler import artifact_of
 from dovetail.plugin import EngineError, RegionModel
 from dovetail_transforms.regions.regions import calls
 
-from dovetail_runtime.serialize import needs_file
+from dovetail_runtime.serialize import needs_file, weight_bytes
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -44,15 +44,10 @@ def joint_session(
     outputs = model.graph.outputs
     if any(value.producer() is None for value in outputs) or len({id(value) for value in outputs}) < len(outputs):
         return None
-    if calls(model) or any(map(artifact_of, model.graph)) or _weights(model) > _LARGEST or needs_file(model):
+    if calls(model) or any(map(artifact_of, model.graph)) or weight_bytes(model) > _LARGEST or needs_file(model):
         return None
     try:
         found = first.load(RegionModel(model), options)
     except EngineError:
         return None
     return found if found.self_checking is not None else None
-
-
-def _weights(model: Model) -> int:
-    tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")

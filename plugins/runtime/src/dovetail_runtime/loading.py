@@ -13,6 +13,7 @@ from dovetail.text import pluralize
 
 from dovetail_runtime.engine_refusals import further_refusals, refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
+from dovetail_runtime.serialize import weight_bytes
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -108,6 +109,5 @@ def too_large(model: Model) -> str:
     nodes = sum(1 for _ in model.nodes())
     if nodes > _MOST_TRIED:
         return f"it has {pluralize(nodes, 'node')}"
-    tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
-    size = sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")
+    size = weight_bytes(model)
     return f"its weights are {size >> 20} MiB" if size > _LARGEST_TRIED else ""

@@ -36,6 +36,12 @@ def needs_file(model: Model) -> bool:
     return size > LARGEST_IN_MEMORY
 
 
+def weight_bytes(model: Model) -> int:
+    """Return the size of all weights of numbers, in memory or in files."""
+    tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")
+
+
 def source_of(region: RegionModel) -> Path | bytes:
     """Return the file of a region if it has one, else its serialized model."""
     return region.path if region.path is not None else to_proto(region.model.ir).SerializeToString()
