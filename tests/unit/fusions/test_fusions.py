@@ -220,3 +220,13 @@ def test_an_operator_that_the_opset_lacks_is_not_made(fused):
 def test_an_unknown_fusion_is_an_error(fused):
     with pytest.raises(DovetailError, match=r"unknown fusion 'fuse-gelo' \(did you mean 'fuse-gelu'"):
         fused(FORMS["fuse-gelu"]["torch"], "fuse-gelo")
+
+
+def test_a_fusion_that_serves_one_engine_is_made_only_when_it_is_named():
+    text = HEAD.format(opset=17) + """(float[N] x, int64[1] n) => (bool[M] y) <int64 zero = {0}, int64 one = {1}> {
+        s = Shape(x) e = Squeeze(s) i = Range(zero, e, one) y = Less(i, n) }"""  # fmt: skip
+    plugins = load_plugins()
+    for passes, expected in (("fuse", 0), ("fuse{only=clamp-comparisons}", 1)):
+        model = open_text(text, "masks")
+        Pipeline.parse(f"normalize,{passes}", plugins.registry).run(model, Context(plugins=plugins))
+        assert [node.op_type for node in model.nodes()].count("Clip") == expected

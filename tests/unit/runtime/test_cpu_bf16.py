@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import dovetail
 import numpy as np
 import pytest
+from dovetail.errors import DovetailError
 from dovetail.passes import Pipeline
 from dovetail.plugin import RegionModel
 from dovetail_cpu_bf16 import facts
@@ -36,6 +38,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
         ("engine", "openvino-cpu"),
         ("backend", "cpu-bf16"),
         ("conformance", "cpu-bf16"),
+        ("edit", "clamp-comparisons"),
         *registered,
     }
     code = (
@@ -96,6 +99,78 @@ def test_integers_that_are_proven_to_fit(text, expected):
     )
     Pipeline([MarkEdgeKinds()]).run(model)
     assert facts.int64_data(model.graph[-1]) is expected
+
+
+MASK = """g (float[2,N] x, int64[2,1] lengths, int64[2,1] others) => (float[2,N] y) <
+    int64 zero = {{0}}, int64 one = {{1}}> {{
+    s = Shape<start = 1>(x) n = Squeeze(s) i = Range(zero, n, one)
+    mask = {}
+    e = Exp(x) y = Where(mask, e, x) }}"""
+LENGTHS = (
+    3,
+    -1,
+    0,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**32 + 3,
+    2**40,
+    2**63 - 1,
+    -(2**31),
+    -(2**31) - 1,
+    -(2**32) + 3,
+    -(2**63),
+)
+
+
+def masked(mask):
+    """Compile a model with a mask; return the result, and the backends by operator."""
+    compiled = dovetail.compile(parse(MASK.format(mask)), "cpu-bf16")
+    return compiled, {node.op_type: node.backend for node in compiled.plan.nodes}
+
+
+@pytest.mark.parametrize("inputs", ["i, lengths", "lengths, i"])
+@pytest.mark.parametrize(
+    ("operator", "compute"),
+    [
+        ("Less", np.less),
+        ("LessOrEqual", np.less_equal),
+        ("Greater", np.greater),
+        ("GreaterOrEqual", np.greater_equal),
+        ("Equal", np.equal),
+    ],
+)
+def test_masks_of_lengths_are_exact(operator, compute, inputs):
+    """OpenVINO has 32 bits, so the host clamps lengths to them, and the region computes the mask."""
+    compiled, backends = masked(f"{operator}({inputs})")
+    assert (backends["Clip"], backends[operator]) == ("host", "cpu-bf16")
+    x = np.full((2, 6), -2, np.float32)
+    for pair in zip(LENGTHS, LENGTHS[1:]):
+        lengths = np.array(pair)[:, np.newaxis]
+        arrays = {"i": np.arange(6), "lengths": lengths}
+        mask = compute(*(arrays[name] for name in inputs.split(", ")))
+        result = compiled.run({"x": x, "lengths": lengths, "others": lengths})["y"]
+        np.testing.assert_array_equal(result > 0, mask, err_msg=str(pair))
+
+
+@pytest.mark.parametrize(
+    ("mask", "backend"),
+    [
+        pytest.param("Less(lengths, others)", "host", id="both inputs may exceed 32 bits"),
+        pytest.param("Less(i, n)", "cpu-bf16", id="no input does"),
+    ],
+)
+def test_comparisons_that_are_not_clamped(mask, backend):
+    _, backends = masked(mask)
+    assert backends["Less"] == backend
+    assert "Clip" not in backends
+
+
+def test_clamping_where_it_would_not_be_exact_is_refused():
+    """The largest int32 is not less than 2^31, but clamped it would be equal."""
+    text = """g (int32[2] narrow, int64[2] lengths) => (bool[2] y) { i = Cast<to = 7>(narrow) y = Less(i, lengths) }"""
+    with pytest.raises(DovetailError, match="clamp-comparisons at 'less_1'"):
+        dovetail.compile(parse(text), "cpu-bf16", edits=["clamp-comparisons=less_1"])
 
 
 def test_what_openvino_fused_and_folded_is_said():

@@ -11,6 +11,7 @@ def register(registry):
     registry.engine("openvino-cpu", "dovetail_cpu_bf16.engine:OpenVinoCpu")
     registry.backend("cpu-bf16", "dovetail_cpu_bf16:cpu_bf16.yaml")
     registry.conformance("cpu-bf16", "dovetail_cpu_bf16:conformance.yaml")
+    registry.edit("clamp-comparisons", "dovetail_cpu_bf16.clamped_comparisons:ClampComparisons")
     for fact in (
         "channel_multiplier",
         "dynamic_extents",

@@ -30,7 +30,12 @@ def fits_32_bits(value: ir.Value) -> bool:
     Indices, extents, comparisons and narrower integers are bounded, and so are results of selection, data movement and
     arithmetic on them. Model inputs are not.
     """
-    return _fits(_Bounds().of(value))
+    return _fits(bounds_of(value))
+
+
+def bounds_of(value: ir.Value) -> Range:
+    """Return the interval of the integer `value`; infinite where nothing bounds it."""
+    return _Bounds().of(value)
 
 
 def _fits(found: Range) -> bool:
@@ -71,6 +76,9 @@ class _Bounds:
             return Range(0.0, _LARGEST_EXTENT - 1)
         if operator == "Shape":
             return Range(0.0, _LARGEST_EXTENT)
+        if operator == "Range":  # from the first input towards the second, in steps of either sign
+            start, limit = map(self.of, inputs[:2])
+            return Range(min(start.low, limit.low), max(start.high, limit.high))
         if operator in ("Cast", "CastLike"):
             return self.of(inputs[0]) if is_integer(inputs[0]) else _UNKNOWN
         if operator in _COUNTS:

@@ -109,7 +109,7 @@ def _fuse(
         operator = fusion.made(outcome)
         ctx.round.edits.append(edit)
         sources = replaced_text(origin_of(operator))
-        ctx.remark("passed", name, fusion.name, f"{fusion.operator} replaces {sources}, for {backend.name}")
+        ctx.remark("passed", name, fusion.name, f"{operator.op_type} replaces {sources}, for {backend.name}")
         ctx.count(fusion.name)
         made.append(FusedNode(operator, backend, fusion))
     model.touch()

@@ -36,6 +36,7 @@ class Fusion(Editor):
         operator: The operator that it makes.
         domain: The domain of the operator; empty for the default one.
         opset: The version of the default domain from which on the operator exists.
+        general: Whether the pass `fuse` makes it unasked; others serve one engine.
         rewrites: The forms in which exporters write it; the first that matches is replaced.
     """
 
@@ -44,6 +45,7 @@ class Fusion(Editor):
     operator: ClassVar[str]
     domain: ClassVar[str] = ""
     opset: ClassVar[int]
+    general: ClassVar[bool] = True
     rewrites: ClassVar[tuple[Rewrite, ...]]
 
     def is_possible(self, operators: Set[str]) -> bool:
@@ -150,7 +152,7 @@ class Fuse(Pass):
     A compilation fuses what a backend asks for under `prepare:`, and only there; this pass fuses everywhere.
 
     Options:
-        only: Names of the fusions, with spaces between them; empty for all.
+        only: Names of the fusions, with spaces between them; empty for all general ones.
     """
 
     name = "fuse"
@@ -164,7 +166,8 @@ class Fuse(Pass):
         Raises:
             DovetailError: An option names an unknown fusion.
         """
-        names = dict.fromkeys(self.only.split(), "") or dict.fromkeys(fusions_in(ctx.registry), "")
+        general = [name for name, fusion in fusions_in(ctx.registry).items() if fusion.general]
+        names = dict.fromkeys(self.only.split() or general, "")
         present = {node.op_type for node in model.graph}
         fusions = [one for one in named_fusions(names, ctx.registry).values() if one.is_possible(present)]
         fresh, changed = ctx.analysis(FreshNames, model), False
