@@ -45,11 +45,9 @@ def work(folder: Path, backends: list[str], name: str, out: TextIO) -> None:
 
 
 def _nets() -> dict:
-    from trained_nets.hearing import NETS as HEARING
-    from trained_nets.language import NETS as LANGUAGE
-    from trained_nets.vision import NETS as VISION
+    from trained_nets.catalog import NETS as TRAINED
 
-    return {net.name: net for net in (*VISION, *HEARING, *LANGUAGE)}
+    return {net.name: net for net in TRAINED}
 
 
 def main() -> None:

@@ -14,9 +14,7 @@ from unittest.mock import patch
 import dovetail
 from dovetail.compiler import Driver
 from dovetail.errors import GoalError
-from trained_nets.hearing import NETS as HEARING
-from trained_nets.language import NETS as LANGUAGE
-from trained_nets.vision import NETS as VISION
+from trained_nets.catalog import NETS as TRAINED
 from trained_nets.wheels import Wheels
 
 
@@ -63,7 +61,7 @@ def row(net, wheels, args):
 
 def main():
     args = parse()
-    wheels, known = Wheels(args.wheels), {net.name: net for net in (*VISION, *HEARING, *LANGUAGE)}
+    wheels, known = Wheels(args.wheels), {net.name: net for net in TRAINED}
     heads = ["net", "inputs", "SNR without", "SNR said", "goal", "SNR on others", "worst of others", "others above",
              "compiles", "s"]  # fmt: skip
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|", flush=True)

@@ -39,10 +39,8 @@ import numpy as np
 import quantizers
 from measure import table
 from trained_nets import candidates, judging
-from trained_nets.hearing import NETS as HEARING
-from trained_nets.language import NETS as LANGUAGE
+from trained_nets.catalog import NETS as TRAINED
 from trained_nets.net import Net
-from trained_nets.vision import NETS as VISION
 from trained_nets.wheels import Wheels
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +54,7 @@ def _digits(_: Wheels):
 
 
 DIGITS = Net("digits", "", str(ROOT / "examples/digits/digits.onnx"), "", _digits, classes=("probabilities",))
-BY_NAME = {net.name: net for net in (DIGITS, *VISION, *HEARING, *LANGUAGE)}
+BY_NAME = {net.name: net for net in (DIGITS, *TRAINED)}
 NETS = (
     "digits", "PP-OCRv4 recognizer", "PP-OCRv4 detector", "PP-OCRv2 direction", "PP-OCRv6 recognizer",
     "PP-OCRv6 detector", "ddddocr", "ddddocr detector", "captcha CRNN", "NudeNet 320n", "document layout",

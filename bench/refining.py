@@ -22,11 +22,9 @@ import numpy as np
 from dovetail.plugin import load_plugins
 from measure import table
 from trained_nets import candidates, judging
-from trained_nets.hearing import NETS as HEARING
-from trained_nets.language import NETS as LANGUAGE
+from trained_nets.catalog import NETS as TRAINED
 from trained_nets.net import Net
 from trained_nets.sounds import music, speech
-from trained_nets.vision import NETS as VISION
 from trained_nets.wheels import Wheels
 
 FILE = """
@@ -75,7 +73,7 @@ def _pitches(wheels: Wheels):
 
 
 PITCH = Net("swift-f0", "swift-f0==0.3.0", "swift_f0/model.onnx", "pitch, convolutions; music and speech", _pitches)
-NETS = {net.name: net for net in (PITCH, *HEARING, *VISION, *LANGUAGE)}
+NETS = {net.name: net for net in (PITCH, *TRAINED)}
 USUAL = ("swift-f0", "hey Jarvis", "speech embedding", "basic-pitch", "PP-OCRv2 direction", "PP-OCRv4 recognizer",
          "ddddocr", "captcha CRNN", "khmersm")  # fmt: skip
 

@@ -35,12 +35,10 @@ import numpy as np
 from converters import TOOLS, installed
 from measure import table
 from trained_nets import candidates, judging
-from trained_nets.hearing import NETS as HEARING
-from trained_nets.language import NETS as LANGUAGE
-from trained_nets.vision import NETS as VISION
+from trained_nets.catalog import NETS as TRAINED
 from trained_nets.wheels import Wheels
 
-NETS = {net.name: net for net in (*VISION, *HEARING, *LANGUAGE)}
+NETS = {net.name: net for net in TRAINED}
 NATIVE, OURS, OURS_DATA = "OpenVINO bf16", "cpu-bf16", "cpu-bf16 data"
 HALF, LEAN, LEAN_DATA = "gpu-fp16", "gpu-fp16 lean", "gpu-fp16 lean data"
 CONVERTERS = tuple(tool for tool in TOOLS if not tool.startswith("dovetail"))

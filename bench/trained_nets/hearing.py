@@ -6,11 +6,11 @@ import numpy as np
 from scipy.signal import spectrogram
 
 from trained_nets.net import Net, Stream, single
-from trained_nets.sounds import brain_waves, decibel_mel, log_mel, music, speech
+from trained_nets.sounds import brain_waves, filter_bank, log_mel, music, speech
 from trained_nets.wheels import Wheels
 
-SILERO, OPENWAKEWORD, SPEECHMOS = "silero-vad==6.2.3", "openwakeword==0.4.0", "speechmos==0.0.1.1"
-ONNX_ASR = "onnx-asr==0.12.0"
+SILERO, OPENWAKEWORD, ONNX_ASR = "silero-vad==6.2.3", "openwakeword==0.4.0", "onnx-asr==0.12.0"
+EFFICIENTWORD = "EfficientWord-Net==1.0.5"
 
 
 def _silero(rate_input: bool):
@@ -86,36 +86,16 @@ def _wake_words(wheels: Wheels, name: str, frames: int) -> list[Stream]:
     return single(name, found)
 
 
+def _key_words(wheels: Wheels) -> list[Stream]:
+    """One and a half seconds out of each of 32 places of spoken sentences, as filter banks."""
+    sounds = (np.resize(speech(wheels, index % 16), 64000)[8000 + 16000 * (index // 16) :] for index in range(32))
+    return single("input", (filter_bank(sound[:24000], 64)[None, None] for sound in sounds))
+
+
 def _melodies(wheels: Wheels) -> list[Stream]:
     sounds = [music(seed, 22050, 43844 / 22050) for seed in range(10)]
     sounds += [np.resize(speech(wheels, index, 22050), 43844) for index in range(6)]
     return single("serving_default_input_2:0", (sound[:43844].astype(np.float32)[None, :, None] for sound in sounds))
-
-
-def _echoes(rate: int, hidden: int, marked: bool):
-    """The far end, the microphone with its echo, and what a canceler leaves of it, with markers of who talks."""
-
-    def streams(wheels: Wheels) -> list[Stream]:
-        found, count, size = [], 4 * rate, 512 * rate // 16000
-        for index in range(16):
-            chance = np.random.default_rng(index)
-            near, far = (np.resize(speech(wheels, each, rate), count) for each in (index, (index + 5) % 16))
-            room = chance.normal(size=rate // 20) * np.exp(-np.arange(rate // 20) / (rate // 100))
-            echo = 0.1 * np.convolve(far, room)[:count]
-            talks, echoes = ((1, 0), (0, 1), (1, 1))[index % 3]
-            left = talks * near + chance.uniform(0.02, 0.5) * echoes * echo
-            bands = [
-                np.vstack([
-                    decibel_mel(sound, 160, rate, size + 1, size // 2).T,
-                    np.full((20 * marked, 160), mark), np.zeros((20 * marked, 160)),
-                ])
-                for sound, mark in ((far, echoes), (talks * near + echoes * echo, talks), (left, 1))
-            ]  # fmt: skip
-            zero = np.zeros((4, 1, hidden), np.float32)
-            found.append([{"input": np.stack(bands)[None].astype(np.float32), "h0": zero}])
-        return found
-
-    return streams
 
 
 def _seizures(wheels: Wheels) -> list[Stream]:
@@ -172,14 +152,12 @@ NETS = (
         "wake word; embedded speech", lambda wheels: _wake_words(wheels, "x.1", 16)),
     Net("timer", OPENWAKEWORD, "openwakeword/resources/models/timer_v0.1.onnx",
         "commands; embedded speech", lambda wheels: _wake_words(wheels, "onnx::Flatten_0", 34)),
+    Net("key words", EFFICIENTWORD, "eff_word_net/models/resnet_50_arc/slim_93%_accuracy_72.7390%.onnx",
+        "ResNet-50 on filter banks; spoken sentences", _key_words),
+    Net("key words int8", EFFICIENTWORD, "eff_word_net/models/resnet_50_arc/slim_93%_accuracy_72.7390%_qint8.onnx",
+        "the same, quantized", _key_words),
     Net("basic-pitch", "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx",
         "constant-Q transform and convolutions; made notes and speech", _melodies),
-    Net("AECMOS", SPEECHMOS, "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
-        "convolutions with Swish, and GRU; spoken sentences with echoes", _echoes(16000, 64, True)),
-    Net("AECMOS scenarioless", SPEECHMOS, "speechmos/aecmos_models/Run_1663829550_Stage_0.onnx",
-        "the same, without markers of who talks", _echoes(16000, 64, False)),
-    Net("AECMOS 48 kHz", SPEECHMOS, "speechmos/aecmos_models/Run_1668423760_Stage_0.onnx",
-        "the same, wider", _echoes(48000, 96, True)),
     Net("SwiftF0", "swift-f0==0.3.0", "swift_f0/model.onnx",
         "pitch, spectrum and convolutions; made notes and speech", _pitches),
     Net("silero-vad branches", "livekit-plugins-silero==1.8.9", "livekit/plugins/silero/resources/silero_vad.onnx",

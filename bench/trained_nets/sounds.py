@@ -79,6 +79,19 @@ def decibel_mel(sound: np.ndarray, bands: int, rate: int, size: int, hop: int) -
     return ((np.maximum(levels - levels.max(), -80) + 40) / 40).astype(np.float32)
 
 
+def filter_bank(sound: np.ndarray, bands: int, rate: int = 16000) -> np.ndarray:
+    """The logarithm of power in mel bands, frames x bands: frames of 25 ms every 10 ms, without a window."""
+    framed = np.lib.stride_tricks.sliding_window_view(np.pad(sound, (0, 80)), 400)[::160]
+    power = np.abs(np.fft.rfft(framed, 512)) ** 2 / 512
+    mels = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
+    corners = np.floor(513 * 700 * (10 ** (mels / 2595) - 1) / rate)[:, None]
+    widths, bins = np.maximum(np.diff(corners, axis=0), 1), np.arange(257)
+    rising, falling = (bins - corners[:-2]) / widths[:-1], (corners[2:] - bins) / widths[1:]
+    return np.log(np.maximum(power @ np.maximum(0, np.minimum(rising, falling)).T, np.finfo(float).eps)).astype(
+        np.float32
+    )
+
+
 @cache
 def _triangles(bands: int, rate: int, size: int) -> np.ndarray:
     """Slaney's mel scale is linear up to 1000 Hz and logarithmic above; every triangle has the same area."""
@@ -103,7 +116,7 @@ def music(seed: int, rate: int, seconds: float) -> np.ndarray:
 
 
 def brain_waves(seed: int, rate: int, seconds: float) -> np.ndarray:
-    """A made electroencephalogram: noise that falls with frequency, alpha topological order, and spindles of 13 Hz."""
+    """A made electroencephalogram: noise that falls with frequency, alpha waves, and spindles of 13 Hz."""
     chance, count = np.random.default_rng(seed), int(rate * seconds)
     spectrum = np.fft.rfft(chance.normal(size=count))
     spectrum /= np.maximum(np.fft.rfftfreq(count, 1 / rate), 0.5)

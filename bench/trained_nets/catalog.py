@@ -1,0 +1,8 @@
+"""All trained nets of these benchmarks."""
+
+from trained_nets.hearing import NETS as HEARING
+from trained_nets.language import NETS as LANGUAGE
+from trained_nets.rating import NETS as RATING
+from trained_nets.vision import NETS as VISION
+
+NETS = (*VISION, *HEARING, *RATING, *LANGUAGE)
