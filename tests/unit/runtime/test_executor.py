@@ -352,6 +352,22 @@ def test_an_engine_gets_a_region_in_the_opset_that_it_reads():
     assert model.opset > 13
 
 
+def test_a_region_of_a_newer_ir_version_is_loaded_as_the_engine_reads_it():
+    """Tools write the latest version that they know into every file, whatever it needs."""
+
+    class Old(Recorder):
+        def load(self, region, options):
+            self.ir_version = region.model.ir.ir_version
+            return super().load(region, options)
+
+    old, model = Old("old"), parse(CHAIN)
+    model.ir.ir_version = 14
+    old.reads = Reads(22, 10, frozenset({"float32"}))
+    executor = Executor(model, {"host": [old]})
+    assert (old.ir_version, executor.engines) == (10, ["old"])
+    assert model.ir.ir_version == 14
+
+
 def test_a_node_that_has_no_form_in_the_opset_of_an_engine_is_refused_by_name():
     old, other = Recorder("old"), Recorder("other")
     old.reads = Reads(13, 13, frozenset({"float32"}))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     import onnxruntime as ort
+    from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Backend, Registry
 
@@ -133,11 +134,10 @@ class GuardedEngine:
                 why = f"{self.label} reads opset {reads.opset} at most: {error.message}"
                 raise EngineError(why, error.hint, error.node) from error
             region = replace(region, model=model, path=None)
-        for what, version, highest in (
-            ("opset", model.opset, reads.opset), ("IR version", model.ir.ir_version, reads.ir_version)
-        ):  # fmt: skip
-            if version > highest:
-                raise EngineError(f"{self.label} reads {what} {highest} at most, the region has {version}")
+        if model.opset > reads.opset:
+            raise EngineError(f"{self.label} reads opset {reads.opset} at most, the region has {model.opset}")
+        if model.ir.ir_version > reads.ir_version:
+            region = replace(region, model=_declared_older(model, reads.ir_version), path=None)
         return region
 
     def failure(self, error: BaseException, what: str) -> EngineError:
@@ -151,6 +151,19 @@ class GuardedEngine:
         else:
             message = f"{self.label}: {message}"
         return EngineError(message, error.hint, error.node)
+
+
+def _declared_older(model: Model, ir_version: int) -> Model:
+    """Return `model` with a lower IR version.
+
+    That is the version of the tool that wrote a file, which seldom has anything of it: what depends on the version are
+    opsets and element types, and those are compared with the engine's own.
+    """
+    import onnx_ir as ir
+    from dovetail.ir import Model
+
+    older = ir.Model(model.graph, ir_version=ir_version, functions=tuple(model.ir.functions.values()))
+    return Model(older, dialect=model.dialect)
 
 
 class GuardedSession:
