@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 
+import dovetail
 import ml_dtypes
 import numpy as np
 import pytest
@@ -327,6 +328,15 @@ def test_an_engine_that_ends_the_program_when_it_is_asked_or_loads_is_left_out()
     assert "runs on third: second could not load the region: SystemExit: 3 (runtime/test_exec" in executor.notes[1]
 
 
+def test_outputs_come_in_the_order_of_the_model():
+    """A region gives its results in the order in which they are computed."""
+    model = parse("g (float[1] x) => (float[1] second, float[1] first) { first = Neg(x) second = Abs(first) }")
+    compiled = dovetail.compile(model, "host")
+    assert compiled.executor().runners[0].outputs == ["first", "second"]
+    results = compiled.run({"x": np.array([3], np.float32)})
+    assert [(name, array.tolist()) for name, array in results.items()] == [("second", [3]), ("first", [-3])]
+
+
 def test_a_region_can_be_run_alone():
     left, right = Recorder("left"), Recorder("right")
     executor = Executor(
@@ -382,7 +392,6 @@ def test_a_node_that_has_no_form_in_the_opset_of_an_engine_is_refused_by_name():
 
 
 def test_an_engine_knows_the_chosen_options_of_its_backend(with_backend, monkeypatch):
-    import dovetail
     from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
     seen, load = [], OnnxRuntimeCpu.load
@@ -421,7 +430,6 @@ emit: {engines: [onnxruntime-cuda]}
 
 
 def test_compiling_for_another_machine_says_that_nothing_was_verified(with_backend, tmp_path):
-    import dovetail
 
     request = {"data": {"x": np.ones(4, np.float32)}, "plugins": with_backend(AWAY)}
     compiled = dovetail.compile(parse(CHAIN), "npu", try_engines=False, **request)

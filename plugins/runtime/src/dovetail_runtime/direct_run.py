@@ -45,6 +45,7 @@ class DirectRun:
         self._session = session
         fed = [value for value in graph.inputs if not value.is_initializer()]
         self._dtypes = {name_of(value): dtype_of(value).numpy() for value in fed}
+        self._names = list(map(name_of, graph.outputs))
         self._outputs = [] if is_judge else [declared(value) for value in graph.outputs]
         self._is_doubted = False
 
@@ -63,7 +64,7 @@ class DirectRun:
                 given[name] = array
             results = session.run(given)
             if all(output.has_shape(results[output.name].shape) for output in self._outputs):
-                return results
+                return {name: results[name] for name in self._names}
             self._is_doubted = True  # the executor's way finds out whether the session or the model is wrong
         except Exception:  # the executor's way finds out why, and says it
             return None
@@ -86,6 +87,6 @@ def direct_run(runners: Sequence[RegionRunner], joint: GuardedSession | None, gr
     if len(runners) != 1 or runners[0].self_checking is None:
         return None
     (runner,) = runners
-    if runner.outputs != list(map(name_of, graph.outputs)) or not {*runner.inputs} <= set(map(name_of, fed)):
+    if sorted(runner.outputs) != sorted(map(name_of, graph.outputs)) or not {*runner.inputs} <= set(map(name_of, fed)):
         return None
     return DirectRun(lambda: runner.self_checking, graph, runner.backend == HOST)
