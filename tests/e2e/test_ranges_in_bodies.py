@@ -75,6 +75,27 @@ def test_the_ranges_of_a_loop_are_those_of_all_its_turns(weighted):
     assert ranges["y"] == {"min": -486, "max": 0, "absmax": 486, "smallest": 121.5}
 
 
+def test_no_value_leaves_bfloat16_so_loops_are_measured_on_one_batch(weighted):
+    text = """g (float[2] x, bool go) => (float[2] y, float[2] z) <int64 count = {3}, float two = {2}> {
+      [loop] y = Loop (count, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) {
+          d = Identity (c)  t = Mul (s, two) }>
+      [if] z = If (go) <then_branch = f () => (float[2] p) { p = Mul (x, two) },
+                        else_branch = e () => (float[2] q) { q = Sub (x, two) }> }"""
+    data = [{"x": np.array([1, number], np.float32), "go": np.array(number > 1)} for number in (10, 1)]
+    result = dovetail.compile(weighted(text), "cpu-bf16", data=data)
+    ranges = json.loads(result.files["ranges.json"])
+    assert ranges["loop/body/t"]["absmax"] == 80
+    assert (ranges["if/then_branch/p"]["absmax"], ranges["if/else_branch/q"]["absmax"]) == (20, 1)
+    assert (ranges["y"]["min"], ranges["y"]["max"]) == (1, 80)  # of both batches
+
+
+def test_nothing_is_measured_where_every_node_is_high(weighted):
+    text = "g (float[4,8] x) => (float[4,8] y) <float[8,8] w> { y = MatMul (x, w) }"
+    data = {"x": np.ones((4, 8), np.float32)}
+    assert "ranges.json" not in dovetail.compile(weighted(text), "cpu-bf16", data=data, high="*").files
+    assert "ranges.json" in dovetail.compile(weighted(text), "cpu-bf16", data=data).files
+
+
 def test_a_value_may_be_empty(weighted):
     text = """g (float[N,8] x) => (float[M,8] y) <float[8,8] w, float limit = {1e3}> {
       [first] a = MatMul (x, w)  m = ReduceMax <axes = [1], keepdims = 0> (a)  k = Greater (m, limit)

@@ -61,10 +61,13 @@ def test_a_backend_that_is_named_and_does_not_run_here_is_an_error():
         candidates_of(REGISTRY, ["cpu-bf17"])
 
 
-def test_raised_requests_keep_their_threads():
+def test_requests_are_raised_twice_at_most_and_keep_their_threads():
     candidate = candidates_of(REGISTRY, ["cpu-int8"], (2,)).found[1]
-    raised = candidate.until_goals_are_met()
-    assert (raised.name, raised.threads, raised.raised) == ("cpu-int8 raised @2", 2, True)
+    raised = candidate.raised()
+    assert (raised.name, raised.threads, raised.margin) == ("cpu-int8 raised @2", 2, 2.0)
+    further = raised.raised()
+    assert (further.name, further.threads, further.margin) == ("cpu-int8 raised further @2", 2, 4.0)
+    assert further.raised() is None
 
 
 def test_thread_counts_are_not_negative():

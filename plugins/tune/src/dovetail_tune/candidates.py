@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry
 
 _OPTIONS, _LAST = 3, 4  # ranks; defaults of backends have lower ones
+_MARGINS = 2.0, 4.0  # dB above the goals at which raising aims, the second where the first was not enough
 EVERY_NODE = "*"
 POLICIES = "policies"  # the option of every backend that says which float operators are safe in low precision
 
@@ -24,11 +25,12 @@ class Candidate:
     """A request that competes.
 
     Attributes:
-        name: Its name in tables and in the journal: `cpu-int8`, `cpu-bf16 high`, `cpu-int8 raised`.
+        name: Its name in tables and in the journal: `cpu-int8`, `cpu-bf16 high`, `cpu-int8 raised further`.
         backends: Its backends, in order of preference.
         high: Selectors of nodes to compute in the types of the source model.
         pins: Manual placements.
-        raised: Whether nodes are raised until the goals are met.
+        margin: Decibels by which nodes are raised to exceed the goals, because other samples judge than those that a
+            search sees; 0 if none are raised.
         threads: Threads of each engine; 0 for the engine's own choice.
     """
 
@@ -36,7 +38,7 @@ class Candidate:
     backends: tuple[str, ...]
     high: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
-    raised: bool = False
+    margin: float = 0.0
     threads: int = 0
 
     @property
@@ -49,16 +51,20 @@ class Candidate:
         """Whether segments of the model have different candidates."""
         return bool(self.pins)
 
-    def until_goals_are_met(self) -> Candidate:
-        """Return the same request with nodes raised until the goals are met."""
+    def raised(self) -> Candidate | None:
+        """Return the same request with nodes raised until the goals are met, or with more of them; None after that."""
+        further = next((margin for margin in _MARGINS if margin > self.margin), None)
+        if further is None:
+            return None
         name, at, threads = self.name.partition(" @")
-        return replace(self, name=f"{name} raised{at}{threads}", raised=True)
+        name += " further" if self.margin else " raised"
+        return replace(self, name=f"{name}{at}{threads}", margin=further)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for a worker and for the journal."""
         return {
             "name": self.name, "backends": list(self.backends), "high": list(self.high), "pins": list(self.pins),
-            "raised": self.raised, "threads": self.threads,
+            "margin": self.margin, "threads": self.threads,
         }  # fmt: skip
 
 

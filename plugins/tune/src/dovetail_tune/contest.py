@@ -34,7 +34,7 @@ _HEAT = 2.0  # seconds of a heat at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
 _GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
 _TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
-_SEARCH = 20  # compilations in the time of a search for nodes to raise, whose trials take less than one
+_SEARCH = 12  # compilations in the time of a search for nodes to raise: measured as 5 to 12
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
 
@@ -92,9 +92,9 @@ class Contest:
                 self._bench.deadline = whole.until(_TRYING)
                 self._try(group, baseline)
                 self._bench.deadline = whole.until(share)
-                raised = self._worth_raising(is_last=group is self._candidates.others)
-                self._total += len(raised)
-                self._try(raised, baseline)
+                while raised := self._worth_raising(is_last=group is self._candidates.others):
+                    self._total += len(raised)
+                    self._try(raised, baseline)
             self._bench.deadline = whole.until(_MIXING)
             mixing = self._try_mixed(baseline) if mixed else None
         self._bench.deadline = whole
@@ -161,7 +161,7 @@ class Contest:
             self._tried[candidate.name] = self._bench.try_(candidate, baseline)
 
     def _worth_raising(self, is_last: bool) -> list[Candidate]:
-        """Return requests that may meet the goals with nodes raised, and be faster than what meets them now.
+        """Return requests that may meet the goals with nodes raised, or with more, and be faster than what meets them.
 
         Those that miss by the least come first. Before everything else was tried, only those come for whose searches
         there is time.
@@ -172,10 +172,10 @@ class Contest:
         faster.sort(key=lambda t: -math.inf if t.snr_db is None else t.snr_db, reverse=True)
         found, left = [], self._bench.deadline.remaining
         for tried in faster:
-            raised = tried.candidate.until_goals_are_met()
-            if tried.candidate.raised or raised.name in self._tried:
+            raised = tried.candidate.raised()
+            if raised is None or raised.name in self._tried:
                 continue
-            left -= _SEARCH * tried.compile_seconds
+            left -= tried.compile_seconds * (1 if tried.candidate.margin else _SEARCH)
             if is_last or left > 0:
                 found.append(raised)
         return found

@@ -253,7 +253,7 @@ def _chosen(tried: Sequence[Tried]) -> list[Tried]:
     """Return the baseline and the few candidates that may be the faster one for some segments."""
     timed = [
         t for t in tried[1:]
-        if t.status == PREPARED and t.against is not None and not t.candidate.raised
+        if t.status == PREPARED and t.against is not None and not t.candidate.margin
         and t.candidate.threads == tried[0].candidate.threads
     ]  # fmt: skip
     timed.sort(key=lambda t: t.against.median if t.against else math.inf)

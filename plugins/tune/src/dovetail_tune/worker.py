@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 Job = Mapping[str, Any]
 
-_MARGIN = 2.0  # dB by which raised results are to exceed the goals, because other samples judge than the search sees
-
 
 class Jobs:
     """The state of a worker: its plugins, and the result that is timed."""
@@ -45,8 +43,8 @@ class Jobs:
         from dovetail_tune.result_digest import result_digest
 
         candidate, goals = job["candidate"], Goals(**job["goals"])
-        aimed_at = goals.tightened(_MARGIN)
-        accuracy: dict[str, Any] = aimed_at.as_dict() if candidate["raised"] else {"verify": False}
+        margin = candidate["margin"]
+        accuracy: dict[str, Any] = goals.tightened(margin).as_dict() if margin else {"verify": False}
         begun = time.perf_counter()
         self._compiled = compiled = dovetail.compile(
             job["model"], candidate["backends"], high=candidate["high"], pins=candidate["pins"], data=job["calibrate"],

@@ -145,11 +145,16 @@ _PART = 32  # nodes; all values of one part are in memory at the same time
 _MEASURABLE = frozenset({"If", "Loop", "Scan"})
 
 
-def measurable(model: Model) -> list[ir.Value]:
-    """Return the values that can be measured: float32, and not known to be empty."""
+def measurable(model: Model, in_loops: bool = True) -> list[ir.Value]:
+    """Return the values that can be measured: float32, and not known to be empty.
+
+    Args:
+        model: The model.
+        in_loops: Whether values in bodies of Loop and Scan are among them.
+    """
     return [
         value
-        for graph in _measurable_graphs(model.graph)
+        for graph in _measurable_graphs(model.graph, in_loops)
         for value in _values(graph)
         if value.name and float_name(value) == "float32" and not (value.shape is not None and 0 in value.shape)
     ]
@@ -291,13 +296,13 @@ class _Instrument:
         return given if copy.op_type == "If" else self._reductions.largest(work, given, rows)
 
 
-def _measurable_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+def _measurable_graphs(graph: ir.Graph, in_loops: bool) -> Iterator[ir.Graph]:
     """Yield a graph and the bodies in it that can be measured."""
     yield graph
     for node in graph:
-        if _is_measurable(node):
+        if _is_measurable(node) and (in_loops or node.op_type == "If"):
             for body in bodies(node):
-                yield from _measurable_graphs(body)
+                yield from _measurable_graphs(body, in_loops)
 
 
 def _is_measurable(node: ir.Node) -> bool:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,10 @@ class MeasureRanges(Pass):
             iterations; for float16, results of products and sums also have the largest magnitude of a partial sum.
             The graph does not change. `ranges.json` lists the ranges by value name, in bodies with the body path.
 
-    The model runs batch by batch and part by part, and values are discarded after reduction. Bodies of a SequenceMap
-    are not measured: they can return only sequences.
+    The model runs batch by batch and part by part, and values are discarded after reduction. For bfloat16, which no
+    value leaves, values in loops are measured on the first batch only: their reductions take many times as long as the
+    iterations themselves. Bodies of a SequenceMap are not measured: they can return only sequences. Nothing is measured
+    where the request has every node high.
     """
 
     name = "measure-ranges"
@@ -112,6 +115,8 @@ class MeasureRanges(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Measure, with a second run if sums in bodies may overflow the narrow type."""
         if ctx.request.data is None or not any(backend.low in LOW_TYPES for backend in ctx.backends):
+            return False
+        if "*" in ctx.request.high and not (ctx.request.low or ctx.request.pins):
             return False
         named = [
             (f"{path}/{value.name}" if path else value.name or "", value)
@@ -186,15 +191,26 @@ class Measurement:
         narrow = any(backend.low == NARROW for backend in self._ctx.backends)
         main = [node for node in self._model.graph if _is_sum(node)] if narrow else []
         inside = [node for node in self._ctx.analysis(FlatGraph, self._model).nodes if narrow and _is_sum(node)]
-        self._run(measurable(self._model), [], main)
+        values, outside_loops = measurable(self._model), measurable(self._model, in_loops=False)
+        if narrow or len(outside_loops) == len(values):
+            self._run(values, [], main)
+        else:
+            self._run(values, [], [], slice(1))
+            self._run(outside_loops, [], [], slice(1, None))
         outside = {id(node) for node in main}
         flagged = [node for node in inside if id(node) not in outside and _may_overflow(node, self._found)]
         if flagged:
             self._run([], flagged, [])
         return self._found
 
-    def _run(self, values: list[ir.Value], sums_in_bodies: list[ir.Node], sums: list[ir.Node]) -> None:
-        """Run all batches, part by part, and widen the ranges by the values seen."""
+    def _run(
+        self,
+        values: list[ir.Value],
+        sums_in_bodies: list[ir.Node],
+        sums: list[ir.Node],
+        which: slice = slice(None),
+    ) -> None:
+        """Run batches, all of them by default, part by part, and widen the ranges by the values seen."""
         from dovetail_runtime.data.batches import batches
         from dovetail_runtime.executor import Executor
 
@@ -203,7 +219,8 @@ class Measurement:
         try:
             executor = Executor(work.model, self._engines, {"optimize": "none"}, regions=work.regions)
             says = partial(self._ctx.remark, "passed", "", "cut-data")
-            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, say=says)):
+            given = enumerate(batches(self._model, self._ctx.request.data, say=says))
+            for number, (feeds, _) in islice(given, which.start, which.stop):
                 for name, array in feeds.items():
                     self._record(name, array, work)
                 for done, (runner, there) in enumerate(executor.steps(feeds)):
