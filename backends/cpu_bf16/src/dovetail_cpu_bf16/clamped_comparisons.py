@@ -19,12 +19,13 @@ _INT64 = 7  # onnx.TensorProto.INT64
 
 def _why_not(node: ir.Node) -> str:
     """Return why no input of a comparison may be clamped; empty if one may."""
-    if any(value is None or value.dtype != _INT64 for value in node.inputs):
+    inputs = [value for value in node.inputs if value is not None and value.dtype == _INT64]
+    if len(inputs) != 2:
         return "it does not compare 64-bit integers"
-    wide = [value for value in node.inputs if not fits_32_bits(value)]
+    wide = [value for value in inputs if not fits_32_bits(value)]
     if len(wide) != 1:
         return "either both inputs or none may exceed 32 bits"
-    other = bounds_of(node.inputs[1] if wide[0] is node.inputs[0] else node.inputs[0])
+    other = bounds_of(inputs[1] if wide[0] is inputs[0] else inputs[0])
     # A clamped integer equals a limit, so the other input must not reach it.
     inside = other.low > _LEAST and other.high < _LARGEST
     return "" if inside else "the other input may reach the limits of 32 bits"
