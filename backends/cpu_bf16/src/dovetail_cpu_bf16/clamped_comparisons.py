@@ -39,14 +39,12 @@ def _rewrite(operator: str) -> Rewrite:
         import numpy as np
         import onnx_ir as ir
 
-        low, high = (op.constant(ir.tensor(np.int64(limit)), what) for limit, what in _LIMITS)
+        low = op.constant(ir.tensor(np.int64(_LEAST)), "least")
+        high = op.constant(ir.tensor(np.int64(_LARGEST)), "largest")
         inputs = [value if fits_32_bits(value) else op.Clip(value, low, high) for value in (x, y)]
         return op.like(node, *inputs)
 
     return Rewrite("clamp-comparisons", pattern, clamped, _why_not)
-
-
-_LIMITS = ((_LEAST, "least"), (_LARGEST, "largest"))
 
 
 class ClampComparisons(Fusion):
