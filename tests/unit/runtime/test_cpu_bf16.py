@@ -158,6 +158,7 @@ def test_masks_of_lengths_are_exact(operator, compute, inputs):
     [
         pytest.param("Less(lengths, others)", "host", id="both inputs may exceed 32 bits"),
         pytest.param("Less(i, n)", "cpu-bf16", id="no input does"),
+        pytest.param("Less(lengths, one)", "host", id="clamping costs as much as comparing"),
     ],
 )
 def test_comparisons_that_are_not_clamped(mask, backend):

@@ -25,9 +25,12 @@ def _why_not(node: ir.Node) -> str:
     wide = [value for value in inputs if not fits_32_bits(value)]
     if len(wide) != 1:
         return "either both inputs or none may exceed 32 bits"
-    other = bounds_of(inputs[1] if wide[0] is inputs[0] else inputs[0])
+    other = inputs[1] if wide[0] is inputs[0] else inputs[0]
+    if other.const_value is not None:
+        return "comparing with a constant costs no more than clamping"
     # A clamped integer equals a limit, so the other input must not reach it.
-    inside = other.low > _LEAST and other.high < _LARGEST
+    bounds = bounds_of(other)
+    inside = bounds.low > _LEAST and bounds.high < _LARGEST
     return "" if inside else "the other input may reach the limits of 32 bits"
 
 
