@@ -14,7 +14,8 @@ from dovetail_precision.source_quantization import QdqNode, dequantizing, quanti
 from dovetail_quantize.integers import bounds, number_of_scales, parameters_of_range, product_of_scales, slices
 from dovetail_quantize.observers.clipping import CountingObserver
 from dovetail_quantize.observing import Amount, NamedObserver
-from dovetail_quantize.refining.steps import SCALING, steps_of
+from dovetail_quantize.refining.record import Record
+from dovetail_quantize.refining.steps import SCALING
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -208,8 +209,8 @@ def _relu_input(value: ir.Value) -> ir.Value | None:
 
 
 def known_parameters(ctx: Context) -> KnownParameters:
-    """Return the parameters already found for the request's model; none if refinements scale its layers."""
-    if any(step in SCALING for steps in steps_of(ctx).values() for step in steps):
+    """Return the parameters already found for the request's model; none if refinements have scaled its layers."""
+    if Record.of(ctx).changed(SCALING):
         return KnownParameters()
     return ctx.measured.setdefault(_MEASURED, KnownParameters())
 

@@ -7,7 +7,7 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -186,6 +186,10 @@ class Record:
     def count(self, step: str, number: int = 1) -> None:
         """Count changes made by a refinement."""
         self._counts[step] += number
+
+    def changed(self, steps: Iterable[str]) -> bool:
+        """Check whether any of these refinements has changed something."""
+        return any(self._counts[step] for step in steps)
 
     def save(self, step: str, name: str, array: np.ndarray) -> np.ndarray:
         """Store an array that a refinement found on data, and return it mapped from disk; see `SavedWriter.add`."""
