@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -79,6 +80,20 @@ def test_a_process_that_is_killed_is_an_error_that_names_the_signal():
 def test_a_job_that_takes_too_long_ends_its_process():
     with Worker() as worker, pytest.raises(WorkerError, match="it took longer than 0 s"):
         worker.ask({"job": "time", "runs": 1}, timeout=0.001)
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path, monkeypatch):
+    """Its activations and regions on disk may be as large as the model."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Worker() as worker:
+        with pytest.raises(WorkerError, match="nothing is loaded"):  # it has started
+            worker.ask({"job": "time", "runs": 1})
+        (folder,) = tmp_path.iterdir()
+        (folder / "left").touch()
+        os.kill(worker._process.pid, signal.SIGKILL)
+        with pytest.raises(WorkerError, match="signal SIGKILL"):
+            worker.ask({"job": "time", "runs": 1})
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -35,11 +35,15 @@ class Worker:
 
     def __init__(self, blocked: Sequence[str] = (), inherited: int | None = None):
         self._words = tempfile.TemporaryFile(prefix="dovetail-tune-")  # noqa: SIM115 - lives as long as the process
+        # A process that is killed removes none of its temporary files, which may be as large as the model.
+        self._temporary = tempfile.TemporaryDirectory(prefix="dovetail-tune-", ignore_cleanup_errors=True)
         # Standard output belongs to the answers, so that nothing that an engine prints can be mistaken for one.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dovetail_tune.worker", *blocked],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={
+                **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": self._temporary.name
+            },
             pass_fds=() if inherited is None else (inherited,),
         )  # fmt: skip
         self._buffer = b""
@@ -83,6 +87,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._kill()
         self._words.close()
+        self._temporary.cleanup()
 
     def _line(self, timeout: float) -> bytes:
         """Read one line within `timeout` seconds."""
@@ -107,6 +112,7 @@ class Worker:
     def _kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._temporary.cleanup()
 
     def _ended(self) -> WorkerError:
         """Return an error that says how the process ended."""
@@ -115,6 +121,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._kill()
             code = self._process.returncode
+        self._temporary.cleanup()
         self._words.seek(0)
         lines = self._words.read().decode(errors="replace").strip().splitlines()
         how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
