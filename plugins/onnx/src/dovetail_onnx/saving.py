@@ -129,7 +129,8 @@ def save_model(
         external = size > EXTERNAL_ABOVE
     elif not external and size > (1 << 31) - (1 << 24):
         raise DovetailError(f"{path}: {size >> 20} MiB of weights do not fit into one file", "save with external data")
-    proto = _without_content_digest(skeleton.proto)
+    proto = skeleton.proto if skeleton is not model.lazy else _copy(skeleton.proto)
+    _drop_content_digest(proto)
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
     tell = progress or _silent
@@ -166,16 +167,19 @@ class _Hashed:
         return SavedFile(path, self.size, self.digest.hexdigest())
 
 
-def _without_content_digest(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy without an earlier content digest; a copy, because saving redirects its tensors to data files."""
+def _copy(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Copy the proto of a lazy model, because saving changes it."""
     import onnx
 
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    for index in reversed(range(len(copy.metadata_props))):
-        if copy.metadata_props[index].key == CONTENT_DIGEST:
-            del copy.metadata_props[index]
     return copy
+
+
+def _drop_content_digest(proto: onnx.ModelProto) -> None:
+    for index in reversed(range(len(proto.metadata_props))):
+        if proto.metadata_props[index].key == CONTENT_DIGEST:
+            del proto.metadata_props[index]
 
 
 def tensor_chunks(tensor) -> Iterator[memoryview | bytes]:
@@ -232,19 +236,17 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 def _write_whole(file: _Hashed, proto: onnx.ModelProto, stubs: Sequence, tensors: Sequence, tell: Progress) -> None:
+    """Write one file with all weights; `proto` loses its graph on the way."""
     import onnx
 
-    outer, graph = onnx.ModelProto(), onnx.GraphProto()
     headers = []
     for proto_tensor, tensor in zip(stubs, tensors, strict=True):
         header = onnx.TensorProto(name=proto_tensor.name, dims=proto_tensor.dims, data_type=proto_tensor.data_type)
         headers.append((header.SerializeToString(), tensor.nbytes))
-    graph.CopyFrom(proto.graph)
-    _drop_stubs(graph)
-    outer.CopyFrom(proto)
-    outer.ClearField("graph")
-    pieces = join(outer.SerializeToString(deterministic=True), graph.SerializeToString(deterministic=True), headers)
-    for piece in pieces:
+    _drop_stubs(proto.graph)
+    graph = proto.graph.SerializeToString(deterministic=True)
+    proto.ClearField("graph")
+    for piece in join(proto.SerializeToString(deterministic=True), graph, headers):
         if isinstance(piece, bytes):
             file.write(piece)
         else:
