@@ -47,7 +47,7 @@ class Reads(NamedTuple):
 
     Attributes:
         opset: The highest version of the default ONNX domain.
-        ir_version: The highest ONNX IR version.
+        ir_version: The highest ONNX IR version; regions of a newer one are declared as this.
         types: Names of the element types that it accepts as inputs and outputs.
     """
 
