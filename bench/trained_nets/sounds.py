@@ -87,9 +87,8 @@ def filter_bank(sound: np.ndarray, bands: int, rate: int = 16000) -> np.ndarray:
     corners = np.floor(513 * 700 * (10 ** (mels / 2595) - 1) / rate)[:, None]
     widths, bins = np.maximum(np.diff(corners, axis=0), 1), np.arange(257)
     rising, falling = (bins - corners[:-2]) / widths[:-1], (corners[2:] - bins) / widths[1:]
-    return np.log(np.maximum(power @ np.maximum(0, np.minimum(rising, falling)).T, np.finfo(float).eps)).astype(
-        np.float32
-    )
+    levels = power @ np.maximum(0, np.minimum(rising, falling)).T
+    return np.log(np.maximum(levels, np.finfo(float).eps)).astype(np.float32)
 
 
 @cache

@@ -430,7 +430,6 @@ emit: {engines: [onnxruntime-cuda]}
 
 
 def test_compiling_for_another_machine_says_that_nothing_was_verified(with_backend, tmp_path):
-
     request = {"data": {"x": np.ones(4, np.float32)}, "plugins": with_backend(AWAY)}
     compiled = dovetail.compile(parse(CHAIN), "npu", try_engines=False, **request)
     assert compiled.verification is None

@@ -93,7 +93,7 @@ def test_what_a_killed_process_leaves_is_removed(tmp_path, monkeypatch):
         os.kill(worker._process.pid, signal.SIGKILL)
         with pytest.raises(WorkerError, match="signal SIGKILL"):
             worker.ask({"job": "time", "runs": 1})
-        assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

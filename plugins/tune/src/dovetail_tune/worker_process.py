@@ -112,7 +112,6 @@ class Worker:
     def _kill(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._temporary.cleanup()
 
     def _ended(self) -> WorkerError:
         """Return an error that says how the process ended."""
@@ -121,7 +120,6 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._kill()
             code = self._process.returncode
-        self._temporary.cleanup()
         self._words.seek(0)
         lines = self._words.read().decode(errors="replace").strip().splitlines()
         how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -192,11 +191,7 @@ class Measurement:
         main = [node for node in self._model.graph if _is_sum(node)] if narrow else []
         inside = [node for node in self._ctx.analysis(FlatGraph, self._model).nodes if narrow and _is_sum(node)]
         values, outside_loops = measurable(self._model), measurable(self._model, in_loops=False)
-        if narrow or len(outside_loops) == len(values):
-            self._run(values, [], main)
-        else:
-            self._run(values, [], [], slice(1))
-            self._run(outside_loops, [], [], slice(1, None))
+        self._run(values, [], main, None if narrow or len(outside_loops) == len(values) else outside_loops)
         outside = {id(node) for node in main}
         flagged = [node for node in inside if id(node) not in outside and _may_overflow(node, self._found)]
         if flagged:
@@ -208,19 +203,27 @@ class Measurement:
         values: list[ir.Value],
         sums_in_bodies: list[ir.Node],
         sums: list[ir.Node],
-        which: slice = slice(None),
+        then: list[ir.Value] | None = None,
     ) -> None:
-        """Run batches, all of them by default, part by part, and widen the ranges by the values seen."""
+        """Run all batches, part by part, and widen the ranges by the values seen.
+
+        Args:
+            values: The values to measure.
+            sums_in_bodies: Sums in bodies whose partial sums are measured instead.
+            sums: Sums of the main graph whose partial sums are measured as well.
+            then: The values to measure after the first batch; None for the same.
+        """
         from dovetail_runtime.data.batches import batches
         from dovetail_runtime.executor import Executor
 
-        work = instrumented(self._model, values, sums_in_bodies)
         by_output = {node.outputs[0].name: node for node in sums}
+        from_batch = {0: values, 1: then}
         try:
-            executor = Executor(work.model, self._engines, {"optimize": "none"}, regions=work.regions)
             says = partial(self._ctx.remark, "passed", "", "cut-data")
-            given = enumerate(batches(self._model, self._ctx.request.data, say=says))
-            for number, (feeds, _) in islice(given, which.start, which.stop):
+            for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, say=says)):
+                if (measured := from_batch.get(number)) is not None:
+                    work = instrumented(self._model, measured, sums_in_bodies)
+                    executor = Executor(work.model, self._engines, {"optimize": "none"}, regions=work.regions)
                 for name, array in feeds.items():
                     self._record(name, array, work)
                 for done, (runner, there) in enumerate(executor.steps(feeds)):
