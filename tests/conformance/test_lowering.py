@@ -11,7 +11,6 @@ import warnings
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
@@ -19,7 +18,8 @@ from dovetail_onnx.opening import open_proto
 from dovetail_transforms.canonicalize.normalize import Normalize
 from dovetail_transforms.lowering import can_lower, lower
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
+
+from .executing import array, assert_agrees, run
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -27,7 +27,6 @@ with warnings.catch_warnings():
 
     CASES = [case for case in load_model_tests(kind="node") if case.model.opset_import[0].domain in ("", "ai.onnx")]
 
-onnxruntime.set_default_logger_severity(4)
 SLOW = bool(os.environ.get("DOVETAIL_SLOW"))
 # Where the result is another one before lowering, too, and who makes it so.
 OTHER = {
@@ -46,11 +45,6 @@ def sample(count, seed):
     return CASES if SLOW else random.Random(seed).sample(CASES, count)
 
 
-def array(value):
-    value = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
-    return np.asarray(value) if isinstance(value, np.generic) else value
-
-
 def source_of(case, frozen):
     """A copy of the model of a case, and the values of its inputs."""
     model = onnx.ModelProto()
@@ -67,18 +61,6 @@ def source_of(case, frozen):
     return model, {name: array(value) for name, value in given.items()}
 
 
-def run(model, given):
-    """The results on ONNX Runtime, or where it has no kernel, on the evaluator of the onnx package; None if neither."""
-    try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        return session.run(None, given)
-    except Exception:
-        try:
-            return ReferenceEvaluator(model).run(None, given)
-        except Exception:
-            return None
-
-
 def saved(model, path):
     model.save(path)
     return onnx.load(str(path))
@@ -88,21 +70,6 @@ def normalized(proto):
     model = open_proto(proto)
     Normalize().run(model, Context(model=model))
     return model
-
-
-def assert_agrees(result, expected):
-    if not isinstance(expected, np.ndarray) or expected.dtype.kind in "OUS":
-        return  # sequences, optionals and strings run; their values are the engines' own
-    if expected.dtype.kind == "V" and result.dtype == np.uint8:
-        result = result.view(expected.dtype)  # ONNX Runtime returns the bits of 8-bit floats
-    assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
-    if expected.dtype.kind in "biu":
-        np.testing.assert_array_equal(result, expected)
-        return
-    a, b = result.astype(np.float64), expected.astype(np.float64)
-    largest = np.abs(b[np.isfinite(b)]).max(initial=0)
-    close = 2e-3 if expected.dtype == np.float16 else 3e-4
-    np.testing.assert_allclose(a, b, rtol=close, atol=close * largest)
 
 
 @pytest.mark.generated

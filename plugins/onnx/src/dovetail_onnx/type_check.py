@@ -52,7 +52,8 @@ def _loop(node: ir.Node) -> Iterator[BodyFlow]:
 
 def _scan(node: ir.Node) -> Iterator[BodyFlow]:
     body = node.attributes["body"].as_graph()
-    for outer, inner in zip(node.inputs, body.inputs, strict=False):
+    lengths = len(node.inputs) - len(body.inputs)  # before opset 9, lengths of sequences come first
+    for outer, inner in zip(node.inputs[max(lengths, 0) :], body.inputs, strict=False):
         yield BodyFlow("input and body", outer, inner)
     for inner, outer in zip(body.outputs, node.outputs, strict=False):
         yield BodyFlow("body and output", inner, outer)

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import asking
-from dovetail_onnx.external import TensorLoader
-from dovetail_onnx.source import check_source
 from dovetail_onnx.topological_order import sort_function
 
 from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.canonicalize.opsets import (
-    converter_misreads,
     default_version,
-    raise_opset,
     same_definitions,
     set_default_version,
 )
+from dovetail_transforms.raising import NotRaised, raise_function, raise_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -45,22 +42,19 @@ def inline_functions(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         sort_function(function)
     kept = [_key(function) for function in proto.functions if _is_listed(function, ctx)]
     count = len(proto.functions) - len(kept)
-    proto = _of_one_version(proto, ctx)
+    _write_defaults(proto)
+    _bring_to_one_version(proto, ctx)
     _import_all_domains(proto)
-    convert = _differ(proto)
     try:
         if kept:
             proto = onnx.inliner.inline_selected_functions(proto, kept, exclude=True)
         else:
-            proto = onnx.inliner.inline_local_functions(proto, convert_version=convert)
-        if convert:
-            _drop_duplicates(proto.graph)
-            check_source(proto, TensorLoader("with its functions inlined", None))
-    except Exception as error:  # the C++ inliner throws anything, and may leave an invalid model
-        raise _refusal(proto, error) from error
+            proto = onnx.inliner.inline_local_functions(proto)
+    except Exception as error:  # the C++ inliner throws anything
+        raise _refusal(proto.functions[0], f": {_first_line(error)}") from error
     left = {_key(function) for function in proto.functions} - set(kept)
     if any((node.domain, node.op_type) in left for node in all_nodes(proto.graph)):
-        raise _refusal(proto, None)
+        raise _refusal(next(function for function in proto.functions if _key(function) in left), "")
     whole = [type(one).FromString(one.SerializeToString()) for one in proto.functions if _key(one) in kept]
     del proto.functions[:]
     proto.functions.extend(whole)
@@ -81,55 +75,51 @@ def _is_listed(function: onnx.FunctionProto, ctx: Context) -> bool:
     return False
 
 
-def _drop_duplicates(graph: onnx.GraphProto) -> None:
-    """Drop duplicate nodes: the inliner repeats constants that it creates when it converts a function."""
-    seen: set[bytes] = set()
-    kept = []
-    for node in graph.node:
-        content = node.SerializeToString()
-        if not node.output or content not in seen:
-            kept.append(node)
-        seen.add(content)
-    if len(kept) < len(graph.node):
-        copies = [type(node).FromString(node.SerializeToString()) for node in kept]
-        del graph.node[:]
-        graph.node.extend(copies)
+def _write_defaults(proto: onnx.ModelProto) -> None:
+    """Write out the attributes that calls leave at a function's default: onnx's inliner forgets these."""
+    defaults = {_key(function): function.attribute_proto for function in proto.functions if function.attribute_proto}
+    if not defaults:
+        return
+    for node in (*all_nodes(proto.graph), *(node for function in proto.functions for node in _nodes(function))):
+        given = {attribute.name for attribute in node.attribute}
+        for default in defaults.get((node.domain, node.op_type), ()):
+            if default.name not in given:
+                node.attribute.append(default)
 
 
-def _of_one_version(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
-    """Convert functions and model to one version, as far as possible without converting a function."""
-    import onnx.shape_inference
-
-    versions = [version for function in proto.functions if (version := default_version(function.opset_import))]
+def _bring_to_one_version(proto: onnx.ModelProto, ctx: Context) -> None:
+    """Bring the model and its functions to one version of the default domain, in place."""
+    versions = [version for function in proto.functions if (version := _version(function))]
     present = default_version(proto.opset_import)
     if present is None and versions:
         present = max(versions)
         set_default_version(proto, present)
         ctx.remark("passed", "", "import", f"the model imports opset {present}, as its functions do; it imported none")
+    if present is None:
+        return
     _take_version(proto.functions, present)
     newest = max((version for function in _others(proto, present) if (version := _version(function))), default=0)
-    if present is not None and newest > present:
-        if converter_misreads(all_nodes(proto.graph), present):
-            raise _refusal(proto, None)
+    if newest > present:
         try:
-            # The converter needs types, and those of calls are known only by inference.
-            proto = raise_opset(onnx.shape_inference.infer_shapes(proto), newest)
-        except Exception as error:
-            raise _refusal(proto, error) from error
+            raise_opset(proto, present, newest)
+        except NotRaised as refused:
+            function = next(one for one in proto.functions if _version(one) == newest)
+            raise _refusal(function, f" of opset {present}: {refused.message}") from refused
+        set_default_version(proto, newest)
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {newest}, as its functions need")
         present = newest
         _take_version(proto.functions, present)
-    others = [
-        (function, version) for function in _others(proto, present) if (version := _version(function)) is not None
-    ]
-    if any(converter_misreads(_nodes(function), version) for function, version in others):
-        raise _refusal(proto, None)
-    return onnx.shape_inference.infer_shapes(proto) if _differ(proto) else proto
+    for function in _others(proto, present):
+        own = _version(function)
+        assert own is not None
+        try:
+            raise_function(function, own, present)
+        except NotRaised as refused:
+            raise _refusal(function, f" of opset {present}: {refused.message}") from refused
+        set_default_version(function, present)
 
 
-def _take_version(functions: Iterable[onnx.FunctionProto], version: int | None) -> None:
-    if version is None:
-        return
+def _take_version(functions: Iterable[onnx.FunctionProto], version: int) -> None:
     for function in functions:
         own = _version(function)
         if own is not None and own != version and same_definitions(_nodes(function), own, version):
@@ -143,10 +133,6 @@ def _version(function: onnx.FunctionProto) -> int | None:
 def _others(proto: onnx.ModelProto, version: int | None) -> Iterator[onnx.FunctionProto]:
     """Yield the functions of another version than the model's."""
     return (function for function in proto.functions if _version(function) not in (None, version))
-
-
-def _differ(proto: onnx.ModelProto) -> bool:
-    return any(True for _ in _others(proto, default_version(proto.opset_import)))
 
 
 def _import_all_domains(proto: onnx.ModelProto) -> None:
@@ -174,9 +160,10 @@ def _nodes(function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
                 yield from all_nodes(graph)
 
 
-def _refusal(proto: onnx.ModelProto, error: Exception | None) -> DovetailError:
-    present = default_version(proto.opset_import)
-    function = next(_others(proto, present), None) or proto.functions[0]
-    reason = f": {str(error).strip().splitlines()[0]}" if error is not None and str(error).strip() else ""
-    what = f"function '{function.name}' of opset {_version(function)} cannot be inlined into opset {present}{reason}"
+def _refusal(function: onnx.FunctionProto, reason: str) -> DovetailError:
+    what = f"function '{function.name}' of opset {_version(function)} cannot be inlined into a model{reason}"
     return DovetailError(what, "export the model again with one opset, or with its functions inlined")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

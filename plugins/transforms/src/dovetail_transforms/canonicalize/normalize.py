@@ -1,4 +1,4 @@
-"""The `normalize` pass: run onnx's converter and inference once, on the model without its weights."""
+"""The `normalize` pass: bring a model into one form, without its weights."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from dovetail_onnx.topological_order import sort_nodes
 from dovetail_transforms.canonicalize.fix_shapes import fix_shapes
 from dovetail_transforms.canonicalize.functions import inline_functions
 from dovetail_transforms.canonicalize.inference import infer_with_outputs, set_carried_shapes
-from dovetail_transforms.canonicalize.names import NodeNames, all_nodes, rename_shadows
+from dovetail_transforms.canonicalize.names import NodeNames, rename_shadows
 from dovetail_transforms.canonicalize.opsets import (
-    converter_misreads,
     default_version,
     drop_unused_imports,
     ir_version_of,
-    raise_opset,
     set_default_version,
 )
 from dovetail_transforms.canonicalize.runtime_inference import infer_with_runtime
 from dovetail_transforms.fusions.fusion import named_fusions
+from dovetail_transforms.raising import NotRaised, raise_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -105,28 +104,16 @@ class Normalize(Pass):
             ctx.remark("passed", "", "import", f"the model imports opset {present} now; it imported no default domain")
         if present >= wanted:
             return proto
-        if converter_misreads(all_nodes(proto.graph), present):
-            ctx.remark(
-                "missed",
-                "",
-                "opset-raise",
-                f"the opset stays {present}: onnx's converter misreads the batch axis of its Scan",
-                suggest="export the model again with a newer opset",
-            )
-            return proto
+        before = proto.SerializeToString()
         try:
-            converted = raise_opset(proto, wanted)
-        except Exception as error:  # the converter raises whatever its C++ side threw
-            ctx.remark(
-                "missed",
-                "",
-                "opset-raise",
-                f"the opset stays {present}, onnx's converter cannot raise it to {wanted}: {_first_line(error)}",
-                suggest="export the model again with a newer opset",
-            )
-            return proto
+            raise_opset(proto, present, wanted)
+        except NotRaised as refused:
+            why = f"the opset stays {present}: {refused.message}"
+            ctx.remark("missed", refused.node, "opset-raise", why, suggest=refused.hint)
+            return type(proto).FromString(before)
+        set_default_version(proto, wanted)
         ctx.remark("passed", "", "opset-raise", f"opset raised from {present} to {wanted}")
-        return converted
+        return proto
 
 
 def _origins(model: Model) -> dict[str | None, tuple[str, ...]]:

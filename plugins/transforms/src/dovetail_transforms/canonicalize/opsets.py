@@ -1,4 +1,4 @@
-"""Opsets: raise a model to a newer version of the default domain, and compare operator versions."""
+"""Opsets: the imported version of the default domain, and definitions of operators in two versions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from dovetail_onnx.signatures import find
 
-from dovetail_transforms.canonicalize.names import NodeNames, all_nodes
+from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.lowering.schemas import is_default
 
 if TYPE_CHECKING:
     import onnx
 
 
-_SCAN_WITHOUT_BATCH = 9
-_OLDEST_IR_VERSION = 4  # that the converter accepts
+_OLDEST_IR_VERSION = 4
 
 
 def default_version(imports: Iterable[onnx.OperatorSetIdProto]) -> int | None:
@@ -39,43 +38,10 @@ def same_definitions(nodes: Iterable[onnx.NodeProto], one: int, other: int) -> b
     return all(_definition(operator, one) == _definition(operator, other) is not None for operator in operators)
 
 
-def converter_misreads(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
-    """Check whether onnx's converter silently changes the meaning of a node: Scan before opset 9 has a batch axis."""
-    return version < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" and is_default(node.domain) for node in nodes)
-
-
 @cache
 def _definition(operator: str, version: int) -> int | None:
     found = find("", operator, version)
     return found.version if found is not None else None
-
-
-def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
-    """Convert the nodes of `proto` to a newer version of the default domain with onnx's converter.
-
-    Local functions are not converted.
-
-    Raises:
-        Exception: Whatever the C++ converter throws.
-    """
-    import onnx.version_converter
-
-    present = default_version(proto.opset_import)
-    names = NodeNames(proto.graph)
-    functions = list(proto.functions)
-    del proto.functions[:]
-    try:
-        released = ir_version_of(present) if present is not None else _OLDEST_IR_VERSION
-        proto.ir_version = max(proto.ir_version, released, _OLDEST_IR_VERSION)
-        converted = onnx.version_converter.convert_version(proto, version)
-    finally:
-        proto.functions.extend(functions)
-    # The converter drops node names, functions and metadata.
-    names.restore(converted.graph, unnamed=True)
-    converted.functions.extend(functions)
-    del converted.metadata_props[:]
-    converted.metadata_props.extend(proto.metadata_props)
-    return converted
 
 
 def ir_version_of(opset: int) -> int:

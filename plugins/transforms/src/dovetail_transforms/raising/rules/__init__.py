@@ -1,0 +1,1 @@
+"""Rules of raising, by theme; each is a function that a row of the table names."""
