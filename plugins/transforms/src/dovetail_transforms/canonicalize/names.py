@@ -71,21 +71,21 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
     holders = [node for node in graph.node if any(True for _ in bodies_of(node))]
     if not holders:
         return 0
-    taken = _defined(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
+    taken = defined_names(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
     names = FreshNames(taken)
-    visible = _defined(graph)
+    visible = defined_names(graph)
     return sum(_rename(body, visible, names) for node in holders for body in bodies_of(node))
 
 
 def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
     """Rename values that shadow a name in `visible`, a set that grows and shrinks during the walk."""
-    names = {name: fresh.fresh(name) for name in sorted(_defined(graph) & visible)}
+    names = {name: fresh.fresh(name) for name in sorted(defined_names(graph) & visible)}
     if names:
         _apply(graph, names)
     bodies = [body for node in graph.node for body in bodies_of(node)]
     if not bodies:
         return len(names)
-    added = _defined(graph) - visible
+    added = defined_names(graph) - visible
     visible |= added
     inner = sum(_rename(body, visible, fresh) for body in bodies)
     visible -= added
@@ -104,11 +104,12 @@ def _apply(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
                 if name in names:
                     ports[index] = names[name]
         for body in bodies_of(node):
-            hidden = _defined(body)
+            hidden = defined_names(body)
             _apply(body, {before: after for before, after in names.items() if before not in hidden})
 
 
-def _defined(graph: onnx.GraphProto) -> set[str]:
+def defined_names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of all values that a graph defines itself, without those of its bodies."""
     names = {entry.name for entry in (*graph.input, *graph.initializer)}
     names |= {tensor.values.name for tensor in graph.sparse_initializer}
     return (names | {name for node in graph.node for name in node.output}) - {""}
