@@ -267,3 +267,31 @@ def test_answers_that_must_not_change(dense, capsys):
     assert compile_("--min-top1", str(1 - changed / 2)) == 0
     assert raised()
     assert dovetail.verify("m.onnx", "out", "x.npz", min_top1=1 - changed / 2).missed == []
+
+
+def class_net():
+    """A model whose only output are classes, 1 % of which bfloat16 changes."""
+    values = np.random.default_rng(0)
+    weights = [values.standard_normal(shape).astype(np.float32) / 4 for shape in ((16, 32), (32, 64))]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w0"], ["a"], "first"),
+        onnx.helper.make_node("Relu", ["a"], ["b"], "bend"),
+        onnx.helper.make_node("MatMul", ["b", "w1"], ["c"], "second"),
+        onnx.helper.make_node("ArgMax", ["c"], ["class"], "top", axis=1, keepdims=0),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes, "g", [onnx.helper.make_tensor_value_info("x", 1, ["N", 16])],
+        [onnx.helper.make_tensor_value_info("class", 7, ["N"])],
+        [onnx.numpy_helper.from_array(one, f"w{k}") for k, one in enumerate(weights)],
+    )  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+    return model, {"x": values.standard_normal((512, 16)).astype(np.float32)}
+
+
+def test_classes_count_in_the_headline_and_in_goals():
+    model, data = class_net()
+    assert "SNR exact" not in dovetail.compile(model, "cpu-bf16", data=data).summary()
+    raised = dovetail.compile(model, "cpu-bf16", data=data, min_snr=45)
+    accuracy = raised.plan.summary["accuracy"]
+    assert accuracy["met"] and accuracy["raised"]
+    assert "all elements equal" in raised.summary()

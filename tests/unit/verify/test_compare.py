@@ -38,7 +38,8 @@ def test_runs_that_differ():
     assert best.equal == 0.75
     assert best.set_agreement < 1
     assert result.worst_snr_db == pytest.approx(20.0)
-    assert result.short() == "SNR 20.0 dB"
+    assert result.short() == "SNR 20.0 dB; 'best': 25.0 % of the elements differ; 1 warning"
+    assert best.agreement_db == pytest.approx(-20 * np.log10(0.25))
     assert "SNR 20.0 dB" in result.lines()[1]
     assert "of the findings agree" in result.lines()[2]
     assert "75.0 % of the elements" in result.lines()[2]

@@ -15,7 +15,11 @@ def output(name="y", snr=40.0, cosine=0.9999, max_abs=0.1, top1=None, **more):
     return OutputComparison(name, snr, cosine, max_abs, top1, None, 0.0, typical_snr_db=snr, **more)
 
 
-INDICES = OutputComparison("indices", None, None, None, None, 1.0, 1.0)
+def indices(equal=1.0, decibels=math.inf, name="indices", max_abs=0.0, **more):
+    return OutputComparison(name, None, None, max_abs, None, equal, equal, agreement_db=decibels, **more)
+
+
+INDICES = indices()
 
 
 def missed(outputs, **goals):
@@ -99,14 +103,30 @@ def test_a_goal_that_nothing_can_be_measured_on():
     with pytest.raises(UsageError, match="no output holds rows of scores, so --min-top1 1 cannot be measured"):
         missed([output()], min_top1=1)
     assert missed([output("map"), output("scores", top1=1.0)], min_top1=1) == []
-    with pytest.raises(UsageError, match="no output holds floats, so --min-snr 30 cannot be measured"):
-        missed([INDICES], min_snr=30)
+
+
+@pytest.mark.parametrize(
+    ("share", "goals", "found"),
+    [
+        (0.0, {"min_snr": 60, "min_cosine": 1, "min_top1": 1, "max_abs": 1e-3}, []),
+        (0.02, {"min_snr": 30}, []),
+        (0.05, {"min_snr": 30}, [("indices", "5.0 % of the elements differ", "--min-snr 30")]),
+        (0.05, {"min_cosine": 0.99}, []),
+        (0.05, {"min_cosine": 0.9999}, [("indices", "5.0 % of the elements differ", "--min-cosine 0.9999")]),
+        (0.05, {"min_top1": 0.9}, []),
+        (0.05, {"min_top1": "99%"}, [("indices", "5.0 % of the elements differ", "--min-top1 0.99")]),
+        (0.05, {"max_abs": 1}, [("indices", "max abs 3", "--max-abs 1")]),
+    ],
+)
+def test_integers_truth_values_and_strings_count(share, goals, found):
+    one = indices(1 - share, -20 * math.log10(share) if share else math.inf, max_abs=3.0 if share else 0.0)
+    assert missed([one], **goals) == found
+    assert missed([output(snr=80, cosine=1, max_abs=0, top1=1), one], **goals) == found
 
 
 @pytest.mark.parametrize(
     ("type_", "shape", "goals", "says"),
     [
-        ("int64", (3, 2), {"min_snr": 30}, "no output holds floats"),
         ("float", (3, 2, 3, 4), {"min_top1": 0.9}, "no output holds rows of scores"),
         ("float", (3, 2, 3, 4), {"max_kl": 0.9}, "no output holds rows of scores, so --max-kl 0.9 cannot be measured"),
     ],
@@ -114,7 +134,7 @@ def test_a_goal_that_nothing_can_be_measured_on():
 def test_what_cannot_be_measured_is_refused_before_any_pass(type_, shape, goals, says):
     declared = f"{type_}[{','.join(map(str, shape))}]"
     text = f'<ir_version: 10, opset_import: ["": 22]> g ({declared} x) => ({declared} y) {{ y = Abs (x) }}'
-    data = {"x": np.ones(shape, "int64" if type_ == "int64" else "float32")}
+    data = {"x": np.ones(shape, "float32")}
     started = []
     with pytest.raises(UsageError, match=says):
         dovetail.compile(open_text(text, "t"), "host", data=data, progress=lambda *step: started.append(step), **goals)

@@ -52,13 +52,19 @@ class Driver:
         ctx: The context with the request; it receives the remarks of the last decision.
         passes: The caller's own passes, in addition to those of plugins.
         instrumentation: What to print and verify between passes.
+        on_prepared: See `CompileJob`.
     """
 
     def __init__(
-        self, original: Model, ctx: Context, passes: Sequence[Pass] = (), instrumentation: Instrumentation | None = None
+        self,
+        original: Model,
+        ctx: Context,
+        passes: Sequence[Pass] = (),
+        instrumentation: Instrumentation | None = None,
+        on_prepared: Sequence[Callable[[Model], None]] = (),
     ):
         self._original, self._ctx, self._request, self._passes = original, ctx, ctx.request, passes
-        self._watch = instrumentation or Instrumentation()
+        self._watch, self._on_prepared = instrumentation or Instrumentation(), on_prepared
         self._prepared: Model | None = None
         self._again = False
         self._before, self._after = ctx.round.copy(), Round()
@@ -145,6 +151,8 @@ class Driver:
             self._again = True
             work = self._original.clone()
             self._run(work, "prepare")
+            for examine in self._on_prepared:
+                examine(work)
             self._after = self._ctx.round.copy()
             return work
         # Graphs of earlier rounds are reference cycles.
@@ -210,7 +218,7 @@ def compile_job(
     if found is None and request.data is not None:
         input_data(request.data).check(original)
     watch = instrumentation or Instrumentation(progress=printing)
-    latest, given = (request, Driver(original, ctx, passes, watch)), request
+    latest, given = (request, Driver(original, ctx, passes, watch, job.on_prepared)), request
 
     def innermost(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
         nonlocal latest

@@ -53,6 +53,8 @@ class CompileJob:
             second call with the same result does nothing; the return value of `dovetail.compile` is kept in any case.
         passes: The caller's own passes, in addition to those of plugins.
         tried: The engines that the result is tried on, by backend.
+        on_prepared: Called with the prepared model of the request, once, before anything is decided. Options add to it;
+            what is called must not change the model, and ends the compilation by raising a `DovetailError`.
     """
 
     original: Model
@@ -64,6 +66,7 @@ class CompileJob:
     keep: Callable[[CompiledModel], None]
     passes: Sequence[Pass] = ()
     tried: Mapping[str, str] = field(default_factory=dict)
+    on_prepared: list[Callable[[Model], None]] = field(default_factory=list)
 
 
 class Proceed(Protocol):

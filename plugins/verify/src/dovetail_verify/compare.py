@@ -36,6 +36,8 @@ def warning_of(output: OutputComparison) -> str:
         found.append(f"the original is zero, the result differs from it by up to {output.max_abs:.3g}")
     elif output.snr_db is not None and output.snr_db < POOR:
         found.append(f"SNR {output.snr_db:.1f} dB, below {POOR:g} dB")
+    elif output.agreement_db is not None and output.agreement_db < POOR:
+        found.append(output.disagreement)
     if output.top1 is not None and output.top1 < 1:
         # Rows may also be coordinates, whose largest element is not an answer.
         what = "another answer" if output.answers else "another element is the largest"
@@ -58,7 +60,7 @@ class OutputComparison:
         name: The output's name.
         snr_db: Signal-to-noise ratio of a float output; None for indices.
         cosine: Cosine similarity of a float output, None for indices.
-        max_abs: Largest difference of a float output, None for indices.
+        max_abs: Largest difference; None for strings.
         top1: Fraction of rows of scores whose largest element is the same; None without rows of scores.
         set_agreement: Of an index output, findings in both over findings in either; None for floats.
         equal: Fraction of elements that are exactly equal.
@@ -69,6 +71,9 @@ class OutputComparison:
             None for indices.
         answers: Whether rows are known to be scores of answers: they are probabilities, or there are labels.
         kl: Mean divergence of rows of logits or probabilities, in nats; None for outputs of other ranks than 2 and 3.
+        agreement_db: For integers, truth values and strings, the SNR whose share of noise in the amplitude is the share
+            of elements (or findings) that differ: 20 dB for a tenth. For integers of 8 and 16 bits, which hold numbers
+            rather than indices, the SNR itself where that is higher. None for floats.
     """
 
     name: str
@@ -84,6 +89,18 @@ class OutputComparison:
     typical_snr_db: float | None = None
     answers: bool = False
     kl: float | None = None
+    agreement_db: float | None = None
+
+    @property
+    def rated_db(self) -> float:
+        """The SNR of floats, and `agreement_db` of anything else; -inf if broken."""
+        known = self.agreement_db if self.snr_db is None else self.snr_db
+        return -math.inf if self.broken or known is None else known
+
+    @property
+    def disagreement(self) -> str:
+        """How many elements differ, of an output of integers, truth values or strings."""
+        return f"{100 * (1 - max(self.equal, self.set_agreement or 0.0)):.1f} % of the elements differ"
 
     @property
     def broken(self) -> bool:
@@ -204,12 +221,21 @@ class Verification:
 
     def short(self) -> str:
         """Return the text for the coverage line."""
-        rated = [output for output in self.outputs if output.snr_db is not None]
-        if not rated:
-            return ""
-        worst = min(rated, key=lambda output: cast("float", output.snr_db))
-        line = f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
-        return f"{line}; {pluralize(len(self.warnings), 'warning')}" if self.warnings else line
+        floats = [output for output in self.outputs if output.snr_db is not None]
+        others = [output for output in self.outputs if output.snr_db is None]
+        parts = []
+        if floats:
+            worst = min(floats, key=lambda output: cast("float", output.snr_db))
+            parts.append(f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(floats) > 1 else ""))
+        if differing := [output for output in others if output.rated_db < math.inf]:
+            worst = min(differing, key=lambda output: output.rated_db)
+            more = f" (worst of {len(differing)})" if len(differing) > 1 else ""
+            parts.append(f"'{worst.name}': {'broken' if worst.broken else worst.disagreement}{more}")
+        elif others and not floats:
+            parts.append("all elements equal")
+        if self.warnings:
+            parts.append(pluralize(len(self.warnings), "warning"))
+        return "; ".join(parts)
 
 
 def verify(
@@ -241,7 +267,7 @@ def verify(
     tried: dict[str, tuple[int, ...]] = {}
     cut: list[str] = []
     if data is None:
-        tried, feeds, ours = _random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
+        tried, feeds, ours = random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
         runs: Iterable = [(feeds, {}, ours)]
     else:
         samples = batches(model, data, made, original, say=cut.append)
@@ -282,7 +308,7 @@ def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _random_run(
+def random_run(
     model: Model, original: Run, seed: int, given: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, tuple[int, ...]], Mapping[str, np.ndarray], dict[str, np.ndarray]]:
     """Find random inputs that the original accepts, and compute its outputs for them.
@@ -315,7 +341,10 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
     equal = total.equal / total.elements if total.elements else 1.0
     if exact:
         agreement = total.shared / total.union if total.union else 1.0
-        return OutputComparison(name, None, None, None, None, agreement, equal, None, total.broken, total.shapes)
+        return OutputComparison(
+            name, None, None, total.max_abs, None, agreement, equal, None, total.broken, total.shapes,
+            agreement_db=_agreement_db(max(agreement, equal), total),
+        )  # fmt: skip
     return OutputComparison(
         name,
         total.snr_db,
@@ -331,3 +360,9 @@ def _comparison(name: str, total: Difference) -> OutputComparison:
         bool(total.margin_signal or total.labeled),
         total.kl / total.distributions if total.distributions else None,
     )
+
+
+def _agreement_db(agreement: float, total: Difference) -> float:
+    """Return `OutputComparison.agreement_db`."""
+    found = math.inf if agreement >= 1 else -20 * math.log10(1 - agreement)
+    return max(found, total.snr_db) if total.signal and not total.broken and total.shapes is None else found

@@ -19,6 +19,7 @@ _NO_SHARE = 1e-30
 _AT_ONCE = 1 << 20  # elements whose exponentials are held
 # An all-zero original has no scale; next to numbers near one, float32 cannot distinguish smaller differences from zero.
 _LIKE_ZERO = 2.0**-20
+_NUMBERS_UP_TO = 2  # bytes; wider integers are mostly indices and labels
 _IS_ONE = 1e-2  # tolerance for low-precision probabilities to sum to one
 
 
@@ -27,7 +28,7 @@ class Difference:
     """Running sums over pairs of arrays (`original`, `result`) of one output.
 
     Attributes:
-        signal, noise: Sums of squares of the original and of the difference.
+        signal, noise: Sums of squares of the original and of the difference; of integers, those of 8 and 16 bits only.
         product, energy: Sums of products, and of squares of the result, for the cosine.
         max_abs: The largest difference of two finite elements.
         broken: Count of elements that are nonfinite and different; all elements if shapes differ.
@@ -174,7 +175,20 @@ class Difference:
         self.shared += len(sets[0] & sets[1])
         self.union += len(sets[0] | sets[1])
         self.elements += max(a.size, b.size)
-        self.equal += int((a == b).sum()) if a.shape == b.shape else 0
+        if a.shape != b.shape:
+            return
+        self.equal += int((a == b).sum())
+        if a.dtype.kind in "biu" and b.dtype.kind in "biu":
+            self._add_integers(a, b)
+
+    def _add_integers(self, a: np.ndarray, b: np.ndarray) -> None:
+        import numpy as np
+
+        x, y = (array.reshape(-1).astype(np.float64) for array in (a, b))
+        self.max_abs = max(self.max_abs, float(np.abs(x - y).max(initial=0.0)))
+        if a.dtype.kind != "b" and a.dtype.itemsize <= _NUMBERS_UP_TO:
+            self.signal += float(x @ x)
+            self.noise += float((x - y) @ (x - y))
 
     @property
     def snr_db(self) -> float:

@@ -30,6 +30,9 @@ class VerifyResult(Option):
     Keyword arguments of `dovetail.compile`:
         verify: Compare the result with the original: by default (None) when there is data; on random inputs where there
             is none.
+        check_prepare: Compare the prepared model with the source on a few samples of the first batch, or without data
+            on random inputs if the model is small, before anything is decided; by default unless `verify` is False. A
+            difference beyond rounding is an error.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
@@ -39,12 +42,15 @@ class VerifyResult(Option):
     """
 
     commands = ("compile",)
-    keywords = ("verify", "input_shapes", "layers", *GOALS)
+    keywords = ("verify", "check_prepare", "input_shapes", "layers", *GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--verify`, `--input-shapes` and the goals to the parser."""
+        """Add `--verify`, `--no-check-prepare`, `--input-shapes` and the goals to the parser."""
         parser.add_argument(
             "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
+        )
+        parser.add_argument(
+            "--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first"
         )
         parser.add_argument(
             "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
@@ -58,8 +64,13 @@ class VerifyResult(Option):
         Raises:
             UsageError: A goal or a shape is invalid.
         """
-        return {"verify": args.verify or None, "input_shapes": checked_shapes(args), "layers": args.layers,
-                **goals_of(args, data_later=True)}  # fmt: skip
+        return {
+            "verify": args.verify or None,
+            "check_prepare": False if args.no_check_prepare else None,
+            "input_shapes": checked_shapes(args),
+            "layers": args.layers,
+            **goals_of(args, data_later=True),
+        }
 
     def recorded(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the goals and the ranking criterion of layers.
@@ -96,6 +107,11 @@ class VerifyResult(Option):
             raise UsageError(
                 "there is no data to look at layers with", "give --data: inputs like those that the model will see"
             )
+        if _checks_preparation(job.keywords):
+            from dovetail_verify.preparation import PreparationCheck
+
+            shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
+            job.on_prepared.append(PreparationCheck(job, shapes))
         failure: DovetailError | None = None
         if not goals:
             compiled = proceed()
@@ -147,6 +163,11 @@ class VerifyResult(Option):
             raise VerificationError(compiled, error) from error
         found.record(compiled)
         return found
+
+
+def _checks_preparation(keywords: Mapping[str, Any]) -> bool:
+    asked = keywords.get("check_prepare")
+    return keywords.get("verify") is not False if asked is None else bool(asked)
 
 
 def _order(keywords: Mapping[str, Any]) -> str:

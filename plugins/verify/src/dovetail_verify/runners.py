@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,14 +17,43 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import Verification
 
 
-def reference(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return a function that runs `model` on the host's engines, in its own types."""
+def reference(
+    model: Model, ctx: Context, options: Mapping[str, object] | None = None
+) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return a function that runs `model` on the host's engines, in its own types.
+
+    Args:
+        model: The model.
+        ctx: The context, with the host.
+        options: Options of the engines.
+    """
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
     from dovetail_transforms.regions.regions import slices
 
-    model = model.runnable()
-    return Executor(model, engines_of([ctx.host], ctx.registry), regions=slices(model.graph)).run
+    runnable = model.runnable()
+    return Executor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
+
+
+def reference_of_source(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return `reference` of the source model of a compilation, loaded once unless it is large."""
+    kept = ctx.kept.get(_SOURCE)
+    if kept is not None and kept[0] is model:
+        return cast("Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]", kept[1])
+    run = reference(model, ctx)
+    if weights_within(model, _KEPT_WEIGHTS):
+        ctx.kept[_SOURCE] = model, run
+    return run
+
+
+def weights_within(model: Model, limit: int) -> bool:
+    """Check whether the weights of a model have at most `limit` bytes."""
+    tensors = (value.const_value for value in model.graph.initializers.values())
+    return all(size <= limit for size in accumulate(tensor.nbytes for tensor in tensors if tensor is not None))
+
+
+_SOURCE = "dovetail_verify.source"
+_KEPT_WEIGHTS = 1 << 28  # bytes; a session of a larger source is not held while the result is made
 
 
 def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
@@ -58,7 +88,7 @@ def trials_of(
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
         return proceed(dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks)))
 
-    return Trials(original, compile_with, reference(original, ctx), runner, request.data, progress)
+    return Trials(original, compile_with, reference_of_source(original, ctx), runner, request.data, progress)
 
 
 def compared(
@@ -77,4 +107,4 @@ def compared(
 
     run = runner(result) if isinstance(result, CompiledModel) else reference(result, ctx)
     made = result.model if isinstance(result, CompiledModel) else result
-    return verify(original, reference(original, ctx), run, data, seed, progress, shapes, made)
+    return verify(original, reference_of_source(original, ctx), run, data, seed, progress, shapes, made)

@@ -49,13 +49,16 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """Bounds that every float output must meet on the data; None sets no bound.
+    """Bounds that every output must meet on the data; None sets no bound.
+
+    Outputs of integers, truth values and strings have no SNR. Of their elements at most that share may differ that
+    noise has in the amplitude at the goal: a tenth at 20 dB, a hundredth at 40 dB.
 
     Attributes:
         min_snr: Signal-to-noise ratio in decibels; 0 or more.
         min_cosine: Cosine similarity; above 0, at most 1.
-        min_top1: Fraction of rows of scores whose largest element must be the same; a number from 0 to 1, or a text
-            such as `99%`. Outputs without rows of scores are exempt.
+        min_top1: Fraction of rows of scores whose largest element must be the same, and of elements of integer outputs;
+            a number from 0 to 1, or a text such as `99%`. Outputs without rows of scores are exempt.
         max_abs: Largest difference of any element; above 0.
         max_kl: Mean Kullback-Leibler divergence of rows, in nats; above 0. A row along the last axis of an output of
             rank 2 or 3 holds logits, unless it is a distribution: KL(softmax(original) || softmax(result)). Outputs
@@ -107,24 +110,20 @@ class Goals:
         """Check that some output can be measured against the goals, as far as declared types and ranks tell.
 
         Raises:
-            UsageError: No output holds floats, or none has the rank of rows of scores.
+            UsageError: No output has the rank of rows of scores.
         """
         outputs = list(model.graph.outputs)
         if not self or any(value.dtype is None for value in outputs):
             return
-        floats = [value for value in outputs if float_name(value)]
-        if not floats:
-            raise self._without_floats()
-        if self._of_rows and all(v.shape is not None and len(v.shape) not in _SCORES for v in floats):
+        rated = [value for value in outputs if self.max_kl is None or float_name(value)]
+        known = [v for v in rated if not float_name(v) or v.shape is None or len(v.shape) in _SCORES]
+        if self._of_rows and not known:
             raise self._without_scores()
 
     @property
     def _of_rows(self) -> dict[str, float]:
         """The goals on rows of scores."""
         return {name: value for name, value in self.as_dict().items() if name in _OF_ROWS}
-
-    def _without_floats(self) -> UsageError:
-        return UsageError(f"no output holds floats, so {self} cannot be measured", "leave the goal out")
 
     def _without_scores(self) -> UsageError:
         goal = " ".join(_option(name, value) for name, value in self._of_rows.items())
@@ -146,16 +145,19 @@ class Goals:
         """Return a miss for every output that violates a goal; a broken output violates all of them.
 
         Raises:
-            UsageError: No output can be measured against a goal.
+            UsageError: No output has rows of scores, which a goal asks for.
         """
-        floats = [output for output in verification.outputs if output.snr_db is not None]
-        if self and not floats:
-            raise self._without_floats()
-        if self.min_top1 is not None and all(output.top1 is None and not output.broken for output in floats):
+        outputs = verification.outputs
+        floats = [output for output in outputs if output.snr_db is not None]
+        if (
+            self.min_top1 is not None
+            and all(output.top1 is None and not output.broken for output in floats)
+            and (len(floats) == len(outputs))
+        ):
             raise self._without_scores()
         if self.max_kl is not None and all(output.kl is None and not output.broken for output in floats):
             raise self._without_scores()
-        return [miss for output in floats for miss in self._missed_by(output)]
+        return [miss for output in outputs for miss in self._missed_by(output)]
 
     def doubts(self, verification: Verification) -> list[str]:
         """Return what labels say against a goal: the original is wrong more often than a result may differ."""
@@ -172,6 +174,8 @@ class Goals:
         found = []
         if output.broken:
             return [Miss(output.name, "another shape or elements that are no numbers", str(self))] if self else []
+        if output.snr_db is None:
+            return self._missed_by_elements(output)
         if self.min_snr is not None and output.snr_db is not None and output.snr_db < self.min_snr:
             found.append(Miss(output.name, f"SNR {output.snr_text}", _option("min_snr", self.min_snr)))
         if self.min_cosine is not None and output.cosine is not None and output.cosine < self.min_cosine:
@@ -183,6 +187,24 @@ class Goals:
             found.append(Miss(output.name, f"max abs {output.max_abs:.3g}", _option("max_abs", self.max_abs)))
         if self.max_kl is not None and output.kl is not None and output.kl > self.max_kl:
             found.append(Miss(output.name, f"KL {output.kl:.3g} nats per row", _option("max_kl", self.max_kl)))
+        return found
+
+    def _missed_by_elements(self, output: OutputComparison) -> list[Miss]:
+        """Return the misses of an output of integers, truth values or strings."""
+        bounds = []
+        if self.min_snr is not None:
+            bounds.append((self.min_snr, "min_snr", self.min_snr))
+        if self.min_cosine is not None:
+            bounds.append((decibels(2 * (1 - self.min_cosine)), "min_cosine", self.min_cosine))
+        if self.min_top1 is not None:
+            bounds.append((2 * decibels(1 - self.min_top1), "min_top1", self.min_top1))
+        found = [
+            Miss(output.name, output.disagreement, _option(name, goal))
+            for least, name, goal in bounds
+            if output.rated_db < least
+        ]
+        if self.max_abs is not None and (output.max_abs or 0.0) > self.max_abs:
+            found.append(Miss(output.name, f"max abs {output.max_abs:.3g}", _option("max_abs", self.max_abs)))
         return found
 
 
@@ -249,7 +271,8 @@ def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | N
     if recorded.get("met", True):
         return None
     found = ", ".join(f"'{name}' has SNR {value} dB" for name, value in recorded.get("snr", {}).items())
-    return DovetailError(f"the goal is not met: {found}; {goals} is asked for", "this is what the same request gave")
+    missed = f"{found}; {goals}" if found else str(goals)
+    return DovetailError(f"the goal is not met: {missed} is asked for", "this is what the same request gave")
 
 
 def _remarks(
@@ -279,4 +302,7 @@ def figures(trial: Trial) -> dict[str, float | None]:
 
 def _worst(trial: Trial) -> str:
     snr = trial.verification.worst_snr_db
+    if snr is None:
+        worst = min(trial.verification.outputs, key=lambda output: output.rated_db)
+        return "exact" if worst.rated_db == math.inf else "broken" if worst.broken else worst.disagreement
     return "exact" if snr == math.inf else "broken" if snr == -math.inf else f"SNR {snr:.1f} dB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dovetail_verify.accuracy.groups import Group, Groups
 from dovetail_verify.accuracy.trials import BROKEN, Noise, noise_of
@@ -21,11 +21,11 @@ _STEPS = 120  # bisection steps for the price of noise
 
 
 def allowed_noise(goals: Goals, verification: Verification) -> Noise:
-    """Estimate the noise at which each float output meets the goals; only a measurement can confirm it."""
+    """Estimate the noise at which each output meets the goals; only a measurement can confirm it."""
     return {
         (output.name, kind): _UNKNOWN if output.broken else max(noise_of(snr_db), _LEAST) * shortfall(goals, output)
         for output in verification.outputs
-        for kind, snr_db in (("whole", output.snr_db), ("typical", output.typical_snr_db))
+        for kind, snr_db in (("whole", output.rated_db), ("typical", output.typical_snr_db))
         if snr_db is not None
     }
 
@@ -38,7 +38,7 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
     """
     if output.broken:
         return 1 / BROKEN
-    noise = max(noise_of(cast("float", output.snr_db)), 1 / BROKEN)
+    noise = max(noise_of(output.rated_db), 1 / BROKEN)
     bounds = [BROKEN]
     if goals.min_snr is not None:
         bounds.append(noise_of(goals.min_snr) / noise)
@@ -48,7 +48,8 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
         bounds.append((goals.max_abs / output.max_abs) ** 2)
     if goals.max_kl is not None and output.kl:
         bounds.append(goals.max_kl / output.kl)
-    if goals.min_top1 is not None and output.top1 is not None and output.top1 < goals.min_top1:
+    answers = output.top1 if output.snr_db is not None else max(output.equal, output.set_agreement or 0.0)
+    if goals.min_top1 is not None and answers is not None and answers < goals.min_top1:
         bounds.append(0.1)
     return min(bounds)
 
@@ -216,5 +217,4 @@ def _costly(groups: Groups, allowed: Noise) -> Group | None:
 
 def _tightened(trial: Trial, goals: Goals) -> float:
     """Return the factor for the allowed noise after a miss: in proportion to the excess, within bounds."""
-    rated = (output for output in trial.verification.outputs if output.snr_db is not None)
-    return min(0.6, max(0.1, min((shortfall(goals, output) for output in rated), default=1.0)))
+    return min(0.6, max(0.1, min((shortfall(goals, output) for output in trial.verification.outputs), default=1.0)))

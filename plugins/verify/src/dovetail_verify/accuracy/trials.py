@@ -62,11 +62,11 @@ class Trial:
 
     @property
     def noise(self) -> Noise:
-        """Noise of each float output as a whole, and in a typical row."""
+        """Noise of each output as a whole, and of floats in a typical row."""
         return {
             (output.name, kind): noise_of(snr_db)
             for output in self.verification.outputs
-            for kind, snr_db in (("whole", output.snr_db), ("typical", output.typical_snr_db))
+            for kind, snr_db in (("whole", output.rated_db), ("typical", output.typical_snr_db))
             if snr_db is not None
         }
 

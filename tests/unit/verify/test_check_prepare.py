@@ -1,0 +1,78 @@
+"""The prepared model is compared with the source before anything is decided."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import dovetail
+import numpy as np
+import onnx.parser
+import pytest
+from dovetail.errors import DovetailError
+from dovetail_onnx.opening import open_proto
+
+NET = """<ir_version: 8, opset_import: ["": 18]>
+g (float[N, 4] x) => (float[N, 4] y, int64[N] best) <float[4, 4] w = {1,2,3,4, 5,6,7,8, 2,1,0,1, 4,3,2,7}> {
+  [product] p = MatMul (x, w)
+  [bend] b = Relu (p)
+  [out] y = Neg (b)
+  [top] best = ArgMax <axis = 1, keepdims = 0> (y)
+}"""
+X = np.random.default_rng(0).uniform(-2, 2, (5, 4)).astype(np.float32)
+
+
+def net(text=NET):
+    return open_proto(onnx.parser.parse_model(text))
+
+
+@dataclass(frozen=True)
+class Rename(dovetail.Pass):
+    """Make another operator of each node of a kind, as a wrong rewrite would."""
+
+    name = "rename"
+    stage: ClassVar[str] = "normalize"
+    after = ("normalize",)
+    old: str = "Relu"
+    new: str = "Abs"
+
+    def run(self, model, ctx):
+        found = [node for node in model.graph if node.op_type == self.old]
+        for node in found:
+            node.op_type = self.new
+        return bool(found)
+
+
+def said(compiled):
+    return [remark.why for remark in compiled.remarks if remark.rule == "prepared"]
+
+
+def test_what_was_compared_is_said():
+    assert said(dovetail.compile(net(), ["host"], data={"x": X})) == [
+        "computes on the first batch what the source computes, up to rounding"
+    ]
+    assert said(dovetail.compile(net(), ["host"])) == [
+        "computes on random inputs what the source computes, up to rounding"
+    ]
+
+
+@pytest.mark.parametrize("data", [None, {"x": X}], ids=["random inputs", "data"])
+def test_a_difference_names_the_pass_and_the_node(data):
+    with pytest.raises(DovetailError, match="preparing the model changes what it computes: 'y' has an SNR") as raised:
+        dovetail.compile(net(), ["cpu-bf16"], data=data, passes=[Rename()])
+    assert "it is pass 'rename' at node 'bend' (Abs; 'b' has" in str(raised.value)
+    assert raised.value.node == "bend"
+    assert "--no-check-prepare" in raised.value.hint
+
+
+def test_integers_count():
+    with pytest.raises(DovetailError, match="'best' has . elements of . that differ on the first batch; .* 'top'"):
+        dovetail.compile(net(), ["host"], data={"x": X}, passes=[Rename(old="ArgMax", new="ArgMin")])
+
+
+def test_it_can_be_left_out():
+    assert not said(dovetail.compile(net(), ["host"], data={"x": X}, passes=[Rename()], check_prepare=False))
+    assert not said(dovetail.compile(net(), ["host"], verify=False, passes=[Rename()]))
+
+
+def test_random_operators_and_ties_are_no_difference():
+    noise = NET.replace("[out] y = Neg (b)", "r = RandomNormalLike (b) [out] y = Add (b, r)")
+    assert said(dovetail.compile(net(noise), ["host"], data={"x": X}))
