@@ -37,6 +37,7 @@ _HOLDS_MORE = {
     "bfloat16": {"float32", "float64"},
     "float64": set(),
 }
+_CHANNELS_LAST = frozenset({"MatMul"})
 _NO_NUMBERS = frozenset({"string", "complex64", "complex128"})
 _CONVERSIONS = frozenset({"Cast", "CastLike"})
 
@@ -67,7 +68,7 @@ class _Port:
     alias: str
     present: str
     formal: Port | None
-    rank: int | None = None
+    channels: int = 1
     contained: bool = False
     plain: tuple[str, ...] = ()
     quantized: Mapping[Format, ParameterRule] = field(default_factory=dict)
@@ -129,9 +130,9 @@ def assign_types(
     reasons: list[Refusal] = []
     pending = False
     for name, alias, value, formal in _values(view):
-        rank = None if value.shape is None else len(value.shape)
+        channels = _channel_axis(view.op_type, alias, value)
         contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
-        port = _Port(name, alias, dtype_name(value), formal, rank, contained)
+        port = _Port(name, alias, dtype_name(value), formal, channels, contained)
         if port.contained and (not listed or said is None):
             reasons.append(Refusal(f"{name} is no tensor, and {view.op_type} is not listed with types", source))
         elif said is not None:
@@ -194,6 +195,20 @@ def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Port | None]]:
             yield output_name(i, sig), f"out{i}", value, sig.output(i) if sig is not None else None
 
 
+def _channel_axis(op_type: str, alias: str, value: ir.Value) -> int:
+    """Return the axis along which a result, or the bias that is added to it, has a scale per channel of a weight.
+
+    A vector has only one axis. In other values ONNX puts channels second, but the columns of a weight of MatMul become
+    the last axis of its result, whatever its rank.
+    """
+    rank = None if value.shape is None else len(value.shape)
+    if rank is not None and rank < 2:
+        return 0
+    if op_type in _CHANNELS_LAST and alias.startswith("out"):
+        return -1 if rank is None else rank - 1
+    return 1
+
+
 def _held(specs: Iterable[TypeSpec], view: NodeView) -> tuple[list[TypeSpec], bool]:
     """Return the types whose condition holds, and whether one depends on the region."""
     answers = [(spec, spec.when.check(view)) for spec in specs]
@@ -252,7 +267,7 @@ def _quantize(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "
                 order.append(Format.of(dtype))
             elif only in ("", dtype):
                 floats = (computed or expressed) if spec.scale == "compute" else expressed
-                for format_ in spec.formats(dtype, port.rank, floats):
+                for format_ in spec.formats(dtype, port.channels, floats):
                     found.setdefault(format_, spec.parameters)
                     order.append(format_)
     port.quantized, port.order = found, tuple(order)

@@ -138,7 +138,7 @@ class TypeSpec:
         """Check whether `dtype`, one of its element types, needs a scale; plain floats never do."""
         return self.quantized and dtype not in FLOATS
 
-    def formats(self, dtype: str, rank: int | None = None, expressed: str = "float32") -> tuple[Format, ...]:
+    def formats(self, dtype: str, channels: int = 1, expressed: str = "float32") -> tuple[Format, ...]:
         """Return the quantized formats for one of its element types.
 
         A scale that is a product of ports has the granularity of its factors: one scale if each has one, else one per
@@ -146,15 +146,13 @@ class TypeSpec:
 
         Args:
             dtype: The element type.
-            rank: The rank of the value; None if it is unknown.
+            channels: The axis of the value's channels, for a scale that is a product and names no axis.
             expressed: The float type of the value.
         """
-        axis = self.axis
         if self.parameters.factors:
-            # A vector, such as a bias, has only a channel axis; in other values, ONNX puts channels second.
-            along = axis if axis is not None else 0 if rank == 1 else 1
+            along = self.axis if self.axis is not None else channels
             return tuple(_format(dtype, self.scheme, where, None, expressed) for where in (None, along))
-        return (_format(dtype, self.scheme, axis, self.group, expressed),)
+        return (_format(dtype, self.scheme, self.axis, self.group, expressed),)
 
 
 def _format(dtype: str, scheme: str, axis: int | None, group: int | None, expressed: str) -> Format:

@@ -106,6 +106,31 @@ def test_reshapes_and_transposes_between_convolutions(placed, march, expected):
     assert placed(IMAGE.replace("v>", "v" + SHAPES) + BLOCK, march) == expected
 
 
+REDUCED = """{ [one] a = Conv (x, w) [flat] b = Reshape (a, shape)
+               [OPERATOR] c = OPERATOR <axes = [AXIS], keepdims = 0> (b)
+               [back] d = Reshape (c, image) [two] y = Conv (d, u) }"""
+
+
+@pytest.mark.parametrize("march", ["bayes", "nash"])
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMean", "ReduceSum"])
+def test_a_reduction_that_drops_its_axis_stays_on_the_bpu(placed, operator, axis, march):
+    _, rows, columns = (extent for at, extent in enumerate([1, 8, 16, 16]) if at != axis)
+    shapes = f", float[{rows},{rows},1,1] u, int64[4] shape = {{1,8,16,16}}, int64[4] image = {{1,{rows},{columns},1}}>"
+    body = REDUCED.replace("OPERATOR", operator).replace("AXIS", str(axis))
+    text = IMAGE.replace("v>", "v" + shapes) + body
+    assert placed(text, march, opset=11) == f"one flat {operator} back two"
+
+
+@pytest.mark.parametrize("march", ["bayes", "nash"])
+def test_a_softmax_of_three_axes_is_on_the_bpu_where_somebody_asks(placed, march):
+    body = """{ [one] a = Conv (x, w) [flat] b = Reshape (a, shape) [soft] c = Softmax <axis = 2> (b)
+                [back] d = Reshape (c, image) [two] y = Conv (d, w) }"""
+    shapes = ", int64[3] shape = {1,8,256}, int64[4] image = {1,8,16,16}>"
+    text = IMAGE.replace("v>", "v" + shapes) + body
+    assert placed(text, march, pins=("soft=bpu-int8",)) == "one flat soft back two"
+
+
 @pytest.mark.parametrize(("march", "rule"), [("bernoulli2", "not-supported"), ("bayes", "not-supported")])
 def test_a_gather_with_computed_indices_of_64_bits_stays_on_the_cpu(placed, march, rule):
     text = """(float[1,8,16,16] x) => (float[1,4,16,16] y) <float[8,8,1,1] w, float[4,4,1,1] u> {

@@ -10,7 +10,7 @@ from dovetail.plugin import load_plugins
 from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, format_request, recorded_entry
 from dovetail_onnx.opening import open_text
 
-WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b>"
+WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b, float half>"
 HEADER = f"(float[1,8,16,16] x) => (float[1,8,16,16] y) {WEIGHTS} "
 RESIDUAL = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a) [two] c = Conv (r, v)
                 [add] d = Add (c, r) [sig] e = Sigmoid (d) [three] y = Conv (e, v) }"""
@@ -107,6 +107,27 @@ def test_a_fallback_is_a_note_of_the_result(planner):
     data = {"x": np.ones((1, 8, 16, 16), np.float32)}
     compiled = planner(POOL, ("two", "config.yaml:7", "int16", "in"), data=data).compile()
     assert "1 node cannot have the width that is asked for: 'two'" in compiled.notes()
+
+
+ATTENTION = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [qk] m = MatMul (a, a) [scale] s = Mul (m, half)
+                 [soft] p = Softmax <axis = 3> (s) [pv] q = MatMul (a, p) [two] y = Conv (q, v) }"""
+
+
+@pytest.mark.parametrize(
+    ("pins", "given"),
+    [(("soft=bpu-int8",), ""), (("soft=bpu-int8",), "in"), (("soft=bpu-int8",), "all")],
+    ids=["nothing", "input", "both"],
+)
+def test_a_softmax_behind_a_scalar_product_reads_sixteen_bits(planner, pins, given):
+    """The product is a unit convolution: what it reads keeps eight bits, and so does what the next product reads."""
+    wishes = [("soft", "config.yaml:7", "int16", given)] if given else []
+    data = {"x": np.ones((1, 8, 16, 16), np.float32)}
+    compiled = planner(ATTENTION, *wishes, pins=pins, data=data).compile()
+    ports = {node.name: node.ports for node in compiled.plan.nodes}
+    held = {name: compiled.plan.values[name][0]["format"].partition("[")[0] for name in ("m", "s", "p")}
+    assert held == {"m": "int8", "s": "int16" if given else "int8", "p": "int8"}, ports
+    note = "1 node cannot have the width that is asked for: 'soft'"
+    assert compiled.notes().count(note) == (given == "all")
 
 
 def test_x3_has_no_sixteen_bits(widths):

@@ -172,7 +172,7 @@ class _Widths:
     def settled(self) -> list[Claim]:
         """Return the narrowed claims, with a remark for every request."""
         done = [self._settle(claim) for claim in self._claims]
-        if self._back and not self._quiet:
+        if self._back:
             names = ", ".join(f"'{name}'" for name in list(self._back)[:_NAMED])
             more = ", ..." if len(self._back) > _NAMED else ""
             why = f"{pluralize(len(self._back), 'node')} cannot have the width that is asked for: {names}{more}"
@@ -186,7 +186,8 @@ class _Widths:
         lacking = [port for port, formats in claim.ports.items() if formats and not _has(formats, HALF)]
         if not lacking:
             return True
-        self._fall_back(claim, wishes[-1], f"{', '.join(sorted(lacking))} cannot be {HALF}")
+        if self._speaks_of(claim):
+            self._fall_back(claim, wishes[-1], f"{', '.join(sorted(lacking))} cannot be {HALF}")
         return False
 
     def _tie(self, claims: Iterable[Claim]) -> None:
@@ -245,10 +246,14 @@ class _Widths:
         slots = self._slots[id(node)]
         widths = {slot.port: WIDE if slot.root in self._wide else NARROW for slot in slots}
         settled = {slot.port for slot in slots if slot.wish is not None and slot.wish.ports == MODEL_OUTPUTS}
-        if not self._quiet or claim.pinned:
+        if self._speaks_of(claim):
             self._remark(claim, slots)
         narrowed = self._narrowing.of(claim, widths, NARROW)
         return replace(narrowed, settled=frozenset(settled)) if settled else narrowed
+
+    def _speaks_of(self, claim: Claim) -> bool:
+        """Check whether remarks on a claim are due: those on other claims were made when these were settled."""
+        return claim.pinned or not self._quiet
 
     def _remark(self, claim: Claim, slots: Sequence[_Slot]) -> None:
         wide = [slot for slot in slots if slot.root in self._wide]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
-    from dovetail.ir import Model
+    from dovetail.ir import Format, Model
     from dovetail.passes import Context
     from dovetail.planning import ObserverChoice
 
@@ -156,7 +156,10 @@ class _Calibration:
             if one.rule.factors:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
-                product, qdq = product_of_scales(one.format, factors), dequantizing(one.value)
+                product, qdq = (
+                    _in_all_groups(product_of_scales(one.format, factors), one.format, node),
+                    dequantizing(one.value),
+                )
                 if not self._fits(product, one, node):
                     continue
                 if qdq is not None and is_adopted(qdq, one.format, product, one.value.shape):
@@ -169,6 +172,8 @@ class _Calibration:
         room = _room(held)
         if room is None or room == len(product.scale):
             return True
+        if room == 1 and weight_of(held.value) is not None:
+            return True  # a bias that is one number for all channels is stored once per channel
         why = (
             f"the scale of '{held.value.name}' is {held.rule.scale}, which has {len(product.scale)} numbers for {room}"
         )
@@ -224,8 +229,6 @@ class _Calibration:
     def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
         """Raise the scale of a weight whose bias would saturate."""
         node = bias.uses[0].node
-        if not _has_axis(bias):
-            return  # a single scale for all columns, which `_fits` checks
         factors = {port: self._parameters_at(node, port, by_use, bias) for port in bias.rule.factors}
         weights = [found for port in factors if self._found[id(found := by_use[id(node), port])][1] == "weights"]
         if (
@@ -323,6 +326,14 @@ class _Calibration:
         weight = weight_of(factor.value)
         assert weight is not None, "only weights are held in blocks without their scales"
         return self._observer(factor).of_part(weight.numpy())
+
+
+def _in_all_groups(product: Parameters, format_: Format, node: ir.Node) -> Parameters:
+    """Repeat scales of a ConvTranspose for each of its groups, as its weight has the channels of one along axis 1."""
+    groups = node.attributes.get_int("group", 1) if node.op_type == "ConvTranspose" else 1
+    if groups == 1 or format_.axis is None:
+        return product
+    return Parameters(product.scale * groups, product.zero_point * groups)
 
 
 _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"

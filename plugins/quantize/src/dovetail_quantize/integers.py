@@ -68,6 +68,16 @@ def slices(array: np.ndarray, format_: Format) -> np.ndarray:
     return array.reshape(rows, array.size // rows if rows else 0)
 
 
+def spread_extents(extents: Sequence[int], format_: Format, number: int) -> tuple[int, ...]:
+    """Return the extents of a bias in a format with `number` scales: one that is a single number is stored for each."""
+    if format_.axis is None or number == 1:
+        return tuple(extents)
+    wanted = list(extents) or [1]
+    axis = format_.axis % len(wanted)
+    wanted[axis] = number if wanted[axis] == 1 else wanted[axis]
+    return tuple(wanted)
+
+
 _FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 

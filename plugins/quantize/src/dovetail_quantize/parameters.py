@@ -11,7 +11,14 @@ from dovetail.ir import dtype_of, name_of
 from dovetail.planning import ObserverChoice, Parameters, parse_quantized_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing
 
-from dovetail_quantize.integers import bounds, number_of_scales, parameters_of_range, product_of_scales, slices
+from dovetail_quantize.integers import (
+    bounds,
+    number_of_scales,
+    parameters_of_range,
+    product_of_scales,
+    slices,
+    spread_extents,
+)
 from dovetail_quantize.observers.clipping import CountingObserver
 from dovetail_quantize.observing import Amount, NamedObserver
 from dovetail_quantize.refining.record import Record
@@ -252,10 +259,14 @@ def weight_scale_for_bias(
         The parameters, or None if the bias fits already.
     """
     product = product_of_scales(bias.format, list(factors.values()))
-    largest = np.abs(slices(numbers.astype(np.float64), bias.format)).max(axis=1, initial=0)
-    wanted = largest / bounds(bias.format)[1] * _MARGIN
     scale = np.asarray(product.scale)
-    if wanted.size != scale.size or not (wanted > scale).any():
+    numbers = np.broadcast_to(numbers.astype(np.float64), spread_extents(numbers.shape, bias.format, scale.size))
+    largest = np.abs(slices(numbers, bias.format)).max(axis=1, initial=0)
+    if largest.size % scale.size:
+        return None
+    # All groups of a ConvTranspose share the scales of one.
+    wanted = largest.reshape(-1, scale.size).max(axis=0) / bounds(bias.format)[1] * _MARGIN
+    if not (wanted > scale).any():
         return None
     raised = np.maximum(wanted / scale, 1)
     (port,) = (use.port for use in weight.uses if use.port in factors and use.node is bias.uses[0].node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FlatGraph, Format, FreshNames, constant_of, dtype_name, dtype_of, insert_after_value, name_of
 from dovetail.passes import Pass
@@ -14,7 +15,7 @@ from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
 from dovetail_quantize.blocks import ENERGY, block_constants, quantized_in_slabs
-from dovetail_quantize.integers import parameters_of
+from dovetail_quantize.integers import parameters_of, spread_extents
 from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
 
@@ -33,12 +34,14 @@ class QuantizedTensor(ir.LazyTensor):
     """
 
     def __init__(self, source: ir.TensorProtocol, format_: Format, parameters: Parameters, name: str):
-        super().__init__(self._whole, format_.dtype, ir.Shape(source.shape.numpy()), name=name)
+        extents = spread_extents(source.shape.numpy(), format_, len(parameters.scale))
+        super().__init__(self._whole, format_.dtype, ir.Shape(extents), name=name)
         self.source = source
         self._format, self._parameters = format_, parameters
 
     def _whole(self) -> ir.Tensor:
-        integers = quantized_in_slabs(self.source.numpy(), self._format, self._parameters)
+        array = np.broadcast_to(self.source.numpy(), self.shape.numpy())
+        integers = quantized_in_slabs(array, self._format, self._parameters)
         return ir.Tensor(integers, dtype=self.dtype, name=self.name)
 
 
@@ -141,7 +144,7 @@ class Inserter:
         graph, value = self.model.graph, held.value
         name = self.names.fresh(f"{value.name}_{held.format.element}")
         tensor = QuantizedTensor(weight, held.format, parameters_of(quantized), name)
-        stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=value.shape, const_value=tensor)
+        stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
         graph.register_initializer(stored)
         step = Step("dequantize", held.format, Format.of(held.format.expressed), quantized.parameters)
         made: dict[str, ir.Value] = {}

@@ -1,8 +1,10 @@
 """Predicted latency, frame rate and memory traffic of subgraphs, from a model fitted to the vendor's figures.
 
-A subgraph moves its weights, inputs and outputs once; values larger than the on-chip memory are written out and read
-back. Its time is the sum of multiply-adds and bytes, at one rate each. The rates are in `latency.yaml`, which
-`tools/fit_latency.py` writes together with the error of the fit.
+A subgraph moves its weights, inputs and outputs once. Of a value that is computed row by row, a part of what exceeds
+the memory on the chip is written out and read back; large values that are read or written as a whole move each time.
+Its time is the sum of multiply-adds, those of products of two computed operands once more, bytes, and operators, at
+one rate each. The rates are in `latency.yaml`, which `tools/fit_latency.py` writes together with the spread of nets
+that are left out of the fit.
 """
 
 from __future__ import annotations
@@ -24,23 +26,31 @@ class Rates:
 
     Attributes:
         device: The vendor's name for it.
-        on_chip: Largest size in bytes of a value that stays on the chip.
-        attention: How often each larger attention matrix moves, in addition to the traffic of other values.
+        on_chip: Size in bytes up to which a value that is computed row by row stays on the chip.
+        excess: How often the bytes above that move.
+        large: Size in bytes above which a value that is read or written as a whole moves.
+        whole: How often its bytes move, each time.
         macs: Multiply-adds per microsecond.
+        matrices: Multiply-adds of products of two computed operands per microsecond, which these take besides.
         bytes: Bytes to or from memory per microsecond.
+        operators: Operators per microsecond.
         nets: Number of nets in the fit.
-        latency_error: Largest relative latency error in leave-one-out cross-validation.
-        ddr_error: The same for memory traffic.
+        latency_spread: Smallest and largest ratio of the vendor's latency to a prediction that leaves out the net.
+        ddr_spread: The same for memory traffic.
     """
 
     device: str
     on_chip: int
-    attention: float
+    excess: float
+    large: int
+    whole: float
     macs: float
+    matrices: float
     bytes: float
+    operators: float
     nets: int
-    latency_error: float
-    ddr_error: float
+    latency_spread: tuple[float, float]
+    ddr_spread: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -51,14 +61,15 @@ class Prediction:
         subgraph: `id(n)`.
         latency: Microseconds; None if an extent is unknown.
         ddr: Bytes from and to memory; None if an extent is unknown.
-        attention: Whether it has attention matrices larger than the on-chip memory, whose cost is known from a single
-            net.
+        latency_range: Microseconds that the spread of nets outside of the fit allows.
+        ddr_range: Bytes that it allows.
     """
 
     subgraph: str
     latency: float | None = None
     ddr: int | None = None
-    attention: bool = False
+    latency_range: tuple[float, float] | None = None
+    ddr_range: tuple[int, int] | None = None
 
     @property
     def fps(self) -> float | None:
@@ -70,12 +81,15 @@ class Prediction:
         return {**asdict(self), "fps": self.fps}
 
     def line(self) -> str:
-        """Format the prediction as one line."""
-        if self.latency is None or self.ddr is None or self.fps is None:
+        """Format the prediction as one line, each figure with its range."""
+        if self.latency is None or self.latency_range is None or self.ddr is None or self.ddr_range is None:
             return f"{self.subgraph}: not predicted, because extents of its values are not known"
+        fast, slow = self.latency_range
+        least, most = self.ddr_range
         return (
-            f"{self.subgraph}: {self.latency / 1000:.2f} ms, {self.fps:.1f} frames per second, {self.ddr / 1e6:.1f} MB "
-            "from and to memory"
+            f"{self.subgraph}: {self.latency / 1000:.2f} ms ({fast / 1000:.2f} to {slow / 1000:.2f}), "
+            f"{1e6 / self.latency:.1f} frames per second ({1e6 / slow:.1f} to {1e6 / fast:.1f}), "
+            f"{self.ddr / 1e6:.1f} MB ({least / 1e6:.1f} to {most / 1e6:.1f}) from and to memory"
         )
 
 
@@ -83,20 +97,31 @@ class Prediction:
 def known_rates() -> Mapping[str, Rates]:
     """Return the parameters of all BPUs with known figures, by the option `march`."""
     text = resources.files("dovetail_bpu_int8").joinpath("latency.yaml").read_text(encoding="utf-8")
-    return {march: Rates(**entry) for march, entry in yaml.safe_load(text).items()}
+    return {march: _rates(entry) for march, entry in yaml.safe_load(text).items()}
 
 
-def ddr_of(traffic: Traffic, on_chip: float, attention: float) -> int:
-    """Return the bytes from and to memory.
+def _rates(entry: dict[str, Any]) -> Rates:
+    spreads = {name: tuple(entry[name]) for name in ("latency_spread", "ddr_spread")}
+    return Rates(**{**entry, **spreads})
 
-    Args:
-        traffic: The work of a subgraph.
-        on_chip: See `Rates`.
-        attention: See `Rates`.
-    """
-    spilled = 2 * sum(size for size in traffic.held if size > on_chip)
-    matrices = attention * sum(size for size in traffic.attention if size > on_chip)
-    return round(traffic.weights + traffic.read + traffic.written + spilled + matrices)
+
+def ddr_parts(traffic: Traffic, on_chip: float, large: float) -> tuple[int, float, int]:
+    """Return the bytes that move once, those above what stays on the chip, and those of large whole values."""
+    excess = sum(max(0, size - on_chip) for size in traffic.held)
+    whole = sum(size for size in traffic.whole if size > large)
+    return traffic.weights + traffic.read + traffic.written, excess, whole
+
+
+def ddr_of(traffic: Traffic, rates: Rates) -> int:
+    """Return the bytes from and to memory."""
+    once, excess, whole = ddr_parts(traffic, rates.on_chip, rates.large)
+    return round(once + rates.excess * excess + rates.whole * whole)
+
+
+def latency_of(traffic: Traffic, rates: Rates) -> float:
+    """Return the microseconds of a run."""
+    work = traffic.macs / rates.macs + traffic.matrices / rates.matrices + traffic.operators / rates.operators
+    return work + ddr_of(traffic, rates) / rates.bytes
 
 
 def predict(traffic: Mapping[int, Traffic | None], rates: Rates) -> list[Prediction]:
@@ -106,22 +131,18 @@ def predict(traffic: Mapping[int, Traffic | None], rates: Rates) -> list[Predict
         if one is None:
             found.append(Prediction(f"id({number})"))
             continue
-        moved = ddr_of(one, rates.on_chip, rates.attention)
-        large = any(size > rates.on_chip for size in one.attention)
-        found.append(Prediction(f"id({number})", one.macs / rates.macs + moved / rates.bytes, moved, large))
+        moved, time = ddr_of(one, rates), latency_of(one, rates)
+        (fast, slow), (least, most) = rates.latency_spread, rates.ddr_spread
+        ranges = (time * fast, time * slow), (round(moved * least), round(moved * most))
+        found.append(Prediction(f"id({number})", time, moved, *ranges))
     return found
 
 
 def caveats(predictions: list[Prediction], rates: Rates) -> list[str]:
     """Return sentences about the reliability of predictions."""
-    said = [
-        f"predicted for {rates.device} by a model of {rates.nets} nets in the vendor's logs; a net that is left out of "
-        f"the fit is missed by up to {rates.latency_error:.0%} (memory traffic {rates.ddr_error:.0%}); what the CPU "
-        "computes is not counted"
+    (fast, slow), (least, most) = rates.latency_spread, rates.ddr_spread
+    return [
+        f"predicted for {rates.device} by a model of {rates.nets} nets in the vendor's logs; of nets that are left out "
+        f"of the fit, the log's latency is {fast:.2f} to {slow:.2f} times the predicted one, and its memory traffic "
+        f"{least:.2f} to {most:.2f} times, which gives the ranges; what the CPU computes is not counted"
     ]
-    if any(one.attention for one in predictions):
-        said.append(
-            f"matrices of attention of more than {rates.on_chip} bytes are in one net of those alone, so nothing "
-            "checks what is predicted for them"
-        )
-    return said

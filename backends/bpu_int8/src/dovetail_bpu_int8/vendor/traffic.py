@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from dovetail_bpu_int8.activations import in_swish
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,8 +18,10 @@ if TYPE_CHECKING:
 _BACKEND = "bpu-int8"
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-_VIEWS = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+_VIEWS = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze"})
 """Operators that only move numbers: their results share the memory of their operands."""
+_RENAMED = _VIEWS - {"Concat", "Slice", "Split"}
+"""Operators without a row in the vendor's figures of time: their results are their operands, seen otherwise."""
 _ELEMENTWISE = frozenset(
     {
         "Clip", "Div", "Elu", "Erf", "Exp", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Mul", "PRelu", "Pow",
@@ -24,6 +29,11 @@ _ELEMENTWISE = frozenset(
     }
 )  # fmt: skip
 """Operators computed in place if they have a single computed operand: x, or x and f(x)."""
+_WHOLE = frozenset({"ReduceMax", "ReduceMean", "ReduceSum", "Softmax", "Transpose"})
+"""Operators that cannot work row by row, as convolutions do: they read and write whole values."""
+_SOFTMAX_PARTS = 6  # rows of a Softmax in the vendor's logs: maximum, difference, exponential, sum, reciprocal, product
+_SOFTMAX_MOVES = 6  # how often a value of its size is written or read between these
+_CHANNELS, _OUTPUT_CHANNELS = 4, 16  # numbers to which the channels of values and of outputs are padded
 
 
 @dataclass(frozen=True)
@@ -32,46 +42,53 @@ class Traffic:
 
     Attributes:
         macs: Multiply-adds of convolutions and matrix products.
+        matrices: Those of them in products of two computed operands.
+        operators: Number of operators, as the vendor's logs list them: a SiLU is one, and a Softmax six.
         weights: Bytes of the constants of products.
         read: Bytes of its inputs, in 8 bits.
-        written: Bytes of its outputs, in their formats.
-        held: Bytes of every internal value, in 8 bits. An activation shares the memory of its operand.
-        attention: Bytes of the result of each Softmax between two products, in 8 bits.
+        written: Bytes of its outputs, in their formats, with padded channels.
+        held: Bytes of every internal value that is computed row by row, in 8 bits, with padded channels. An activation
+            shares the memory of its operand.
+        whole: Bytes of every value that an operator reads or writes as a whole, once for each time: operands and
+            results of products of two computed operands, reductions, Softmax, Transpose, and elementwise operators
+            among these.
     """
 
     macs: int
+    matrices: int
+    operators: int
     weights: int
     read: int
     written: int
     held: tuple[int, ...] = ()
-    attention: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Traffic:
         """Read the data of `as_dict`."""
-        held, attention = (tuple(size for size, count in data[name] for _ in range(count)) for name in _LISTS)
-        return cls(data["macs"], data["weights"], data["read"], data["written"], held, attention)
+        lists = (tuple(size for size, count in data[name] for _ in range(count)) for name in _LISTS)
+        return cls(*(data[name] for name in _NUMBERS), *lists)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data; lists of sizes as pairs of size and count, the largest first."""
-        counts = {
-            name: [[size, getattr(self, name).count(size)] for size in sorted({*getattr(self, name)}, reverse=True)]
-            for name in _LISTS
-        }
-        return {"macs": self.macs, "weights": self.weights, "read": self.read, "written": self.written, **counts}
+        counts = {name: [list(pair) for pair in sorted(Counter(getattr(self, name)).items())[::-1]] for name in _LISTS}
+        return {**{name: getattr(self, name) for name in _NUMBERS}, **counts}
 
 
-_LISTS = ("held", "attention")
+_NUMBERS = ("macs", "matrices", "operators", "weights", "read", "written")
+_LISTS = ("held", "whole")
 
 
 @dataclass
 class _Count:
     macs: int = 0
+    matrices: int = 0
+    operators: int = 0
     weights: int = 0
     read: dict[str, int] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
-    attention: list[int] = field(default_factory=list)
+    whole: list[tuple[str, int]] = field(default_factory=list)  # bytes of values by the name of the memory
 
 
 def traffic_of(result: CompiledModel) -> dict[int, Traffic | None]:
@@ -85,6 +102,7 @@ def traffic_of(result: CompiledModel) -> dict[int, Traffic | None]:
     counts = {number: _Count() for number in numbers.values()}
     home: dict[str, int] = {}  # the subgraph that made a value, by name
     holder: dict[str, str] = {}  # the value whose memory another one shares
+    matrices: set[str] = set()  # values that operators on whole values compute
     unknown: set[int] = set()
     for node in graph:
         first = node.outputs[0].name or ""
@@ -94,7 +112,7 @@ def traffic_of(result: CompiledModel) -> dict[int, Traffic | None]:
             continue
         number = numbers[regions[first]]
         try:
-            _count(node, number, counts[number], holder, home)
+            _count(node, number, counts[number], holder, home, matrices)
         except _OpenExtentError:
             unknown.add(number)
         for value in node.outputs:
@@ -124,7 +142,9 @@ def _pass_on(node: ir.Node, holder: dict[str, str], home: dict[str, int]) -> Non
         home[result] = home[source]
 
 
-def _count(node: ir.Node, number: int, count: _Count, holder: dict[str, str], home: Mapping[str, int]) -> None:
+def _count(
+    node: ir.Node, number: int, count: _Count, holder: dict[str, str], home: Mapping[str, int], matrices: set[str]
+) -> None:
     operands = [value for value in node.inputs if value is not None]
     computed = [value for value in operands if not _is_constant(value)]
     bases = [holder.get(value.name or "", value.name or "") for value in computed]
@@ -132,20 +152,29 @@ def _count(node: ir.Node, number: int, count: _Count, holder: dict[str, str], ho
         if home.get(value.name or "") != number:
             count.read[base] = _elements(value)
     name, size = node.outputs[0].name or "", _elements(node.outputs[0])
+    whole = node.op_type in _WHOLE or node.op_type in _PRODUCTS and len(computed) > 1
     if node.op_type in _PRODUCTS:
         count.weights += sum(_constant_bytes(value) for value in operands if _is_constant(value))
-        count.macs += _macs(node, size)
+        macs = _macs(node, size)
+        count.macs += macs
+        count.matrices += macs if whole else 0
+    if node.op_type not in _RENAMED and not (node.op_type == "Sigmoid" and in_swish(node)):
+        count.operators += _SOFTMAX_PARTS if node.op_type == "Softmax" else 1
     if node.op_type in _VIEWS and bases:
         for value in node.outputs:
             holder[value.name or ""] = bases[0]
+        return
+    if whole or node.op_type not in _PRODUCTS and any(base in matrices for base in bases):
+        moved = [(base, _padded(value)) for base, value in zip(bases, computed)]
+        moved += [(value.name or "", _padded(value)) for value in node.outputs]
+        count.whole += moved + (moved[-1:] * _SOFTMAX_MOVES if node.op_type == "Softmax" else [])
+        matrices.update(value.name or "" for value in node.outputs)
     elif node.op_type in _ELEMENTWISE and len(set(bases)) == 1 and home.get(bases[0]) == number:
         holder[name] = bases[0]
-        count.made[bases[0]] = max(count.made.get(bases[0], 0), size)
+        count.made[bases[0]] = max(count.made.get(bases[0], 0), _padded(node.outputs[0]))
     else:
         for value in node.outputs:
-            count.made[value.name or ""] = _elements(value)
-    if node.op_type == "Softmax":
-        count.attention.append(size)
+            count.made[value.name or ""] = _padded(value)
 
 
 def _count_written(
@@ -168,13 +197,23 @@ def _count_written(
         }
     for name, value in outside.items():
         if name in home and value.shape is not None and value.shape.is_static():
-            counts[home[name]].written[holder.get(name, name)] = 4 * _elements(value)
+            counts[home[name]].written[holder.get(name, name)] = 4 * _padded(
+                value, _OUTPUT_CHANNELS, last=_laid_out(value)
+            )
 
 
 def _total(count: _Count) -> Traffic:
     held = tuple(size for name, size in count.made.items() if name not in count.written)
+    whole = tuple(size for name, size in count.whole if name not in count.written)
     return Traffic(
-        count.macs, count.weights, sum(count.read.values()), sum(count.written.values()), held, tuple(count.attention)
+        count.macs,
+        count.matrices,
+        count.operators,
+        count.weights,
+        sum(count.read.values()),
+        sum(count.written.values()),
+        held,
+        whole,
     )
 
 
@@ -202,6 +241,28 @@ def _macs(node: ir.Node, results: int) -> int:
         return _elements(first) * math.prod(_extents(weight)[1:])
     across = node.op_type == "Gemm" and bool(node.attributes.get_int("transA"))
     return results * _extents(first)[0 if across else -1]
+
+
+def _padded(value: ir.Value, to: int = _CHANNELS, last: bool = False) -> int:
+    """Return the number of elements with padded channels: those of an image, or the last axis of three.
+
+    Args:
+        value: The value.
+        to: The number to whose multiples channels are padded.
+        last: Whether the channels of an image are on its last axis.
+    """
+    extents = _extents(value)
+    if len(extents) not in (3, 4):
+        return math.prod(extents)
+    axis = -1 if last or len(extents) == 3 else 1
+    extents[axis] = -(-extents[axis] // to) * to
+    return math.prod(extents)
+
+
+def _laid_out(value: ir.Value) -> bool:
+    """Check whether an output is in channels-last layout, which a Transpose gives it."""
+    producer = value.producer()
+    return producer is not None and producer.op_type == "Transpose"
 
 
 def _elements(value: ir.Value) -> int:
