@@ -11,7 +11,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pipeline
 from dovetail.plugin import RegionModel
-from dovetail_cpu_bf16 import facts
+from dovetail_cpu_bf16 import facts, loop_trips
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_placement.edge_kinds import MarkEdgeKinds
 
@@ -33,7 +33,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
 
     tables = Tables()
     dovetail_cpu_bf16.register(tables)
-    registered = {("fact", name) for name in facts.__all__}
+    registered = {("fact", name) for name in (*facts.__all__, *loop_trips.__all__)}
     assert set(tables.things) == {
         ("engine", "openvino-cpu"),
         ("backend", "cpu-bf16"),

@@ -23,8 +23,8 @@ CODES = {
 
 FACTS = frozenset({
     "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data", "nested_bodies",
-    "padded_pointwise", "resizes_channels",
-    "strided_to_one_column",
+    "padded_pointwise", "reserved_rows", "resizes_channels", "scan_outputs",
+    "strided_to_one_column", "trips",
 })  # fmt: skip
 
 

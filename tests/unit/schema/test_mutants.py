@@ -20,8 +20,8 @@ jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not install
 
 FACTS = frozenset({
     "channel_multiplier", "dynamic_extents", "dynamic_graph", "extent", "indices_of_last_axis", "int64_data",
-    "nested_bodies", "padded_channels", "padded_pointwise", "residual_add", "resizes_channels",
-    "strided_to_one_column", "zeros",
+    "nested_bodies", "padded_channels", "padded_pointwise", "reserved_rows", "residual_add", "resizes_channels",
+    "scan_outputs", "strided_to_one_column", "trips", "zeros",
 })  # fmt: skip
 ONLY_THE_READER = {
     "names stand elsewhere: in onnx, in other parts of the file, or in other files": (

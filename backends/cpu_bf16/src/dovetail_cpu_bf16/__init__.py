@@ -24,3 +24,5 @@ def register(registry):
         "strided_to_one_column",
     ):
         registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")
+    for fact in ("reserved_rows", "scan_outputs", "trips"):
+        registry.fact(fact, f"dovetail_cpu_bf16.loop_trips:{fact}")
