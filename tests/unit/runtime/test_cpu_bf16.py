@@ -72,7 +72,7 @@ def test_int64_data(graph, expected):
     """Shapes and indices are small by nature; everything else in 64 bits may not be."""
     model = parse(graph)
     Pipeline([MarkEdgeKinds()]).run(model)
-    assert facts.int64_data(model.graph[0]) is expected
+    assert facts.wide_integers(model.graph[0]) is expected
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_integers_that_are_proven_to_fit(text, expected):
         int64[1] one = {{1}}, int64[1] two = {{2}}, int64 zero = {{0}}, int64[1] five = {{5}}> {{ {text} }}"""
     )
     Pipeline([MarkEdgeKinds()]).run(model)
-    assert facts.int64_data(model.graph[-1]) is expected
+    assert facts.wide_integers(model.graph[-1]) is expected
 
 
 MASK = """g (float[2,N] x, int64[2,1] lengths, int64[2,1] others) => (float[2,N] y) <

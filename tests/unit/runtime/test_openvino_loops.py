@@ -1,7 +1,7 @@
 """Loops on OpenVINO, called again and again: those whose trips are known run there, all others on the host.
 
-OpenVINO counts trips in 32 bits, takes -1 for "no limit", and gives the scan outputs of an earlier call where a loop
-makes no trip.
+OpenVINO cuts trip counts to 32 bits, takes -1 for "no limit", and gives the scan outputs of an earlier call where a
+loop makes no trip.
 """
 
 import dovetail
@@ -42,11 +42,12 @@ CARRIED = [  # the same of a loop without scan outputs
     ("four, go", ALWAYS, "cpu-bf16"),
     ("huge, late", WITHIN, "cpu-bf16"),
     ("wide, yes", WITHIN, "cpu-bf16"),
-    ("n, ", ALWAYS, "host"),
+    ("n, ", ALWAYS, "cpu-bf16"),
+    ("n, yes", WITHIN, "cpu-bf16"),
     ("zero, ", ALWAYS, "host"),
     ("minus, ", WITHIN, "host"),
 ]
-CALLS = (2, 0, 3, -1, 1, 0)
+CALLS = (2, 0, 3, -1, 1, -3, 0, 2)
 
 
 def loop(trips, goes, scans):
@@ -84,7 +85,7 @@ def test_no_call_sees_the_rows_of_another(trips, goes, place, scans):
 @pytest.mark.parametrize(
     ("trips", "goes", "scans", "why"),
     [
-        ("n, ", ALWAYS, True, "trips = unproven; allowed: some"),
+        ("n, ", ALWAYS, True, "trips = any; allowed: some"),
         ("rows, ", ALWAYS, True, "trips = any; allowed: some"),
         ("zero, ", ALWAYS, False, "trips = none; allowed: [some, any]"),
         ("many, ", WITHIN, True, "reserved_rows = 100000000; allowed: ..1048576"),
@@ -93,3 +94,10 @@ def test_no_call_sees_the_rows_of_another(trips, goes, place, scans):
 def test_a_remark_says_why_a_loop_runs_elsewhere(trips, goes, scans, why):
     compiled = dovetail.compile(loop(trips, goes, scans), ["cpu-bf16"], verify=False)
     assert any(why in remark.why for remark in compiled.plan.remarks if remark.node == "loop")
+
+
+def test_counts_beyond_32_bits_are_large():
+    compiled = dovetail.compile(loop("n, yes", WITHIN, False), ["cpu-bf16"], verify=False)
+    feeds = {"x": np.zeros((2, 4), np.float32), "go": np.array(True), "q": np.zeros((4, 3), np.float32)}
+    for count in (2**32, 2**31, 2**63 - 1, 2):
+        assert compiled.run(feeds | {"n": np.array(count)})["last"].max() == min(2.0 * count, 10.0)

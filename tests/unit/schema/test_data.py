@@ -22,7 +22,7 @@ CODES = {
 }  # fmt: skip
 
 FACTS = frozenset({
-    "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data", "nested_bodies",
+    "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "wide_integers", "nested_bodies",
     "padded_pointwise", "reserved_rows", "resizes_channels", "scan_outputs",
     "strided_to_one_column", "trips",
 })  # fmt: skip

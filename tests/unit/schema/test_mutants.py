@@ -19,7 +19,7 @@ from .mutants import mutant, written
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 
 FACTS = frozenset({
-    "channel_multiplier", "dynamic_extents", "dynamic_graph", "extent", "indices_of_last_axis", "int64_data",
+    "channel_multiplier", "dynamic_extents", "dynamic_graph", "extent", "indices_of_last_axis", "wide_integers",
     "nested_bodies", "padded_channels", "padded_pointwise", "reserved_rows", "residual_add", "resizes_channels",
     "scan_outputs", "strided_to_one_column", "trips", "zeros",
 })  # fmt: skip

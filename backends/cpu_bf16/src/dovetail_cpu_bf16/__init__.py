@@ -17,7 +17,7 @@ def register(registry):
         "dynamic_extents",
         "dynamic_graph",
         "indices_of_last_axis",
-        "int64_data",
+        "wide_integers",
         "nested_bodies",
         "padded_pointwise",
         "resizes_channels",

@@ -1,7 +1,8 @@
 """What is known of the trips of a Loop before it runs, as facts for the limits of `cpu-bf16`.
 
-OpenVINO 2026.4 converts a trip count to 32 bits and takes -1 for "no limit". After a call without trips, scan outputs
-hold what an earlier call, of anybody, has left in their memory. If it knows that there are none, it ends the process.
+After a call without trips, OpenVINO's scan outputs hold what an earlier call, of anybody, has left in their memory. If
+OpenVINO 2026.4 knows that there are no trips, it ends the process. It misreads counts below 0 and beyond 32 bits, which
+the engine mends (`workarounds.py`, `session.py`).
 """
 
 from __future__ import annotations
@@ -19,26 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["reserved_rows", "scan_outputs", "trips"]
 
 _NO_LIMIT = 2**63 - 1
-_MOST_TRIPS = 2.0**31
 
 
 def trips(node: ir.Node) -> str:
     """Return what is known of the trips of a Loop.
 
     Returns:
-        `none`; `some`, at least one; `any`, also none; `unproven` if the trip count may be negative or exceed 32 bits.
+        `none`; `some`, at least one; `any`, also none.
     """
     count, condition = _input(node, 0), _input(node, 1)
     starts = condition is None or bool(_number(condition))
     constant = _number(count)
     if condition is not None and _number(condition) == 0 or constant is not None and constant <= 0:
         return "none"
-    if count is None or constant is not None:
-        return "some" if starts else "any"
-    bounds = bounds_of(count)
-    if bounds.low < 0 or bounds.high >= _MOST_TRIPS:
-        return "unproven"
-    return "some" if starts and bounds.low >= 1 else "any"
+    certain = count is None or constant is not None or bounds_of(count).low >= 1
+    return "some" if starts and certain else "any"
 
 
 def scan_outputs(node: ir.Node) -> int:

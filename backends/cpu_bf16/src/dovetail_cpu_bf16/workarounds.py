@@ -63,6 +63,7 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
         remove_idle_strides(operations)
+        _count_trips_from_zero(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
@@ -80,6 +81,18 @@ def _refuse_dynamic_branches(model: ov.Model) -> None:
             "region are static",
             node=branch,
         )
+
+
+def _count_trips_from_zero(operations: list[ov.Node]) -> None:
+    """Replace negative trip counts by zero: OpenVINO takes -1 for "no limit", and others for large counts."""
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() == "Loop" and node.input_value(0).get_node().get_type_name() != "Constant":
+            count = node.input_value(0)
+            zero = opset13.convert_like(opset13.constant(np.int64(0)), count)
+            node.input(0).replace_source_output(opset13.maximum(count, zero).output(0))
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
