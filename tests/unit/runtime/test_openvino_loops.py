@@ -24,6 +24,7 @@ ALWAYS, WITHIN = "Identity(c)", "Less(i, rows)"
 SCANS = [  # trips and initial condition, what the body's condition is, and where a loop with scan outputs runs
     ("four, yes", ALWAYS, "cpu-bf16"),
     ("four, yes", WITHIN, "cpu-bf16"),
+    ("four, ", WITHIN, "cpu-bf16"),
     ("huge, yes", WITHIN, "cpu-bf16"),
     (", yes", WITHIN, "cpu-bf16"),
     ("least, ", ALWAYS, "cpu-bf16"),
@@ -41,7 +42,7 @@ CARRIED = [  # the same of a loop without scan outputs
     ("rows, ", ALWAYS, "cpu-bf16"),
     ("four, go", ALWAYS, "cpu-bf16"),
     ("huge, late", WITHIN, "cpu-bf16"),
-    ("wide, yes", WITHIN, "cpu-bf16"),
+    ("wide, ", WITHIN, "cpu-bf16"),
     ("n, ", ALWAYS, "cpu-bf16"),
     ("n, yes", WITHIN, "cpu-bf16"),
     ("zero, ", ALWAYS, "host"),

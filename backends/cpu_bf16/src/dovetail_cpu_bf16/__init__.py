@@ -16,6 +16,7 @@ def register(registry):
         "channel_multiplier",
         "dynamic_extents",
         "dynamic_graph",
+        "foreign_activations",
         "indices_of_last_axis",
         "wide_integers",
         "nested_bodies",

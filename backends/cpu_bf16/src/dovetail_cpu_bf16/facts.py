@@ -17,6 +17,7 @@ __all__ = [
     "channel_multiplier",
     "dynamic_extents",
     "dynamic_graph",
+    "foreign_activations",
     "indices_of_last_axis",
     "wide_integers",
     "nested_bodies",
@@ -35,6 +36,7 @@ _ROUNDED = frozenset({
 _COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
+_ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 _INTEGER_BITS, _FLOAT_BITS = 31, 24
 _MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deeper levels are not counted
@@ -109,6 +111,14 @@ def dynamic_graph(node: ir.Node) -> bool:
     """Check whether `node`, or an input of its graph, has a dynamic extent."""
     graph = node.graph
     return dynamic_extents(node) or (graph is not None and any(_is_dynamic(value) for value in graph.inputs))
+
+
+def foreign_activations(node: ir.Node) -> bool:
+    """Check whether a recurrent operator has activations that OpenVINO does not have, or others in its second half."""
+    given = [name.lower() for name in node.attributes.get_strings("activations", ())]
+    half = len(given) // 2
+    unequal = node.attributes.get_string("direction", "forward") == "bidirectional" and given[:half] != given[half:]
+    return unequal or not frozenset(given) <= _ACTIVATIONS
 
 
 def indices_of_last_axis(node: ir.Node) -> bool:

@@ -82,7 +82,7 @@ class OpenVinoSession(SelfChecking):
             self._idle.append(request)  # a request that failed is not reused
             return results
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "fails at", self._engine) from error
+            raise refusal(error, "fails at", self._model, self._engine) from error
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.
