@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plugin import load_plugins
+from dovetail.plugin import EngineError, load_plugins
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 BACKEND = """
@@ -114,10 +114,24 @@ def test_an_engine_that_names_one_node_at_a_time_costs_two_rounds(picky):
     assert sum(step.name == "place" for result in results for step in result.passes) == 2
 
 
-def test_a_region_that_is_refused_without_a_name_goes_as_a_whole(picky):
+def test_nodes_that_are_refused_without_a_name_are_found(picky):
+    """Halves of the region are loaded until one node is left."""
     compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky(["Exp"], names=False))
-    assert set(placed(compiled).values()) == {"host"}
+    assert {name for name, backend in placed(compiled).items() if backend == "host"} == {"exp_1", "exp_2"}
     compiled.run({"x": np.ones((2, 4), np.float32)})
+
+
+def test_a_region_whose_parts_all_load_goes_as_a_whole(picky, monkeypatch):
+    plugins, load = picky([]), OnnxRuntimeCpu.load
+
+    def refuse_large(engine, region, options):
+        if engine.name == "picky" and len(region.model.graph) > 4:
+            raise EngineError("picky refuses the region: it is large")
+        return load(engine, region, options)
+
+    monkeypatch.setattr(OnnxRuntimeCpu, "load", refuse_large)
+    compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=plugins)
+    assert set(placed(compiled).values()) == {"host"}
 
 
 def test_a_conversion_that_is_refused_takes_the_node_around_it_along(picky):

@@ -11,7 +11,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pipeline
 from dovetail.plugin import RegionModel
-from dovetail_cpu_bf16 import facts
+from dovetail_cpu_bf16 import facts, loop_trips
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_placement.edge_kinds import MarkEdgeKinds
 
@@ -33,7 +33,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
 
     tables = Tables()
     dovetail_cpu_bf16.register(tables)
-    registered = {("fact", name) for name in facts.__all__}
+    registered = {("fact", name) for name in (*facts.__all__, *loop_trips.__all__)}
     assert set(tables.things) == {
         ("engine", "openvino-cpu"),
         ("backend", "cpu-bf16"),
@@ -72,7 +72,7 @@ def test_int64_data(graph, expected):
     """Shapes and indices are small by nature; everything else in 64 bits may not be."""
     model = parse(graph)
     Pipeline([MarkEdgeKinds()]).run(model)
-    assert facts.int64_data(model.graph[0]) is expected
+    assert facts.wide_integers(model.graph[0]) is expected
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_integers_that_are_proven_to_fit(text, expected):
         int64[1] one = {{1}}, int64[1] two = {{2}}, int64 zero = {{0}}, int64[1] five = {{5}}> {{ {text} }}"""
     )
     Pipeline([MarkEdgeKinds()]).run(model)
-    assert facts.int64_data(model.graph[-1]) is expected
+    assert facts.wide_integers(model.graph[-1]) is expected
 
 
 MASK = """g (float[2,N] x, int64[2,1] lengths, int64[2,1] others) => (float[2,N] y) <

@@ -22,9 +22,9 @@ CODES = {
 }  # fmt: skip
 
 FACTS = frozenset({
-    "channel_multiplier", "dynamic_extents", "dynamic_graph", "indices_of_last_axis", "int64_data", "nested_bodies",
-    "padded_pointwise", "resizes_channels",
-    "strided_to_one_column",
+    "channel_multiplier", "dynamic_extents", "dynamic_graph", "foreign_activations", "indices_of_last_axis",
+    "nested_bodies", "padded_pointwise", "reserved_rows", "resizes_channels", "scan_outputs",
+    "strided_to_one_column", "trips", "wide_integers",
 })  # fmt: skip
 
 

@@ -16,11 +16,14 @@ def register(registry):
         "channel_multiplier",
         "dynamic_extents",
         "dynamic_graph",
+        "foreign_activations",
         "indices_of_last_axis",
-        "int64_data",
+        "wide_integers",
         "nested_bodies",
         "padded_pointwise",
         "resizes_channels",
         "strided_to_one_column",
     ):
         registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")
+    for fact in ("reserved_rows", "scan_outputs", "trips"):
+        registry.fact(fact, f"dovetail_cpu_bf16.loop_trips:{fact}")

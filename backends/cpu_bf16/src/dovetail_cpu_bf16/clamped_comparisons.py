@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail_transforms.fusions.fusion import Fusion
 from dovetail_transforms.rewriting import Outcome, Rewrite
 
-from dovetail_cpu_bf16.integer_bounds import bounds_of, fits_32_bits
+from dovetail_cpu_bf16.integer_bounds import bounds_of, fits
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,7 +22,7 @@ def _why_not(node: ir.Node) -> str:
     inputs = [value for value in node.inputs if value is not None and value.dtype == _INT64]
     if len(inputs) != 2:
         return "it does not compare 64-bit integers"
-    wide = [value for value in inputs if not fits_32_bits(value)]
+    wide = [value for value in inputs if not fits(value)]
     if len(wide) != 1:
         return "either both inputs or none may exceed 32 bits"
     other = inputs[1] if wide[0] is inputs[0] else inputs[0]
@@ -44,7 +44,7 @@ def _rewrite(operator: str) -> Rewrite:
 
         low = op.constant(ir.tensor(np.int64(_LEAST)), "least")
         high = op.constant(ir.tensor(np.int64(_LARGEST)), "largest")
-        inputs = [value if fits_32_bits(value) else op.Clip(value, low, high) for value in (x, y)]
+        inputs = [value if fits(value) else op.Clip(value, low, high) for value in (x, y)]
         return op.like(node, *inputs)
 
     return Rewrite("clamp-comparisons", pattern, clamped, _why_not)
@@ -53,9 +53,9 @@ def _rewrite(operator: str) -> Rewrite:
 class ClampComparisons(Fusion):
     """`i < n` as `i < clip(n, -2^31, 2^31 - 1)`, where `i` is an index or an extent and `n` any 64-bit integer.
 
-    OpenVINO computes 64-bit integers in 32 bits, so the limit `int64_data: false` keeps lengths that the model is given
-    on the host, and with them the mask that is compared with each index. Clamping is exact and costs as much as `n` is
-    long; it is done on the host, and the comparison is part of the region.
+    OpenVINO computes 64-bit integers in 32 bits, so the limit `wide_integers: false` keeps lengths that the model is
+    given on the host, and with them the mask that is compared with each index. Clamping is exact and costs as much as
+    `n` is long; it is done on the host, and the comparison is part of the region.
     """
 
     name, operator, opset = "clamp-comparisons", "Less", 12

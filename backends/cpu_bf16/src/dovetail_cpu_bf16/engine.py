@@ -93,7 +93,7 @@ class OpenVinoCpu(Engine):
             if compiled is None:
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "refuses", self.name) from error
+            raise refusal(error, "refuses", region.model, self.name) from error
         checks = ShapeChecks(lambda: ov.Core().read_model(source)) if loses_errors(compiled) else None
         return OpenVinoSession(
             compiled, region, lambda body: self.load(RegionModel(body), options), files, self.name, checks

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir import bodies
-from dovetail.planning import kind_of
 from dovetail_transforms.regions.regions import used_values
 
-from dovetail_cpu_bf16.integer_bounds import fits_32_bits
+from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control
+from dovetail_cpu_bf16.integer_uses import is_control, only_controls
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,45 +17,75 @@ __all__ = [
     "channel_multiplier",
     "dynamic_extents",
     "dynamic_graph",
+    "foreign_activations",
     "indices_of_last_axis",
-    "int64_data",
+    "wide_integers",
     "nested_bodies",
     "padded_pointwise",
     "resizes_channels",
     "strided_to_one_column",
 ]
 
-_WIDE = (7, 13)  # onnx.TensorProto.INT64, UINT64
-_OPENVINO_BITS = 31
+_32_BITS, _64_BITS = (6, 12), (7, 13)  # onnx.TensorProto.INT32, UINT32; INT64, UINT64
+# Operators that OpenVINO computes in float32, whatever the type: integers beyond 2^24 are rounded.
+_ROUNDED = frozenset({
+    "Clip", "Div", "Einsum", "Gemm", "MatMul", "Mod", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu",
+    "Where",
+})  # fmt: skip
+_COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
-_MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deeper levels are not counted
+_ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
 _READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
+_INTEGER_BITS, _FLOAT_BITS = 31, 24
+_MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deeper levels are not counted
 
 
-def int64_data(node: ir.Node) -> bool:
-    """Check whether `node` reads or computes 64-bit integers that may overflow OpenVINO's 32 bits.
+def wide_integers(node: ir.Node) -> bool:
+    """Check whether `node` reads or computes integers that may be too large for what OpenVINO computes them in.
 
-    Shapes and indices are bounded by extents, small constants are inspected, and results computed from bounded integers
-    are bounded (`integer_bounds.py`).
+    It has 32 bits for integers of 64, and float32 for integers of some operators. Extents and indices are bounded by
+    the memory of their tensors, small constants are inspected, and results computed from bounded integers are bounded
+    (`integer_bounds.py`). Values that a node only takes extents, positions and indices from are judged where they are
+    computed.
     """
+    if node.op_type in _COMPARISONS:
+        return _compares_wide(node)
+    rounded = node.op_type in _ROUNDED
+    bits, types = (_FLOAT_BITS, (*_32_BITS, *_64_BITS)) if rounded else (_INTEGER_BITS, _64_BITS)
+    read = [value for index, value in enumerate(node.inputs) if not is_control(node, index)]
     if node.op_type in _READ_NO_ELEMENTS:
-        return False
-    for value in (*node.inputs, *node.outputs):
-        if value is not None and value.dtype in _WIDE and _may_be_wide(value):
-            return True
+        read = []
+    elif node.op_type == "Clip":  # whatever the engine is given within 32 bits, the result is exact if the bounds are
+        read = read[1:]
+    for value in (*read, *node.outputs):
+        if value is None or value.dtype not in types or _fits(value, bits):
+            continue
+        if value.is_initializer() and node.op_type in SELECTION and all(_fits(one, bits) for one in node.outputs):
+            continue  # OpenVINO replaces it by the largest integer of its own
+        return True
     return False
 
 
-def _may_be_wide(value: ir.Value) -> bool:
-    if kind_of(value) != "data":
+def _compares_wide(node: ir.Node) -> bool:
+    """Check whether a comparison may err: both sides are rounded, or one has more than 32 bits."""
+    sides = [value for value in node.inputs if value is not None and value.dtype in (*_32_BITS, *_64_BITS)]
+    if not sides:
         return False
+    if any(value.dtype in _64_BITS and not _fits(value, _INTEGER_BITS) for value in sides):
+        return True
+    return not any(_fits(value, _FLOAT_BITS) for value in sides)  # rounding keeps the order with a number that is exact
+
+
+def _fits(value: ir.Value, bits: int) -> bool:
+    """Check whether an integer fits in `bits` bits, as a number or, where that is all it is, as an extent."""
     constant = value.const_value if value.is_initializer() else None
-    if constant is None:
-        return not fits_32_bits(value)
-    return constant.size > _MAX_ELEMENTS or any(
-        abs(int(number)) >> _OPENVINO_BITS for number in constant.numpy().reshape(-1)
-    )
+    if constant is not None:
+        return constant.size <= _MAX_ELEMENTS and not any(
+            abs(int(number)) >> bits for number in constant.numpy().reshape(-1)
+        )
+    return fits(value, bits) or only_controls(value) and fits_as_control(value, bits)
 
 
 def channel_multiplier(node: ir.Node) -> int | None:
@@ -81,6 +111,14 @@ def dynamic_graph(node: ir.Node) -> bool:
     """Check whether `node`, or an input of its graph, has a dynamic extent."""
     graph = node.graph
     return dynamic_extents(node) or (graph is not None and any(_is_dynamic(value) for value in graph.inputs))
+
+
+def foreign_activations(node: ir.Node) -> bool:
+    """Check whether a recurrent operator has activations that OpenVINO does not have, or others in its second half."""
+    given = [name.lower() for name in node.attributes.get_strings("activations", ())]
+    half = len(given) // 2
+    unequal = node.attributes.get_string("direction", "forward") == "bidirectional" and given[:half] != given[half:]
+    return unequal or not frozenset(given) <= _ACTIVATIONS
 
 
 def indices_of_last_axis(node: ir.Node) -> bool:

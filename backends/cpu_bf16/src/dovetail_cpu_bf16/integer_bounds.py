@@ -6,31 +6,50 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail.ir import dtype_of, input_of
-from dovetail_precision.ranges.interval_arithmetic import integer_interval, is_integer
+from dovetail_placement.edge_kinds import is_trip_number
+from dovetail_precision.ranges.interval_arithmetic import ARITHMETIC, MERGING, MOVEMENT, integer_interval, is_integer
 from dovetail_precision.ranges.range import Range
+from onnx_ir.convenience import get_const_tensor
+
+from dovetail_cpu_bf16.extents import axes_of, largest_extent, product_of_extents
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# An axis of this many floats takes 4 GB; unknown extents count as this.
+# An axis of this many floats takes 4 GB; unknown extents, and products of extents of one tensor, count as this.
 _LARGEST_EXTENT = 2.0**30
+# What extents and integers of unknown size count as where they only decide extents, positions and indices: large enough
+# to find factors and products that leave 32 bits, small enough for the shape arithmetic of real models.
+_USUAL_EXTENT, _USUAL_INTEGER = 2.0**10, 2.0**20
 _MAX_ELEMENTS = 4096
 """Largest constant that is read; larger ones are not extents or offsets."""
 _MAX_NODES = 32
 """Nodes visited per value, which keeps the cost of facts linear in the model's size."""
-_INDICES = frozenset({"ArgMax", "ArgMin", "NonZero"})
+_INDICES = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero"})
 _COUNTS = frozenset({"CumSum", "ReduceSum"})
+SELECTION = MOVEMENT | MERGING
+_INTERVALS = SELECTION | frozenset(ARITHMETIC)
+_LEAST, _LARGEST = -(2.0**31), 2.0**31 - 1
 _UNKNOWN = Range(-math.inf, math.inf)
 
 
-def fits_32_bits(value: ir.Value) -> bool:
-    """Check whether all elements of the integer `value` provably fit in 32 bits.
+def fits(value: ir.Value, bits: int = 31) -> bool:
+    """Check whether all elements of the integer `value` provably fit in `bits` bits and a sign.
 
     Indices, extents, comparisons and narrower integers are bounded, and so are results of selection, data movement and
-    arithmetic on them. Model inputs are not.
+    arithmetic on them. Model inputs are not, nor are products of extents of several tensors.
     """
-    return _fits(bounds_of(value))
+    return _fits(_Bounds(bits).of(value), bits)
+
+
+def fits_as_control(value: ir.Value, bits: int = 31) -> bool:
+    """Check whether an integer that `only_controls` fits in `bits` bits and a sign, by its factors and terms.
+
+    Its extents are those of tensors that memory holds, and a constant beyond 32 bits that is only selected or moved
+    means "to the end": OpenVINO takes the largest number of 32 bits for it.
+    """
+    return _fits(_Bounds(bits, control=True).of(value), bits)
 
 
 def bounds_of(value: ir.Value) -> Range:
@@ -38,16 +57,25 @@ def bounds_of(value: ir.Value) -> Range:
     return _Bounds().of(value)
 
 
-def _fits(found: Range) -> bool:
-    return found.low >= -(2.0**31) and found.high < 2.0**31
+def _fits(found: Range, bits: int = 31) -> bool:
+    return found.low >= -(2.0**bits) and found.high < 2.0**bits
 
 
 class _Bounds:
-    """Bounds of a value and of the values it is computed from."""
+    """Bounds of a value and of the values it is computed from.
 
-    def __init__(self) -> None:
+    Args:
+        bits: How large extents, indices and trip numbers may be at most.
+        control: Whether the value only decides extents, positions and indices.
+    """
+
+    def __init__(self, bits: int = 31, control: bool = False) -> None:
         self._known: dict[int, Range] = {}
         self._left = _MAX_NODES
+        self._control = control
+        self._trips = 2.0**bits - 1
+        self._extent = _USUAL_EXTENT if control else min(_LARGEST_EXTENT, 2.0**bits - 1)
+        self._elements = min(_LARGEST_EXTENT, 2.0**bits - 1) if control else _LARGEST_EXTENT
 
     def of(self, value: ir.Value | None) -> Range:
         """Return the interval of `value`."""
@@ -60,30 +88,43 @@ class _Bounds:
 
     def _computed(self, value: ir.Value) -> Range:
         if value.const_value is not None and value.producer() is None and not value.is_graph_input():
-            return _of_constant(value.const_value)
+            return self._of_constant(value.const_value)
         typed = _of_type(value)
         node = value.producer()
         self._left -= 1
-        if typed is not _UNKNOWN or node is None or self._left < 0 or node.domain not in ("", "ai.onnx"):
+        if typed.bounded and typed.magnitude < _LARGEST:
             return typed
-        return self._of_node(node, value)
+        if is_trip_number(value):  # of a Loop whose trips fit, or all of it runs elsewhere
+            return Range(0.0, self._trips - 1)
+        if node is None or self._left < 0 or node.domain not in ("", "ai.onnx"):
+            found = self._unbounded()
+        else:
+            found = self._of_node(node, value)
+        return typed if typed.bounded and not found.bounded else found
+
+    def _unbounded(self) -> Range:
+        return Range(-_USUAL_INTEGER, _USUAL_INTEGER) if self._control else _UNKNOWN
 
     def _of_node(self, node: ir.Node, value: ir.Value) -> Range:
         operator, inputs = node.op_type, node.inputs
         if operator == "Constant":
-            return _UNKNOWN if value.const_value is None else _of_constant(value.const_value)
+            tensor = get_const_tensor(value)
+            return _UNKNOWN if tensor is None else self._of_constant(tensor)
         if operator in _INDICES or operator == "TopK" and value is node.outputs[1]:
-            return Range(0.0, _LARGEST_EXTENT - 1)
+            return Range(0.0, self._extent - 1)
+        if axes := axes_of(value):
+            return Range(0.0, product_of_extents(axes, self._extent, self._elements))
         if operator == "Shape":
-            return Range(0.0, _LARGEST_EXTENT)
-        if operator == "Range":  # from the first input towards the second, in steps of either sign
-            start, limit = map(self.of, inputs[:2])
-            return Range(min(start.low, limit.low), max(start.high, limit.high))
+            return Range(0.0, largest_extent(node, self._extent))
+        if operator == "Range":
+            return self._of_range(*map(self.of, inputs[:3]))
+        if operator == "MaxPool" and value is not node.outputs[0]:
+            return Range(0.0, _elements(input_of(node, 0), self._elements) - 1)
         if operator in ("Cast", "CastLike"):
-            return self.of(inputs[0]) if is_integer(inputs[0]) else _UNKNOWN
+            return self.of(inputs[0]) if is_integer(inputs[0]) else self._unbounded()
         if operator in _COUNTS:
             terms = self.of(inputs[0])
-            count = _elements(input_of(node, 0))
+            count = _elements(input_of(node, 0), self._extent)
             return Range(min(terms.low, 0.0) * count, max(terms.high, 0.0) * count)
         if operator == "Mod" and not node.attributes.get_int("fmod", 0):
             divisor = self.of(inputs[1])
@@ -92,11 +133,29 @@ class _Bounds:
         if operator == "Div":
             return self._quotient(self.of(inputs[0]), self.of(inputs[1]))
         if not is_integer(node.outputs[0]) or value is not node.outputs[0] and operator != "Split":
+            return self._unbounded()
+        if self._control and operator not in SELECTION and any(map(_is_wide_constant, inputs)):
             return _UNKNOWN
         found = integer_interval(node, self.of)
+        if not found.bounded and operator not in _INTERVALS and self._control:
+            return self._unbounded()
         # A result that exceeds 32 bits, or an unsigned type, has wrapped around.
         wrapped = not _fits(found) or found.low < 0 and dtype_of(value).name == "UINT64"
         return _UNKNOWN if wrapped else found
+
+    def _of_constant(self, tensor: ir.TensorProtocol) -> Range:
+        found = _of_constant(tensor)
+        if not self._control or not found.bounded:
+            return found
+        return Range(max(min(found.low, _LARGEST), _LEAST), max(min(found.high, _LARGEST), _LEAST))
+
+    def _of_range(self, start: Range, limit: Range, delta: Range) -> Range:
+        """Return the interval of numbers from `start` towards `limit`, in steps of either sign, along one axis."""
+        ends = Range(min(start.low, limit.low), max(start.high, limit.high))
+        if ends.bounded or not (start.bounded and delta.bounded):
+            return ends
+        steps = Range(min(delta.low, 0.0) * self._extent, max(delta.high, 0.0) * self._extent)
+        return Range(start.low + steps.low, start.high + steps.high)
 
     @staticmethod
     def _quotient(dividend: Range, divisor: Range) -> Range:
@@ -123,8 +182,13 @@ def _of_constant(tensor: ir.TensorProtocol) -> Range:
     return Range(float(min(elements, default=0)), float(max(elements, default=0)))
 
 
-def _elements(value: ir.Value) -> float:
+def _is_wide_constant(value: ir.Value | None) -> bool:
+    tensor = get_const_tensor(value) if value is not None and not value.is_graph_input() else None
+    return tensor is not None and not _fits(_of_constant(tensor))
+
+
+def _elements(value: ir.Value, unknown: float) -> float:
     """Return the number of elements of `value`, an upper bound of the terms of a sum."""
     if value.shape is None or not value.shape.is_static():
-        return _LARGEST_EXTENT
+        return unknown
     return float(math.prod(value.shape.numpy()))

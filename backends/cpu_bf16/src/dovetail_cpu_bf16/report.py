@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import float_name
+from dovetail.ir import float_name, name_of
 from dovetail.plugin import EngineError, Executed
 from dovetail_runtime.processor import has_bfloat16
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
@@ -104,8 +104,8 @@ def _folded(nodes: list[ir.Node], reported: dict[str, str]) -> set[str]:
 
 
 _NODE = re.compile(r"'<Node\((\w+)\): ([^>]*)>'|Operation name: (\S+)|node with name '([^']*)'")
-# The first operator that failed: later ones in the message are consequences.
-_FIRST = re.compile(r".*?with a message: (.*?)(?: -- \w+-\d+ with a message: .*| Summary: .*|$)")
+# The operators that failed, in alphabetic order: some do so because of others.
+_SECTION = re.compile(r" ?-- \w+-\d+ with a message: | Summary: ")
 _WHILE = re.compile(
     r"While validating ONNX node '<[^>]*>': |While validating node '.*?' with friendly_name '[^']*': |"
     r"Exception from \S+: |FrontEnd API failed with \w+: ?"
@@ -115,27 +115,52 @@ _SHOWN = 300
 """Maximum length of a reason, in characters."""
 
 
-def refusal(error: Exception, verb: str, engine: str = "openvino-cpu") -> DovetailError:
+# The name that OpenVINO gives to an operation: its type, and a counter that goes on from one model to the next.
+_COUNTED = re.compile(r"\b([A-Za-z]\w*?)_\d+\b")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b ?")
+
+
+def refusal(error: Exception, verb: str, model: Model, engine: str = "openvino-cpu") -> DovetailError:
     """Return the error of an engine for an exception of OpenVINO.
+
+    The text is the same for every compilation of a model: counters in names that OpenVINO invents are left out.
 
     Args:
         error: The exception.
         verb: What the engine does to the node: `refuses`, `fails at`.
+        model: The region, whose own names stay as they are.
         engine: The name of the engine.
     """
     if isinstance(error, DovetailError):
         return error
-    text = " ".join(str(error).split())
-    found = _NODE.search(text)
-    node = next((part for part in reversed(found.groups()) if part), "") if found else ""
+    known = {name for node in model.nodes() for name in (node.name, *(value.name for value in node.outputs))}
+    known.update(value.name for _, graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values()))
+    text = _COUNTED.sub(lambda name: name[0] if name[0] in known else name[1], " ".join(str(error).split()))
+    text = _ADDRESS.sub("", text)
+    node, said = _first(_SECTION.split(text), model)
     what = f"the node of '{node}'" if node else "the region"
-    return EngineError(f"{engine} {verb} {what}: {_reason(text)[:_SHOWN]}", node=node)
+    return EngineError(f"{engine} {verb} {what}: {_reason(said)[:_SHOWN]}", node=node)
+
+
+def _first(sections: list[str], model: Model) -> tuple[str, str]:
+    """Return the node that fails first, of those that a message names in sections, and what is said of it."""
+    order = {name: at for at, node in enumerate(model.nodes()) for name in (node.name, *map(name_of, node.outputs))}
+    named = []
+    for section in sections:
+        found = _NODE.search(section)
+        node = next((part for part in reversed(found.groups()) if part), "") if found else ""
+        if node:
+            named.append((order.get(node, len(order)), node, section))
+    if named:
+        _, node, section = min(named, key=lambda entry: entry[0])
+        return node, section
+    # The first section says that something failed, the next one what.
+    return "", sections[1] if len(sections) > 1 else sections[0]
 
 
 def _reason(text: str) -> str:
     """Extract the readable sentence of a message, or the failed condition if there is none."""
-    first = _FIRST.match(text)
-    said = _WHILE.sub("", first[1] if first else text)
+    said = _WHILE.sub("", text)
     failed = _CHECK.search(said)
     sentence = _CHECK.sub("", said).strip()
     return sentence or (f"it needs {failed[1]}" if failed else text)

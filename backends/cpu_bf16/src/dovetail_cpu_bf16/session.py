@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _ALONE = {"reported": "reported-alone"}
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _LARGE = 1 << 16
+_LEAST, _LARGEST = -(2**31), 2**31 - 1
 
 
 class OpenVinoSession(SelfChecking):
@@ -81,7 +82,7 @@ class OpenVinoSession(SelfChecking):
             self._idle.append(request)  # a request that failed is not reused
             return results
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "fails at", self._engine) from error
+            raise refusal(error, "fails at", self._model, self._engine) from error
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.
@@ -131,12 +132,21 @@ def _input_names(compiled: ov.CompiledModel, graph: ir.Graph, engine: str) -> li
 
 def _to_tensor(array: np.ndarray) -> ov.Tensor:
     array = np.asarray(array, order="C")
+    if array.dtype == np.int64 and array.size:
+        array = _saturated(array)
     if array.dtype == _BFLOAT16:
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
     if array.dtype.kind in "iu":
         # On some platforms NumPy has two 64-bit integer types of different names; the binding knows one of them.
         array = array.view(np.dtype(array.dtype.str))
     return ov.Tensor(array, shared_memory=array.size > 0)
+
+
+def _saturated(array: np.ndarray) -> np.ndarray:
+    """Limit integers to 32 bits, which OpenVINO cuts them to: they are bounds and counts, so large ones stay large."""
+    if array.min() >= _LEAST and array.max() <= _LARGEST:
+        return array
+    return np.clip(array, _LEAST, _LARGEST)
 
 
 def _is_large(port: ov.ConstOutput) -> bool:

@@ -63,6 +63,7 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
         remove_idle_strides(operations)
+        _repair_loops(operations)
 
 
 def _refuse_dynamic_branches(model: ov.Model) -> None:
@@ -80,6 +81,27 @@ def _refuse_dynamic_branches(model: ov.Model) -> None:
             "region are static",
             node=branch,
         )
+
+
+def _repair_loops(operations: list[ov.Node]) -> None:
+    """Replace negative trip counts by zero, and conditions that are left out by a true one.
+
+    OpenVINO takes -1 for "no limit" and other negative counts for large ones, and cannot write a Loop whose body reads
+    a condition that is left out.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() != "Loop":
+            continue
+        count = node.input_value(0)
+        if count.get_node().get_type_name() != "Constant":
+            zero = opset13.convert_like(opset13.constant(np.int64(0)), count)
+            node.input(0).replace_source_output(opset13.maximum(count, zero).output(0))
+        for port in node.inputs():
+            if port.get_source_output().get_node().get_type_name() == "NullNode":  # the condition, as the body reads it
+                port.replace_source_output(opset13.constant(np.array(True)).output(0))
 
 
 def _keep_reduced_axes(operations: list[ov.Node]) -> None:
@@ -144,15 +166,16 @@ def _separate_transposes(operations: list[ov.Node]) -> None:
 
     OpenVINO inserts a Transpose to batch-first before each, and merges those of one value. A recurrent kernel reads
     either layout, so OpenVINO may drop its Transpose, and with it that of all other readers. It does not merge
-    Transposes whose orders have different element types.
+    Transposes whose orders have different element types, nor those behind different fusion barriers.
     """
     import numpy as np
     import openvino as ov
     from openvino import opset13
 
-    # Not int64: the Transposes of the model itself have it.
-    kinds = [ov.Type.i32, ov.Type.i16, ov.Type.i8, ov.Type.u8, ov.Type.u16, ov.Type.u32, ov.Type.u64]
+    # Not int64, which the Transposes of the model itself have, and not of 8 bits, which are refused.
+    kinds = [ov.Type.i32, ov.Type.i16, ov.Type.u16, ov.Type.u32, ov.Type.u64]
     used: Counter[tuple[str, int]] = Counter()
+    behind: dict[tuple[str, int], ov.Output] = {}
     for node in operations:
         if node.get_type_name() != "Transpose" or not any(map(_is_recurrent, node.output(0).get_target_inputs())):
             continue
@@ -161,14 +184,10 @@ def _separate_transposes(operations: list[ov.Node]) -> None:
             continue
         source = node.input_value(0)
         key = (source.get_node().get_name(), source.get_index())
-        if used[key] == len(kinds):
-            name = node.get_friendly_name()
-            raise EngineError(
-                f"openvino-cpu refuses the node of '{name}': it is one of more than {len(kinds)} recurrent operators "
-                "that read one value",
-                node=name,
-            )
-        own = opset13.constant(np.array(_BATCH_FIRST), kinds[used[key]])
+        if used[key] and used[key] % len(kinds) == 0:
+            behind[key] = fusion_barrier(behind.get(key, source)).output(0)
+        own = opset13.constant(np.array(_BATCH_FIRST), kinds[used[key] % len(kinds)])
+        node.input(0).replace_source_output(behind.get(key, source))
         node.input(1).replace_source_output(own.output(0))
         used[key] += 1
 

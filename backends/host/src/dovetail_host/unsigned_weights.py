@@ -1,36 +1,52 @@
 """int8 weights as uint8, for x86 CPUs on which ONNX Runtime's kernels saturate sums of uint8 times int8.
 
-Products of uint8 and uint8 have kernels that are exact, and slower. ONNX Runtime does this itself with
-`session.x64quantprecision`, but fails where nodes share a weight or its zero point, and where a scale per channel has
-no zero point (1.31).
+Products of uint8 and uint8 have kernels that are exact, and slower; those of int8 and int8 are exact as they are. ONNX
+Runtime does this itself with `session.x64quantprecision`, but fails where nodes share a weight or its zero point, where
+a scale per channel has no zero point (1.31), and where a weight is computed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from dovetail.ir import FreshNames
+from dovetail.ir import FreshNames, graph_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import onnx_ir as ir
     from dovetail.ir import Model
 
 
 class _Ports(NamedTuple):
-    """Indices of inputs of an operator: a weight, its zero point, and its scale if it has one."""
+    """Indices of inputs of an operator: a weight, its zero point, its scale, and what it is multiplied with.
+
+    The scale is None if there is none, and so is the last one if it is quantized to uint8 by the operator itself.
+    """
 
     weight: int
     zero_point: int
     scale: int | None
+    activation: int | None
 
 
-_READERS = {
-    "DequantizeLinear": _Ports(0, 2, 1),
-    "MatMulInteger": _Ports(1, 3, None),
-    "QLinearConv": _Ports(3, 5, 4),
-    "QLinearMatMul": _Ports(3, 5, 4),
+_Readers: TypeAlias = "Mapping[tuple[str, str], tuple[_Ports, ...]]"
+_MICROSOFT = "com.microsoft"
+_DEQUANTIZE = (_Ports(0, 2, 1, None),)
+_READERS: _Readers = {
+    ("", "DequantizeLinear"): _DEQUANTIZE,
+    (_MICROSOFT, "DequantizeLinear"): _DEQUANTIZE,
+    ("", "MatMulInteger"): (_Ports(1, 3, None, 0),),
+    ("", "QLinearConv"): (_Ports(3, 5, 4, 0),),
+    (_MICROSOFT, "QLinearConv"): (_Ports(3, 5, 4, 0),),
+    ("", "QLinearMatMul"): (_Ports(3, 5, 4, 0),),
+    (_MICROSOFT, "DynamicQuantizeLSTM"): (_Ports(1, 9, 8, None), _Ports(2, 11, 10, None)),
+    (_MICROSOFT, "DynamicQuantizeMatMul"): (_Ports(1, 3, 2, None),),
+    (_MICROSOFT, "MatMulIntegerToFloat"): (_Ports(1, 5, 3, 0),),
+    (_MICROSOFT, "QAttention"): (_Ports(1, 7, 4, 0),),
+    (_MICROSOFT, "QGemm"): (_Ports(3, 5, 4, 0),),
+    # ConvInteger multiplies the other way round: its weights are the unsigned operand, and int8 data saturates.
+    ("", "ConvInteger"): (_Ports(0, 2, None, 1),),
 }
 _SMALL = 64  # two products of 255 and 64 fit into 16 bits with a sign
 _OFFSET = 128
@@ -48,22 +64,26 @@ def with_unsigned_weights(model: Model, fuses: bool = True) -> Model | None:
     Returns:
         The copy, which computes the same; None if there is nothing to change.
     """
-    readers = {name: ports for name, ports in _READERS.items() if fuses or name != "DequantizeLinear"}
-    if not any(_weights(graph, readers) for _, graph in model.graphs()):
+    readers = {name: ports for name, ports in _READERS.items() if fuses or ports is not _DEQUANTIZE}
+    if not any(_weights(graph, readers) or any(_computed(graph, readers)) for _, graph in model.graphs()):
         return None
     work = model.clone()
     names, shifted = FreshNames.of(work.graph), False
     for _, graph in work.graphs():
-        for value in _weights(graph, readers):
-            if _is_large(value):
-                shifted |= _shift(value, graph, names, readers)
+        # All at first: a weight must be read as it was to tell whether its neighbor has to change, too.
+        large = [value for value in _weights(graph, readers) if _is_needed(value, readers)]
+        for value in large:
+            shifted |= _shift(value, graph, names, readers)
+        for node, ports in list(_computed(graph, readers)):
+            _shift_at_run_time(node, ports, names)
+            shifted = True
     if not shifted:
         return None
     work.touch()
     return work
 
 
-def _weights(graph: ir.Graph, readers: Mapping[str, _Ports]) -> list[ir.Value]:
+def _weights(graph: ir.Graph, readers: _Readers) -> list[ir.Value]:
     """Return the int8 weights of a graph that some node multiplies, or dequantizes with a constant zero point."""
     return [
         value
@@ -72,27 +92,81 @@ def _weights(graph: ir.Graph, readers: Mapping[str, _Ports]) -> list[ir.Value]:
     ]
 
 
-def _uses(value: ir.Value, readers: Mapping[str, _Ports]) -> list[tuple[ir.Node, _Ports]]:
+def _uses(value: ir.Value, readers: _Readers) -> list[tuple[ir.Node, _Ports]]:
+    """Return the nodes that read `value` as a weight and can read it as uint8, with the ports."""
     found = []
     for node, index in value.uses():
-        ports = readers.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        if ports is None or ports.weight != index:
-            continue
-        zero = node.inputs[ports.zero_point] if len(node.inputs) > ports.zero_point else None
-        if (zero is None or zero.const_value is not None) and _zero_shape(node, ports) is not None:
-            found.append((node, ports))
+        every = _ports_of(node, readers)
+        if any(ports.weight == index for ports in every) and all(_is_constant(node, ports) for ports in every):
+            found += [(node, ports) for ports in every if ports.weight == index]
     return found
+
+
+def _ports_of(node: ir.Node, readers: _Readers) -> tuple[_Ports, ...]:
+    """Return the ports of a node whose products saturate if the weight is int8."""
+    every = readers.get(("" if node.domain == "ai.onnx" else node.domain, node.op_type), ())
+    for ports in every:
+        other = None if ports.activation is None else _input(node, ports.activation)
+        if other is not None and other.dtype is not None and other.dtype.name != "UINT8":
+            return ()  # two signed operands
+    return every
+
+
+def _is_constant(node: ir.Node, ports: _Ports) -> bool:
+    """Check whether a node has a constant int8 weight, with a zero point that is constant or left out."""
+    weight, zero = _input(node, ports.weight), _input(node, ports.zero_point)
+    if weight is None or weight.const_value is None or weight.const_value.dtype.name != "INT8":
+        return False
+    return (zero is None or zero.const_value is not None) and _zero_shape(node, ports) is not None
+
+
+def _computed(graph: ir.Graph, readers: _Readers) -> Iterator[tuple[ir.Node, _Ports]]:
+    """Yield the nodes of a graph that multiply uint8 with an int8 weight that is computed, with the ports."""
+    for node in graph:
+        every = _ports_of(node, readers)
+        if not every or all(_is_constant(node, ports) for ports in every):
+            continue
+        if every is _DEQUANTIZE and not _multiplies_unsigned(node):
+            continue
+        for ports in every:
+            weight = _input(node, ports.weight)
+            signed = weight is not None and weight.dtype is not None and weight.dtype.name == "INT8"
+            if signed and _zero_shape(node, ports) is not None:
+                yield node, ports
+
+
+def _multiplies_unsigned(node: ir.Node) -> bool:
+    """Check whether what a DequantizeLinear gives is multiplied with a dequantized uint8."""
+    for reader, index in node.outputs[0].uses():
+        other = reader.inputs[0].producer() if reader.op_type in ("Gemm", "MatMul") and reader.inputs[0] else None
+        if index != 1 or other is None or other.op_type != "DequantizeLinear" or other.inputs[0] is None:
+            continue
+        if other.inputs[0].dtype is not None and other.inputs[0].dtype.name == "UINT8":
+            return True
+    return False
+
+
+def _input(node: ir.Node, index: int) -> ir.Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def _zero_shape(node: ir.Node, ports: _Ports) -> tuple[int, ...] | None:
     """Return the shape that the zero point must have; None if it is unknown."""
-    zero = node.inputs[ports.zero_point] if len(node.inputs) > ports.zero_point else None
-    value = zero if zero is not None else node.inputs[ports.scale] if ports.scale is not None else None
+    zero = _input(node, ports.zero_point)
+    value = zero if zero is not None else _input(node, ports.scale) if ports.scale is not None else None
     if value is None:
         return ()
     if value.const_value is not None:
         return tuple(value.const_value.shape.numpy())
     return tuple(value.shape.numpy()) if value.shape is not None and value.shape.is_static() else None
+
+
+def _is_needed(value: ir.Value, readers: _Readers) -> bool:
+    """Check whether a weight, or another one of the same node, which must have the same type, has large integers."""
+    weights = {value: None}
+    for node, _ in _uses(value, readers):
+        weights.update((weight, None) for ports in _ports_of(node, readers) if (weight := _input(node, ports.weight)))
+    return any(map(_is_large, weights))
 
 
 def _is_large(value: ir.Value) -> bool:
@@ -103,7 +177,7 @@ def _is_large(value: ir.Value) -> bool:
     return bool(array.size) and max(-int(np.min(array)), int(np.max(array))) > _SMALL
 
 
-def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: Mapping[str, _Ports]) -> bool:
+def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: _Readers) -> bool:
     import numpy as np
     import onnx_ir as ir
 
@@ -114,22 +188,63 @@ def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: Mapping
         return ir.Tensor(np.bitwise_xor(signed.numpy().view(np.uint8), np.uint8(_OFFSET)))
 
     tensor = ir.LazyTensor(unsigned, dtype=ir.DataType.UINT8, shape=ir.Shape(signed.shape.numpy()), cache=False)
+    found = _uses(value, readers)
     weight = _initializer(names.fresh(f"{value.name}/uint8"), tensor, graph)
-    for node, ports in _uses(value, readers):
-        shape = _zero_shape(node, ports)
-        assert shape is not None
-        zero = node.inputs[ports.zero_point] if len(node.inputs) > ports.zero_point else None
-        array = np.full(shape, _OFFSET, np.int16)
-        if zero is not None and zero.const_value is not None:
-            array += zero.const_value.numpy()
-        if len(node.inputs) <= ports.zero_point:
-            node.resize_inputs(ports.zero_point + 1)
-        name = names.fresh(f"{node.name}/zero_point")
+    for node, ports in found:
         node.replace_input_with(ports.weight, weight)
-        node.replace_input_with(ports.zero_point, _initializer(name, ir.Tensor(array.astype(np.uint8)), graph))
+        _shift_zero_point(node, ports, names)
     if not value.uses() and not value.is_graph_output():
         del graph.initializers[value.name or ""]
     return True
+
+
+def _shift_zero_point(node: ir.Node, ports: _Ports, names: FreshNames) -> None:
+    """Add the offset to the zero point of a node; one that is left out is zero."""
+    import numpy as np
+    import onnx_ir as ir
+
+    shape, zero = _zero_shape(node, ports), _input(node, ports.zero_point)
+    assert shape is not None
+    if len(node.inputs) <= ports.zero_point:
+        node.resize_inputs(ports.zero_point + 1)
+    if zero is not None and zero.const_value is None:
+        node.replace_input_with(ports.zero_point, _shifted(zero, node, names))
+        return
+    array = np.full(shape, _OFFSET, np.int16)
+    if zero is not None and zero.const_value is not None:
+        array += zero.const_value.numpy()
+    graph = graph_of(node)
+    name = names.fresh(f"{node.name}/zero_point")
+    node.replace_input_with(ports.zero_point, _initializer(name, ir.Tensor(array.astype(np.uint8)), graph))
+
+
+def _shift_at_run_time(node: ir.Node, ports: _Ports, names: FreshNames) -> None:
+    """Give a node its weight as uint8, computed in front of it."""
+    weight = _input(node, ports.weight)
+    assert weight is not None
+    _shift_zero_point(node, ports, names)
+    node.replace_input_with(ports.weight, _shifted(weight, node, names))
+
+
+def _shifted(value: ir.Value, reader: ir.Node, names: FreshNames) -> ir.Value:
+    """Return an int8 value plus the offset, as uint8, computed in front of `reader`."""
+    import numpy as np
+    import onnx_ir as ir
+
+    graph = graph_of(reader)
+    offset = _initializer(names.fresh(f"{value.name}/offset"), ir.Tensor(np.array(_OFFSET, np.int32)), graph)
+    current = value
+    for operator, kind in (("Cast", ir.DataType.INT32), ("Add", ir.DataType.INT32), ("Cast", ir.DataType.UINT8)):
+        made = ir.Value(name=names.fresh(f"{value.name}/{kind.name.lower()}"), type=ir.TensorType(kind))
+        made.shape = value.shape
+        inputs = [current, offset] if operator == "Add" else [current]
+        attributes = {} if operator == "Add" else {"to": ir.AttrInt64("to", int(kind))}
+        node = ir.Node(
+            "", operator, inputs, attributes.values(), outputs=[made], name=names.fresh(f"{value.name}/shift")
+        )
+        graph.insert_before(reader, node)
+        current = made
+    return current
 
 
 def _initializer(name: str, tensor: ir.TensorProtocol, graph: ir.Graph) -> ir.Value:

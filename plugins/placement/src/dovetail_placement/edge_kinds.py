@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from dovetail_schemas import OperatorFacts
 
 
+_TRIP_NUMBER = "trip_number"
+
+
+def is_trip_number(value: ir.Value) -> bool:
+    """Check whether `value` is the trip number that a Loop gives to its body; false until edge kinds are marked."""
+    return _TRIP_NUMBER in value.meta
+
+
 class EdgeKinds:
     """The kind of every node and value: `ctx.analysis(EdgeKinds, model)`. Two walks, forward and backward."""
 
@@ -195,6 +203,9 @@ class MarkEdgeKinds(Pass):
             kind = kinds.of_node(node)
             set_kind(node, kind)
             ctx.count(kind)
+            if node.op_type == "Loop" and (body := node.attributes.get("body")) is not None:
+                for value in body.as_graph().inputs[:1]:
+                    value.meta[_TRIP_NUMBER] = True
             for value in node.outputs:
                 _mark(value, kinds)
         return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.compiler import nodes_of
 from dovetail.ir import all_nodes
+from dovetail.plugin import EngineError
 from dovetail_transforms.regions.regions import Region, extract, used_values
 
 from dovetail_runtime.region_runner import Refusal, RegionModel
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin import EngineError
 
     from dovetail_runtime.engines import Engines, GuardedEngine
 
@@ -79,8 +79,11 @@ def _around(node: ir.Node, region: Iterable[ir.Node], planned: Collection[str | 
 _MOST = 24  # loads per call; each costs as much as loading part of the region
 
 
-def further_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines) -> list[Refusal]:
-    """Load the rest of refused regions without the named nodes, repeatedly, and return the further refusals.
+def located_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines) -> list[Refusal]:
+    """Return the refusals with the nodes they are about, and the further refusals of the same regions.
+
+    If an engine names no node, halves of the region are loaded until one node is left that it refuses alone. If it
+    names one, the rest of the region is loaded without it, repeatedly. A region whose parts all load is refused whole.
 
     Args:
         model: The model whose regions were refused.
@@ -89,39 +92,67 @@ def further_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines
     """
     found: list[Refusal] = []
     waiting = list(refusals)
-    loads = 0
+    trial = _Trial(model)
     while waiting:
         refusal = waiting.pop(0)
         engine = engines[refusal.region.backend][0]
-        named = named_in(refusal.region.nodes, refusal.error.node)
-        if named is None or engine.name != refusal.engine:
+        if engine.name != refusal.engine:
+            found.append(refusal)
             continue
-        for part in _without(model, refusal.region, named):
-            if loads == _MOST:
-                return found
-            loads += 1
-            error = _refused(model, part, engine)
+        named = named_in(refusal.region.nodes, refusal.error.node)
+        if named is None:
+            parts = list(_located(refusal, engine, trial))
+            found += parts or [refusal]
+            continue
+        found.append(refusal)
+        for part in _without(refusal.region, named):
+            error = trial.refused(part, engine)
             if error is not None and named_in(part.nodes, error.node) is not None:
-                further = Refusal(part, engine.name, error)
-                found.append(further)
-                waiting.append(further)
+                waiting.append(Refusal(part, engine.name, error))
     return found
 
 
-def _refused(model: Model, part: Region, engine: GuardedEngine) -> EngineError | None:
-    from dovetail.plugin import EngineError
+def _located(refusal: Refusal, engine: GuardedEngine, trial: _Trial) -> Iterator[Refusal]:
+    """Yield a refusal for every node of a region that the engine refuses alone, as far as the loads suffice."""
+    waiting = [refusal.region]
+    while waiting:
+        region = waiting.pop()
+        middle = len(region.nodes) // 2
+        # A region is in topological order, so that both halves are convex.
+        for nodes in (region.nodes[:middle], region.nodes[middle:]):
+            part = _part(refusal.region, nodes)
+            error = trial.refused(part, engine) if nodes else None
+            if error is None:
+                continue
+            named = nodes[0] if len(nodes) == 1 else named_in(nodes, error.node)
+            if named is None:
+                waiting.append(part)
+            elif named.name:
+                message = str(error.message).replace("the region", f"the node of '{named.name}'", 1)
+                yield Refusal(refusal.region, engine.name, EngineError(message, node=named.name))
 
-    taken = extract(model, part)
-    if needs_file(taken):
+
+class _Trial:
+    """Loads parts of regions, up to a number of times."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._left = _MOST
+
+    def refused(self, part: Region, engine: GuardedEngine) -> EngineError | None:
+        """Return why an engine refuses part of a region; None if it loads, or was not tried."""
+        taken = extract(self._model, part)
+        if self._left == 0 or needs_file(taken):
+            return None
+        self._left -= 1
+        try:
+            engine.load(RegionModel(taken), {"spin": False})
+        except EngineError as error:
+            return error
         return None
-    try:
-        engine.load(RegionModel(taken), {"spin": False})
-    except EngineError as error:
-        return error
-    return None
 
 
-def _without(model: Model, region: Region, named: ir.Node) -> Iterator[Region]:
+def _without(region: Region, named: ir.Node) -> Iterator[Region]:
     """Yield a region without one of its nodes, as two convex parts: the transitive users of that node, and the rest."""
     behind: set[ir.Node] = {named}
     for node in region.nodes:
@@ -132,10 +163,10 @@ def _without(model: Model, region: Region, named: ir.Node) -> Iterator[Region]:
         [node for node in region.nodes if node in behind and node is not named],
     ):
         if nodes:
-            yield _part(model, region, nodes)
+            yield _part(region, nodes)
 
 
-def _part(model: Model, region: Region, nodes: Sequence[ir.Node]) -> Region:
+def _part(region: Region, nodes: Sequence[ir.Node]) -> Region:
     inside = set(nodes)
     computed = {value for node in nodes for value in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in used_values(node))

@@ -11,7 +11,7 @@ from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement
 from dovetail.text import pluralize
 
-from dovetail_runtime.engine_refusals import further_refusals, refuse_nodes
+from dovetail_runtime.engine_refusals import located_refusals, refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
 from dovetail_runtime.serialize import weight_bytes
 
@@ -77,12 +77,12 @@ class Load(Pass):
         except DovetailError as error:
             # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
-            refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
+            refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
             if not ctx.refusals.fresh:
                 raise
         else:
             refused = executor.refusals
-            refuse_nodes([*refused, *further_refusals(model, refused, engines)], preferred, ctx, whole)
+            refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
             ctx.outcome.trial = Trial(engines, executor)
         return False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_transforms.canonicalize.names import all_nodes
+from dovetail_transforms.canonicalize.ranks import add_ranks
 
 if TYPE_CHECKING:
     import onnx
@@ -97,7 +98,7 @@ def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of `proto` with inferred types and shapes.
 
     Shape-preserving operators without inference in onnx are inferred as `Identity`; pooling for which onnx infers wrong
-    extents is inferred with explicit padding.
+    extents is inferred with explicit padding; ranks that onnx leaves out are added.
     """
     inferred = _inferred(proto)
     stand_ins: dict[int, onnx.NodeProto] = {}
@@ -108,6 +109,10 @@ def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
             break
         stand_ins |= wrong
         inferred = _inferred_with(proto, stand_ins)
+    for _ in range(_MOST_ROUNDS):
+        if not add_ranks(inferred):
+            break
+        inferred = _inferred(inferred)
     return inferred
 
 

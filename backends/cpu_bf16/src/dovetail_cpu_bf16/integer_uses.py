@@ -1,0 +1,54 @@
+"""Uses of integers: whether a value only decides extents, positions and indices, or is a number of its own."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dovetail_onnx.signatures import find, input_name
+from dovetail_placement.edge_kinds import operator_facts
+from dovetail_precision.ranges.interval_arithmetic import is_integer
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+_MAX_USES = 64
+"""Uses visited per value, which keeps the cost of facts linear in the model's size."""
+
+
+def is_control(node: ir.Node, index: int) -> bool:
+    """Check whether input `index` of `node` holds extents, positions or indices, which only control the result."""
+    return _is_control_port(node.domain, node.op_type, node.version, index)
+
+
+def only_controls(value: ir.Value) -> bool:
+    """Check whether `value`, and all that is computed from it, ends in inputs that `is_control`.
+
+    An integer that overflows there stands for a tensor that no memory holds. One that leaves the region, is compared or
+    becomes a float is a number of its own.
+    """
+    waiting, seen = [value], {id(value)}
+    visited = 0
+    while waiting:
+        current = waiting.pop()
+        if current.is_graph_output():
+            return False
+        for reader, index in current.uses():
+            visited += 1
+            if visited > _MAX_USES:
+                return False
+            if is_control(reader, index):
+                continue
+            for output in reader.outputs:
+                if not is_integer(output) or output.dtype is None or output.dtype.name == "BOOL":
+                    return False
+                if id(output) not in seen:
+                    seen.add(id(output))
+                    waiting.append(output)
+    return True
+
+
+@cache
+def _is_control_port(domain: str, op_type: str, version: int | None, index: int) -> bool:
+    name = input_name(index, find(domain, op_type, version))
+    return operator_facts().input_kind(domain, op_type, name) in ("shape", "index")
