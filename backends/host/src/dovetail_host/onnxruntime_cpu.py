@@ -6,7 +6,6 @@ import ctypes
 import importlib.util
 import json
 import re
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, TemporaryFolder
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.processor import saturates_dot_products
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
@@ -84,10 +83,10 @@ class OnnxRuntimeCpu(Engine):
         import onnxruntime as ort
 
         settings, level = settings_of(options, self.name, records_assignments=self.providers != (CPU,))
-        profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
+        profile = TemporaryFolder("profile") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
-            settings.profile_file_prefix = str(Path(profile.name) / "ort")
+            settings.profile_file_prefix = str(profile.path / "ort")
         graph = region.model.graph
         for value in (*graph.inputs, *graph.outputs):
             # Types of two or four bits pack several elements per byte, which NumPy arrays cannot.
@@ -138,7 +137,7 @@ class OnnxRuntimeCpu(Engine):
 
     def _source(
         self, region: RegionModel, share: bool, fuses: bool
-    ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], tempfile.TemporaryDirectory | None, list[str]]:
+    ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], TemporaryFolder | None, list[str]]:
         """Return the model for ONNX Runtime, the temporary folder of a new file, and optimizers to disable.
 
         If `share`, large weights may be passed separately. `fuses` says that a DequantizeLinear may become part of an
@@ -160,8 +159,8 @@ class OnnxRuntimeCpu(Engine):
             return source_without_weights(region.model) if shared else source_of(region), None, []
         if not needs_file(changed):
             return source_of(RegionModel(changed)), None, kept
-        files = tempfile.TemporaryDirectory(prefix="dovetail-rounded-")
-        path = Path(files.name, "model.onnx")
+        files = TemporaryFolder("rounded")
+        path = files.path / "model.onnx"
         changed.save(path, external=True)
         return path, files, kept
 
@@ -179,7 +178,7 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         self,
         session: ort.InferenceSession,
         region: RegionModel,
-        held: tuple[tempfile.TemporaryDirectory | None, tempfile.TemporaryDirectory | None, object],
+        held: tuple[TemporaryFolder | None, TemporaryFolder | None, object],
         engine: str,
     ):
         self._session = session

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +15,7 @@ import dovetail.plugin
 from dovetail.compiler import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir import constant_of, name_of
-from dovetail.plugin import Engine, Executed, RegionModel
+from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
 from dovetail.text import did_you_mean
 from dovetail_transforms.regions.regions import Region, annotated_regions, calls, extract, inline_regions, ready_regions
 
@@ -81,7 +79,7 @@ class Executor(dovetail.plugin.Executor):
         self._artifacts = artifacts
         self.options = dict(options or {})
         self._pace = Pace(_way(self.options))
-        self._files: tempfile.TemporaryDirectory[str] | None = None
+        self._files: TemporaryFolder | None = None
         self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self.runners = [self._load(region) for region in self.regions if region.outputs]
@@ -239,9 +237,8 @@ class Executor(dovetail.plugin.Executor):
         if whole and _is_onnx(self._model.path) and self._model.revision == 0:
             return RegionModel(part, self._model.path)
         if self._files is None:
-            self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
-            weakref.finalize(self, self._files.cleanup)  # without the warning that its own finalizer gives
-        path = Path(self._files.name) / f"region{region.index}.onnx"
+            self._files = TemporaryFolder("regions")
+        path = self._files.path / f"region{region.index}.onnx"
         part.save(path)
         return RegionModel(part, path)
 
