@@ -19,6 +19,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin import user_folder
 from dovetail_runtime.machine import fingerprint
 
+from dovetail_tune.answers import Answer
 from dovetail_tune.race import RaceResult, Turn, race
 from dovetail_tune.worker_process import Worker, WorkerError
 
@@ -57,23 +58,6 @@ class Place:
     blocked: tuple[str, ...] = ()
     callers: int = 1
     distributions: tuple[str, ...] = ()
-
-
-@dataclass
-class Answer:
-    """The answer of a task.
-
-    Attributes:
-        machine: Fingerprint of the machine that it ran on.
-        found: The answer of each job, by name.
-        race: The race; without runners if nothing was timed.
-        failed: Why a job failed, by name.
-    """
-
-    machine: Mapping[str, str]
-    found: dict[str, dict[str, Any]]
-    race: RaceResult
-    failed: dict[str, str]
 
 
 def greet(place: Place, paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
