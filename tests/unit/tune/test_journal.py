@@ -58,8 +58,8 @@ HOST = {"name": "host", "backends": ["host"], "high": [], "pins": [], "margin": 
 RECORDED = {
     "candidate": {
         "candidate": HOST, "status": "prepared", "why": "", "snr_db": "inf", "answers": 0.5, "missed": ["m"],
-        "bytes": 7, "coverage": "all", "engines": ["e"], "against": [1.0, 0.9, 1.1, 6], "digest": "d", "compile_seconds": 0.1,
-        "run_seconds": 0.1,
+        "bytes": 7, "coverage": "all", "engines": ["e"], "against": [1.0, 0.9, 1.1, 6], "digest": "d",
+        "compile_seconds": 0.1, "run_seconds": 0.1,
     },
     "race": {
         "leader": "host", "turns": {"host": [1e-3]}, "failed": {"other": "why"}, "heats": [{"host": [1e-3]}],

@@ -106,7 +106,10 @@ class Profiles:
         if known is not None and len(known["pairs"]) >= len(found):
             if any(len(noise) != len(self._values.names) for *_, noise in known["pairs"]):
                 raise self._bench.journal.invalid("pairs", "", _OUTPUTS)
-            return from_plain(known)
+            pairs = from_plain(known)
+            if other := next((choice for pair in pairs for choice in pair if choice not in self.noise), None):
+                raise self._bench.journal.invalid("pairs", "", f"pairs: there is no segment {list(other)}")
+            return pairs
         self._bench.journal.record("pairs", "", pairs=as_plain(found))
         return found
 
