@@ -12,7 +12,7 @@ from dovetail.ir import name_of
 from dovetail.plugin import TemporaryFolder
 from dovetail.text import did_you_mean, pluralize
 from dovetail_onnx.files.writing import replacing
-from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.batches import as_given, batches
 
 from dovetail_verify.reducing.checks import write_arrays
 from dovetail_verify.reducing.parts import Parts
@@ -61,6 +61,7 @@ def save_part(
     assert ctx.plugins is not None, "the context of a command has plugins"
     ctx.load_backends()
     prepared = Driver(original, ctx).prepare().clone()
+    _, prepared = as_given(original, data, prepared)
     names = _names(plan, node, region)
     feeds = next((feeds for feeds, _ in islice(batches(original, data), 1)), None)
     if feeds is None:
