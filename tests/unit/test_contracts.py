@@ -11,7 +11,7 @@ SOURCES = [ROOT / "core", ROOT / "schemas", *(ROOT / "plugins").iterdir(), *(ROO
 ALLOWED = {
     "the operating system or the installed version of a library may lack it": {
         "CSafeLoader", "ComputeCapability", "MADV_DONTNEED", "O_BINARY", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK",
-        "STRONGLY_TYPED", "getuid", "isHomogeneous", "is_homogeneous",
+        "STRONGLY_TYPED", "getuid", "isHomogeneous", "is_homogeneous", "killpg",
     },
     "arrays of any library, lists and numbers are data": {
         "__array__", "__dlpack__", "dtype", "nbytes", "ndim", "shape", "tobytes", "files", "items",

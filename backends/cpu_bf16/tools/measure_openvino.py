@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import multiprocessing as mp
 import sys
 from pathlib import Path
 
 import numpy as np
+from dovetail.plugin import spawn_context
 from node_tests import BF16, Case, cases
 
 SECONDS = 20
@@ -53,8 +53,8 @@ class Worker:
     def ask(self, case: Case) -> tuple[str, str]:
         """Run one case; return its outcome and the engine's message."""
         if self.process is None:
-            self.pipe, theirs = mp.get_context("spawn").Pipe()
-            self.process = mp.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+            self.pipe, theirs = spawn_context().Pipe()
+            self.process = spawn_context().Process(target=_serve, args=(theirs,), daemon=True)
             self.process.start()
             theirs.close()
             self.pipe.recv()

@@ -16,10 +16,11 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import multiprocessing as mp
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from dovetail.plugin import spawn_context
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -65,7 +66,7 @@ class Worker:
     def __call__(self, task: object) -> list[tuple[str, str, str]]:
         """Return (configuration, outcome, explanation) for one task, such as a seed."""
         if self.process is None:
-            context = mp.get_context("spawn")
+            context = spawn_context()
             self.pipe, theirs = context.Pipe()
             self.process = context.Process(target=self.serve, args=(theirs, self.options), daemon=True)
             self.process.start()

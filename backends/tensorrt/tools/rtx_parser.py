@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import multiprocessing as mp
 from pathlib import Path
 from typing import NamedTuple
+
+from dovetail.plugin import spawn_context
 
 __all__ = ["Answer", "Worker"]
 
@@ -37,8 +38,8 @@ class Worker:
     def ask(self, model: bytes, build: bool = False) -> Answer:
         """Parse a serialized model, and build it if it parses and `build` says so."""
         if self._process is None:
-            self._pipe, theirs = mp.get_context("spawn").Pipe()
-            self._process = mp.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+            self._pipe, theirs = spawn_context().Pipe()
+            self._process = spawn_context().Process(target=_serve, args=(theirs,), daemon=True)
             self._process.start()
             theirs.close()
             self._pipe.recv()

@@ -62,7 +62,7 @@ def test_independent_rows_are_cut_with_a_note():
 
 
 def test_inputs_of_different_lengths_are_not_cut():
-    model = net("float[N,8] x, float[B,8] b", "s = ReduceSum (b) y = Add (x, s)")
+    model = net("float[N,8] x, float[N,8] b", "s = ReduceSum (b) y = Add (x, s)")
     assert sizes(model, {"x": rows(130), "b": rows(100)}) == [130]
 
 

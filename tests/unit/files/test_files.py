@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_onnx.files.ownership import hold, remove_orphans
+from dovetail.plugin import hold, remove_orphans
 from dovetail_onnx.files.writing import replacing, write_text
 
 
@@ -90,9 +90,9 @@ def test_orphans_are_what_nobody_holds():
 
 
 def test_where_nothing_can_be_locked_only_old_orphans_go(monkeypatch):
-    from dovetail_onnx.files import ownership
+    from dovetail.plugin import temporary
 
-    monkeypatch.setattr(ownership, "fcntl", None)
+    monkeypatch.setattr(temporary, "fcntl", None)
     for name in (".x.1", ".x.2"):
         Path(name).write_text("")
     os.utime(".x.1", (0, 0))

@@ -58,3 +58,30 @@ def test_a_list_of_entries_is_one_of_paddles(file, capsys):
     entry = "- op : relu\n  args : (Tensor x)\n  output : Tensor(out)\n  invoke : relu6(x)\n"
     assert main(["check", str(file(entry))]) == 0
     assert "pd_op::relu" in capsys.readouterr().out
+
+
+def test_a_module_of_no_plugin_is_not_imported(file, tmp_path, capsys, monkeypatch):
+    """Importing a module runs it, and the file may come from anybody."""
+    (tmp_path / "strangers.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\ndef Infer(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = OPS.replace("domain: acme", "domain: acme\nfunctions: strangers").replace("UnchangedInferMeta", "Infer")
+    assert main(["check", str(file(text))]) == 1
+    said = capsys.readouterr().err
+    assert "acme_ops.yaml:3: functions: strangers is not part of an installed plugin" in said
+    assert "entry point in the group 'dovetail'" in said
+    assert not (tmp_path / "RAN").exists()
+
+
+@pytest.mark.parametrize("module", ["this", "antigravity", "os.path", "json.tool", "", "dovetail_testing_evil"])
+def test_no_module_of_the_environment_is_imported_either(file, module, capsys):
+    text = OPS.replace("domain: acme", f"domain: acme\nfunctions: {module or '..'}")
+    assert main(["check", str(file(text))]) == 1
+    assert "acme_ops.yaml:3: functions:" in capsys.readouterr().err
+
+
+def test_a_module_of_an_installed_plugin_is_imported(file, capsys):
+    functions = "functions: dovetail_schemas.operator_files.inference"
+    text = OPS.replace("domain: acme", f"domain: acme\n{functions}").replace("UnchangedInferMeta", "meta_of_reduce")
+    assert main(["check", str(file(text))]) == 1
+    said = capsys.readouterr().err
+    assert "neither dovetail_schemas.operator_files.inference nor the standard functions have 'meta_of_reduce'" in said

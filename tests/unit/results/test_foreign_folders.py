@@ -166,7 +166,7 @@ def test_a_plan_names_arrays_beside_it_and_nothing_else(result, name):
 
 
 def test_a_staging_folder_that_was_copied_has_no_receipt(tmp_path):
-    from dovetail_onnx.files.ownership import discard_receipt, has_receipt, leave_receipt
+    from dovetail_onnx.files.receipts import discard_receipt, has_receipt, leave_receipt
 
     (tmp_path / "a" / "staging").mkdir(parents=True)
     leave_receipt(tmp_path / "a" / "staging")
@@ -180,10 +180,10 @@ def test_a_staging_folder_that_was_copied_has_no_receipt(tmp_path):
 def test_a_folder_of_receipts_that_others_may_write_to_counts_for_nothing(tmp_path, monkeypatch):
     import tempfile
 
-    from dovetail_onnx.files.ownership import has_receipt, leave_receipt
+    from dovetail_onnx.files.receipts import has_receipt, leave_receipt
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / f"dovetail-receipts-{os.getuid()}").mkdir()
-    (tmp_path / f"dovetail-receipts-{os.getuid()}").chmod(0o777)
+    (tmp_path / f"dovetail-{os.getuid()}").mkdir()
+    (tmp_path / f"dovetail-{os.getuid()}").chmod(0o777)
     leave_receipt(tmp_path)
     assert not has_receipt(tmp_path)

@@ -3,6 +3,7 @@
 Conversions are real; times are made up, so that outcomes can be compared.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_tune import cluster, contest, profiles, tasks, together
+from dovetail_tune.answers import Answer, as_text
 from dovetail_tune.hosts import Executors, Hosts, LostError
 from dovetail_tune.tasks import Place, Rules, greet, host_lock
 
@@ -153,9 +155,11 @@ def test_an_answer_of_another_kind_of_machine_is_not_used():
     from dovetail_tune.deadline import Deadline
     from dovetail_tune.race import RaceResult
 
-    other = tasks.Answer({**HERE, "processor": "another"}, {}, RaceResult("other"), {})
-    own = tasks.Answer(HERE, {}, RaceResult("own"), {})
-    hosts = Hosts(Unreliable((HERE, []), other, own), Place())
+    other, own = (
+        as_text(lambda processor, name: Answer({**HERE, "processor": processor}, {}, RaceResult(name), {}), *told)
+        for told in (("another", "other"), (HERE["processor"], "own"))
+    )
+    hosts = Hosts(Unreliable(json.dumps([HERE, []]), other, own), Place())
     assert hosts.compare({}, Rules(1), Deadline())().race.leader == "own"
     assert hosts.notes == ["an answer of another processor is not used"]
 
@@ -211,3 +215,80 @@ def test_one_executor_may_convert_while_another_one_times():
         hosts = Hosts(Executors(one, other, ("two pools",)), Place())
         hosts.check_paths([DIGITS])
         assert hosts.notes == ["two pools"]
+
+
+RACE = {"leader": "a", "turns": {"a": [1e-3]}, "failed": {}, "heats": []}
+ANSWER = {"machine": HERE, "found": {"a": {"bytes": 1, "engines": ["e"]}}, "race": RACE, "failed": {}}
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Evil(), "it is no text, but Evil"),
+        (b"{}", "it is no text, but bytes"),
+        ("{", "line 1"),
+        ("[" * 5000, "nested"),
+        ("[]", "expected a mapping"),
+        (json.dumps({**ANSWER, "found": {"a": {"bytes": "1", "engines": []}}}), "found: a: bytes: expected a whole"),
+        (json.dumps({**ANSWER, "found": {"b": {}}}), "found: nobody asked for 'b'"),
+        (json.dumps({**ANSWER, "race": {**RACE, "turns": {"a": [0.0]}}}), "race: turns: a: 0: expected"),
+        (json.dumps({**ANSWER, "race": {**RACE, "turns": {"a": [np.nan]}}}), "race: turns: a: 0: expected"),
+        (json.dumps({**ANSWER, "race": {**RACE, "leader": "b"}}), "race: leader: it has no turns"),
+        (json.dumps({**ANSWER, "race": {**RACE, "turns": {"a": [1], "b": [1]}}}), "turns: nobody asked for 'b'"),
+        (json.dumps({**ANSWER, "race": {**RACE, "heats": [{"b": [1]}]}}), "race: heats: a has no turns"),
+        (json.dumps({**ANSWER, "failed": {"a": 1}}), "failed: a: expected a text"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_data_that_is_checked(answer, says):
+    from dovetail_tune.deadline import Deadline
+
+    hosts = Hosts(Unreliable(None, answer, json.dumps(ANSWER)), Place())
+    found = hosts.compare({"a": {"job": "load"}}, Rules(1), Deadline())()
+    assert found.race.turns == {"a": [1e-3]}
+    (note,) = hosts.notes
+    assert note.startswith("an answer that is not valid is not used: ") and says in note
+
+
+@pytest.mark.slow
+def test_a_tuning_goes_on_from_an_edited_journal_or_says_which_line_is_wrong(tmp_path):
+    """Edits that have the form of an entry, and do not fit the model or the race."""
+    path = tmp_path / "kept" / "journal.jsonl"
+    with ThreadPoolExecutor(2) as threads:
+        tuned_on(threads, tmp_path / "kept")
+        lines = [line for line in path.read_text().splitlines() if line]
+        profiles_kept = os.environ["DOVETAIL_PROFILES"]
+        shutil.copytree(profiles_kept, tmp_path / "profiles kept")
+        outcomes = []
+        for number, line in enumerate(lines):
+            entry = json.loads(line)
+            for changed in unfitting(entry):
+                path.write_text(
+                    "\n".join([*lines[:number], json.dumps({**entry, **changed}), *lines[number + 1 :]]) + "\n"
+                )
+                shutil.copytree(tmp_path / "profiles kept", profiles_kept, dirs_exist_ok=True)
+                try:
+                    dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=threads, journal=tmp_path / "kept")
+                    outcomes.append("tuned")
+                except DovetailError as error:
+                    assert str(path) in error.message, error
+                    outcomes.append("refused")
+    assert {"tuned", "refused"} <= set(outcomes)
+
+
+def unfitting(entry):
+    """Contents that have the form of an entry of its kind, and say something else."""
+    match entry.get("kind"):
+        case "candidate" if entry["name"] == "host":
+            yield from ({"digest": "other"}, {"snr_db": None}, {"answers": None})
+        case "race":
+            yield from ({"memory": {}}, {"turns": {}, "heats": []}, {"heats": []}, {"failed": {"nobody": "x"}})
+            yield {"turns": {"nobody": [1.0]}, "leader": "nobody", "heats": []}
+        case "noise" if entry["name"].startswith("0 cpu"):
+            yield from ({"noise": []}, {"noise": [0.0] * 7})
+        case "pairs":
+            yield from ({"pairs": [[99, 0, 98, 0, [0.5]]] * 50}, {"pairs": [[0, 99, 1, 99, [0.5, 0.5]]] * 50})

@@ -33,3 +33,13 @@ def test_the_interval_holds_the_true_ratio_in_95_percent_of_the_cases():
 def test_a_slow_phase_of_the_machine_hits_both_of_a_pair():
     slow = [1, 1, 5, 5, 5, 1, 1, 1]
     assert ratio_of([0.9 * s for s in slow], slow).spread < 1e-9
+
+
+@pytest.mark.parametrize("number", [500, 501, 1074, 1075, 5000, 100_000])
+def test_a_model_of_microseconds_gives_any_number_of_pairs(number):
+    from dovetail_tune.statistics_of_pairs import _rank
+
+    found = ratio_of([float(n) for n in range(1, number + 1)], [1.0] * number)
+    assert abs(found.median - (number + 1) / 2) < 1 and found.pairs == number
+    assert abs((found.high - found.low) - 1.96 * number**0.5) < 4
+    assert _rank(number) <= number // 2

@@ -6,11 +6,11 @@ but OpenVINO's file format can: the graph is written without its weights, marked
 
 from __future__ import annotations
 
-import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dovetail.plugin import TemporaryFolder
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -61,8 +61,8 @@ def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
             if operation.get_name() in marked:
                 chosen.add(key)
             operation.set_friendly_name(key)
-    with tempfile.TemporaryDirectory(prefix="dovetail-openvino-") as folder:
-        graph, constants = Path(folder, "model.xml"), Path(folder, "model.bin")
+    with TemporaryFolder("openvino") as folder:
+        graph, constants = folder / "model.xml", folder / "model.bin"
         ov.serialize(model, graph, constants)
         content = _marked(graph.read_bytes(), chosen)
         data = constants.read_bytes() if constants.is_file() else b""

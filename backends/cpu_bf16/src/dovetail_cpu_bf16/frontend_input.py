@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import RegionModel
+from dovetail.plugin import RegionModel, TemporaryFolder
 from dovetail_runtime.serialize import needs_file
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ _MISREAD = frozenset({"BFLOAT16", "UINT32"})
 _OTHER_DEFAULTS = {"RoiAlign": "sampling_ratio"}
 
 
-def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.TemporaryDirectory | None]:
+def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, TemporaryFolder | None]:
     """Return a region that the frontend reads correctly, and the folder of its file if it needs a new one.
 
     Local functions are inlined, misread constants are stored as bytes, and misread defaults are written out.
@@ -48,8 +46,8 @@ def prepare_for_frontend(region: RegionModel) -> tuple[RegionModel, tempfile.Tem
     model.touch()
     if region.path is None or not needs_file(model):
         return RegionModel(model), None
-    folder = tempfile.TemporaryDirectory(prefix="dovetail-openvino-")
-    path = Path(folder.name, "model.onnx")
+    folder = TemporaryFolder("openvino")
+    path = folder.path / "model.onnx"
     model.save(path, external=True)
     return RegionModel(model, path), folder
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -13,7 +12,7 @@ import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir import bodies, input_of, name_of
-from dovetail.plugin import Executed, RegionModel
+from dovetail.plugin import Executed, RegionModel, TemporaryFolder
 from dovetail_runtime.direct_run import SelfChecking
 from dovetail_transforms.regions.regions import extract_body
 
@@ -43,7 +42,7 @@ class OpenVinoSession(SelfChecking):
         compiled: ov.CompiledModel,
         region: RegionModel,
         load_body: Callable[[Model], OpenVinoSession],
-        files: TemporaryDirectory | None = None,
+        files: TemporaryFolder | None = None,
         engine: str = "openvino-cpu",
         checks: ShapeChecks | None = None,
     ):

@@ -58,10 +58,10 @@ def _fits(version: int, first: int, last: int) -> bool:
 @cache
 def _kernels() -> dict[str, list[tuple[int, int]]]:
     """Return the version ranges of ONNX Runtime's CPU kernels, by operator."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
+    from dovetail_onnx.native_runtime import native_state
 
     found: dict[str, list[tuple[int, int]]] = {}
-    for kernel in state.get_all_opkernel_def():
+    for kernel in native_state().get_all_opkernel_def():
         if kernel.provider == "CPUExecutionProvider" and kernel.domain in ("", "ai.onnx"):
             found.setdefault(kernel.op_name, []).append(tuple(kernel.version_range))
     return found

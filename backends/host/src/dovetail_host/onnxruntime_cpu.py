@@ -6,7 +6,6 @@ import ctypes
 import importlib.util
 import json
 import re
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, TemporaryFolder
+from dovetail_onnx.native_runtime import new_session, onnx_runtime
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.processor import saturates_dot_products
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
@@ -81,13 +81,12 @@ class OnnxRuntimeCpu(Engine):
         Raises:
             EngineError: ONNX Runtime rejects the region; names the node if ONNX Runtime does.
         """
-        import onnxruntime as ort
-
+        ort = onnx_runtime()
         settings, level = settings_of(options, self.name, records_assignments=self.providers != (CPU,))
-        profile = tempfile.TemporaryDirectory(prefix="dovetail-profile-") if options.get("profile") else None
+        profile = TemporaryFolder("profile") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
-            settings.profile_file_prefix = str(Path(profile.name) / "ort")
+            settings.profile_file_prefix = str(profile.path / "ort")
         graph = region.model.graph
         for value in (*graph.inputs, *graph.outputs):
             # Types of two or four bits pack several elements per byte, which NumPy arrays cannot.
@@ -104,7 +103,7 @@ class OnnxRuntimeCpu(Engine):
         without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
         without += [_SLOW_OPTIMIZER, _INEXACT_OPTIMIZER] * (self.providers == (CPU,))
         try:
-            session = ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
+            session = new_session(source, settings, self.providers, without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
             refusal = _refusal(error, f"{self.name} refuses")
             if level == "none" or not _made_by_optimizer(refusal.node, region):
@@ -121,15 +120,14 @@ class OnnxRuntimeCpu(Engine):
         Raises:
             EngineError: It rejects the region without optimizers, too.
         """
-        import onnxruntime as ort
-
+        ort = onnx_runtime()
         asked = settings.graph_optimization_level
         without = [*kept, _FAULTY_OPTIMIZER]
         try:
             for level in (asked, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
                 settings.graph_optimization_level = level
                 try:
-                    return ort.InferenceSession(source, settings, list(self.providers), disabled_optimizers=without)
+                    return new_session(source, settings, self.providers, without)
                 except Exception as error:
                     refusal = _refusal(error, f"{self.name} refuses")
         finally:
@@ -138,7 +136,7 @@ class OnnxRuntimeCpu(Engine):
 
     def _source(
         self, region: RegionModel, share: bool, fuses: bool
-    ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], tempfile.TemporaryDirectory | None, list[str]]:
+    ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], TemporaryFolder | None, list[str]]:
         """Return the model for ONNX Runtime, the temporary folder of a new file, and optimizers to disable.
 
         If `share`, large weights may be passed separately. `fuses` says that a DequantizeLinear may become part of an
@@ -160,8 +158,8 @@ class OnnxRuntimeCpu(Engine):
             return source_without_weights(region.model) if shared else source_of(region), None, []
         if not needs_file(changed):
             return source_of(RegionModel(changed)), None, kept
-        files = tempfile.TemporaryDirectory(prefix="dovetail-rounded-")
-        path = Path(files.name, "model.onnx")
+        files = TemporaryFolder("rounded")
+        path = files.path / "model.onnx"
         changed.save(path, external=True)
         return path, files, kept
 
@@ -179,7 +177,7 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         self,
         session: ort.InferenceSession,
         region: RegionModel,
-        held: tuple[tempfile.TemporaryDirectory | None, tempfile.TemporaryDirectory | None, object],
+        held: tuple[TemporaryFolder | None, TemporaryFolder | None, object],
         engine: str,
     ):
         self._session = session
@@ -244,17 +242,15 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
 
     def _left_to_the_cpu(self) -> set[str]:
         """Return the nodes that a session of another provider assigned to the CPU; empty before ONNX Runtime 1.24."""
-        import onnxruntime as ort
-
-        if self._session.get_providers()[0] == CPU or not _at_least(ort.__version__, _REPORTS_ASSIGNMENTS):
+        if self._session.get_providers()[0] == CPU or not _at_least(onnx_runtime().__version__, _REPORTS_ASSIGNMENTS):
             return set()
         parts = self._session.get_provider_graph_assignment_info()
         return {node.name for part in parts if part.ep_name == CPU for node in part.get_nodes()}
 
     def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
         import numpy as np
-        import onnxruntime as ort
 
+        ort = onnx_runtime()
         array = np.asarray(array, order="C")
         dtype = self._foreign.get(name)
         if dtype is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
+from dovetail_onnx.native_runtime import onnx_runtime
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -34,10 +35,9 @@ def settings_of(
     Raises:
         DovetailError: The level does not exist.
     """
-    import onnxruntime as ort
-
+    ort = onnx_runtime()
     given = cast("ort.SessionOptions | None", options.get("session_options"))
-    settings = given or ort.SessionOptions()
+    settings: Any = given or ort.SessionOptions()
     if given is None:
         settings.log_severity_level = 4
     if given is None or "threads" in options:

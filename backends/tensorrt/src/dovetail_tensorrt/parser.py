@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import all_nodes, bodies
+from dovetail.plugin import TemporaryFolder
 
 from dovetail_tensorrt.libraries import Library, make_logger, plain
 from dovetail_tensorrt.serializing import parse_source
@@ -111,8 +111,8 @@ def parse(model: Model, library: Library) -> ParsedModel:
         model: A model without calls of region functions, such as a result of `inlined`.
         library: A TensorRT.
     """
-    with tempfile.TemporaryDirectory(prefix="dovetail-tensorrt-") as folder:
-        source = parse_source(model, Path(folder))
+    with TemporaryFolder("tensorrt") as folder:
+        source = parse_source(model, folder)
         return _parsed(source, library, list(model.graph))
 
 

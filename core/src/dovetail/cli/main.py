@@ -1,25 +1,18 @@
-"""Entry point of the program `dovetail`: the one place that turns errors into messages and exit codes."""
+"""Entry point of the program `dovetail`: a process of its own, which runs one command.
+
+It imports next to nothing before it can be interrupted without a traceback.
+"""
 
 from __future__ import annotations
 
-import errno
 import gc
-import json
 import os
+import signal
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-from dovetail.cli.command_line import CommandLine
-from dovetail.cli.common import note
-from dovetail.cli.deferred import defer_imports
-from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import described
+from collections.abc import Sequence
 
 _INTERRUPTED = 130
 _COLLECT_EVERY = 2_000_000  # objects; Python's default of 700 suits long-lived programs with little data
-_CORE = "dovetail"
 
 
 def program() -> None:
@@ -30,80 +23,46 @@ def program() -> None:
     operating system frees memory faster than the collector. Modules that few commands use are executed on first use
     (`deferred`). A library must not make these choices for its caller, so `main` does not.
     """
+    _interrupts_by(_end)
     gc.set_threshold(_COLLECT_EVERY)
-    defer_imports()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process; output files are still written
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process ends
-    code = main()
+    from dovetail.cli.deferred import defer_imports
+    from dovetail.cli.invocation import invoke
+
+    defer_imports()
+    try:
+        _interrupts_by(signal.default_int_handler)
+        code = invoke()
+        _interrupts_by(_end)
+    except KeyboardInterrupt:
+        _end()
     gc.freeze()
     sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments or os.environ.get("DOVETAIL_DEBUG", "") not in ("", "0")
-    line = CommandLine(arguments)
-    try:
-        with _short_warnings():
-            parser = line.parser()
-            try:
-                args = parser.parse_args(arguments)
-            except SystemExit as leave:  # argparse exits this way, also after --help
-                return leave.code if isinstance(leave.code, int) else 1
-            if not hasattr(args, "command"):
-                note("error: the command comes first: dovetail COMMAND ...")
-                return 2
-            code = args.command.run(args)
-            sys.stdout.flush()
-            return int(code or 0)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader closed the pipe. Without this, Python complains again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except BaseException as error:  # no command may end without an error message
-        if debug:
-            import traceback
+    """Run one command in this process and return its exit code.
 
-            traceback.print_exc()
-        return _report(error, line, "--json" in arguments)
+    Args:
+        argv: The words after the program name; by default those of this process.
+    """
+    from dovetail.cli.invocation import invoke
+
+    return invoke(argv)
 
 
-def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
-    """Report the error on standard error, and as JSON on standard output if requested."""
-    code, hint = 1, ""
-    if isinstance(error, DovetailError):
-        code, message, hint = error.exit_code, error.message, error.hint
-    elif isinstance(error, OSError) and error.filename:
-        message = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        message, hint = "no space is left for what is printed, or for temporary files", "free some space"
-    elif line.owner != _CORE:
-        message = f"command '{line.name}' of {line.owner} raised {described(error)}"
-        hint = f"report it to {line.owner}; --debug shows where"
-    else:
-        message = f"internal error: {type(error).__name__}: {error}"
-        hint = "this is a defect of Dovetail or of a plugin; --debug shows where"
-    note(f"error: {message}" + (f"\n  {hint}" if hint else ""))
-    if as_json:
-        print(json.dumps({"error": message, "hint": hint}))
-    return code
+def _interrupts_by(handler: object) -> None:
+    """Set the handler of Ctrl-C, unless the parent process has it ignored."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]  # a function of any arguments
 
 
-@contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Print each warning as one line, without the source line that raised it."""
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        note(f"warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
+def _end(*_: object) -> None:
+    """End the process at once: before or after the command, where nothing is half done."""
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,8 +33,8 @@ class ArtifactFolder:
     def __init__(self, root: Path | None = None, altered: Collection[str] = (), names: Collection[str] | None = None):
         self._temporary = None
         if root is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="dovetail-artifacts-")
-            root = Path(self._temporary.name)
+            self._temporary = TemporaryFolder("artifacts")
+            root = self._temporary.path
         self.root = root
         self.altered = frozenset(altered)
         self._names = names

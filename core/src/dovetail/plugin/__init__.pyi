@@ -68,6 +68,14 @@ from dovetail.plugin.options import (
     Proceed as Proceed,
 )
 from dovetail.plugin.engine import SpanRecorder as SpanRecorder, span_recorder as span_recorder
+from dovetail.plugin.processes import (
+    Finished as Finished,
+    PythonProcess as PythonProcess,
+    child_environment as child_environment,
+    end_with_parent as end_with_parent,
+    run_command as run_command,
+    spawn_context as spawn_context,
+)
 from dovetail.plugin.registry import Registry as Registry
 from dovetail.plugin.results import (
     Recognition as Recognition,
@@ -88,5 +96,14 @@ from dovetail.plugin.strategy import (
     Neighbor as Neighbor,
     Strategy as Strategy,
     View as View,
+)
+from dovetail.plugin.temporary import (
+    TemporaryFolder as TemporaryFolder,
+    anonymous_file as anonymous_file,
+    hold as hold,
+    receipts_folder as receipts_folder,
+    remove_abandoned as remove_abandoned,
+    remove_orphans as remove_orphans,
+    user_folder as user_folder,
 )
 from dovetail.compiler.running import Verification as Verification

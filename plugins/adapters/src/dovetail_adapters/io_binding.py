@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.errors import DovetailError
+from dovetail_onnx.native_runtime import onnx_runtime
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -101,8 +102,7 @@ class IOBinding:
 
     def get_outputs(self) -> list[ort.OrtValue]:
         """Return the outputs of the last run as values of ONNX Runtime."""
-        import onnxruntime as ort
-
+        ort = onnx_runtime()
         values = []
         for name, array in self._results.items():
             target = self._targets.get(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
+from dovetail_onnx.native_runtime import onnx_runtime
 from dovetail_runtime.whole_session import whole_session
 
 from dovetail_adapters.io_binding import IOBinding
@@ -150,8 +151,7 @@ class InferenceSession:
         """Compute outputs from values of ONNX Runtime, as such values; see `run`."""
         if self._native is not None and self._is_last:
             return list(self._native.run_with_ort_values(output_names, input_dict_ort_values, run_options))
-        import onnxruntime as ort
-
+        ort = onnx_runtime()
         return [ort.OrtValue.ortvalue_from_numpy(a) for a in self.run(output_names, input_dict_ort_values, run_options)]
 
     def io_binding(self) -> ort.IOBinding | IOBinding:

@@ -5,11 +5,14 @@
 
 from dovetail.plugin import hookimpl
 
+from dovetail_onnx.native_runtime import disable_telemetry
+
 dovetail_api = 1
 
 
 @hookimpl
 def register(registry):
     """Register the front end and the result store."""
+    disable_telemetry()
     registry.frontend("onnx", "dovetail_onnx.frontend:OnnxFrontend")
     registry.result_store("folder", "dovetail_onnx.results.store:FolderStore")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import our_name
 
+from dovetail_onnx.native_runtime import native_state
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -160,7 +162,7 @@ def _runtime_schemas() -> dict[tuple[str, str], list]:
     Empty where ONNX Runtime is not installed.
     """
     try:
-        from onnxruntime.capi import onnxruntime_pybind11_state as state
+        state = native_state()
     except ImportError:
         return {}
     table: dict[tuple[str, str], list] = {}

@@ -103,7 +103,7 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     with ThreadPoolExecutor(1, "dovetail-calibrate") as thread:
         pending: Future | None = None
         for number, (feeds, _) in enumerate(batches(model, ctx.request.data, say=says), start=1):
-            samples += max(len(feeds[name]) for name in counting) if at_once is None else at_once
+            samples += max(len(feeds[name]) for name in counting if name in feeds) if at_once is None else at_once
             if pending is not None:  # a watcher may see both an input and computed values
                 pending.result()
             with _naming(number):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,13 +16,21 @@ import dovetail.plugin
 from dovetail.compiler import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir import constant_of, name_of
-from dovetail.plugin import Engine, Executed, RegionModel
+from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
 from dovetail.text import did_you_mean
-from dovetail_transforms.regions.regions import Region, annotated_regions, calls, extract, inline_regions, ready_regions
+from dovetail_transforms.regions.regions import (
+    Region,
+    annotated_regions,
+    calls,
+    extract,
+    inline_regions,
+    ready_regions,
+    regions_from,
+)
 
 from dovetail_runtime.direct_run import DirectRun, direct_run
 from dovetail_runtime.engines import GuardedEngine, GuardedSession, guarded
-from dovetail_runtime.feeds import DeclaredInputs
+from dovetail_runtime.feeds import DeclaredInputs, without_defaults
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
 from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
@@ -78,10 +85,13 @@ class Executor(dovetail.plugin.Executor):
         self.timeline: Timeline | None = None
         self.regions = _regions(model.graph, backend_of) if regions is None else list(regions)
         self._model = model
+        self._engines_of = engines_of
         self._artifacts = artifacts
+        self._replacing: dict[frozenset[str], Executor] = {}
+        self._lock = threading.Lock()
         self.options = dict(options or {})
         self._pace = Pace(_way(self.options))
-        self._files: tempfile.TemporaryDirectory[str] | None = None
+        self._files: TemporaryFolder | None = None
         self._caveats: dict[str, str] = {}
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self.runners = [self._load(region) for region in self.regions if region.outputs]
@@ -121,6 +131,8 @@ class Executor(dovetail.plugin.Executor):
         Raises:
             DovetailError: An input is missing, unknown or does not match, or no engine runs a region.
         """
+        if names := self._inputs.replaced(inputs):
+            return self._without_defaults(names).run(inputs)
         if self.timeline is None and self._direct is not None:
             found = self._direct.run(inputs)
             if found is not None:
@@ -158,7 +170,27 @@ class Executor(dovetail.plugin.Executor):
         Yields:
             The region's runner, and the live values: its inputs, its outputs, and inputs of later regions.
         """
-        yield from self._steps(self._inputs.checked(inputs), frozenset())
+        names = self._inputs.replaced(inputs)
+        executor = self._without_defaults(names) if names else self
+        yield from executor._steps(executor._inputs.checked(inputs), frozenset())
+
+    def _without_defaults(self, names: frozenset[str]) -> Executor:
+        """Return the executor of the same regions for runs that give values to inputs with a default.
+
+        Engines have the defaults among their weights, so they load the regions once more, with further inputs.
+        """
+        with self._lock:
+            known = self._replacing.get(names)
+            if known is None:
+                model = without_defaults(self._model, names)
+                copies = dict(zip(self._model.graph, model.graph, strict=True))
+                backends = {copies[node]: region.backend for region in self.regions for node in region.nodes}
+                groups = [[copies[node] for node in region.nodes] for region in self.regions]
+                regions = regions_from(model.graph, groups, backends.__getitem__)
+                known = Executor(model, self._engines_of, self.options, regions=regions, artifacts=self._artifacts)
+                self._replacing[names] = known
+        known.timeline = self.timeline
+        return known
 
     def _steps(
         self, values: dict[str, np.ndarray], kept: Collection[str], recorded: Run | None = None
@@ -239,9 +271,8 @@ class Executor(dovetail.plugin.Executor):
         if whole and _is_onnx(self._model.path) and self._model.revision == 0:
             return RegionModel(part, self._model.path)
         if self._files is None:
-            self._files = tempfile.TemporaryDirectory(prefix="dovetail-regions-")
-            weakref.finalize(self, self._files.cleanup)  # without the warning that its own finalizer gives
-        path = Path(self._files.name) / f"region{region.index}.onnx"
+            self._files = TemporaryFolder("regions")
+        path = self._files.path / f"region{region.index}.onnx"
         part.save(path)
         return RegionModel(part, path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -15,6 +15,7 @@ from dovetail_runtime.serialize import matches, value_type
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
+    from dovetail.ir import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,37 @@ def shape_mismatches(values: Sequence[Declared], results: Mapping[str, object]) 
     return found
 
 
+def required_inputs(graph: ir.Graph) -> list[ir.Value]:
+    """Return the inputs that every run needs: those without a default."""
+    return [value for value in graph.inputs if not value.is_initializer()]
+
+
+def optional_inputs(graph: ir.Graph) -> list[ir.Value]:
+    """Return the inputs with a default, an initializer of the same name, which a run may replace."""
+    return [value for value in graph.inputs if value.is_initializer()]
+
+
+def given_inputs(graph: ir.Graph, given: Collection[str]) -> list[ir.Value]:
+    """Return the inputs that a run has: the required ones, and those with a default for which there is a value."""
+    return [value for value in graph.inputs if not value.is_initializer() or value.name in given]
+
+
+def without_defaults(model: Model, names: Collection[str]) -> Model:
+    """Return a copy of a model in which some inputs with a default are required.
+
+    Args:
+        model: The model; weights are shared.
+        names: The inputs.
+    """
+    copy = model.clone()
+    for value in optional_inputs(copy.graph):
+        if value.name in names:
+            del copy.graph.initializers[name_of(value)]
+            value.const_value = None
+    copy.touch()
+    return copy
+
+
 class DeclaredInputs:
     """Declared inputs of a graph, against which every call is checked.
 
@@ -100,8 +132,15 @@ class DeclaredInputs:
     """
 
     def __init__(self, graph: ir.Graph):
-        self._wanted = {name_of(value): declared(value) for value in graph.inputs if not value.is_initializer()}
+        self._wanted = {name_of(value): declared(value) for value in required_inputs(graph)}
+        self._optional = frozenset(map(name_of, optional_inputs(graph)))
         self._constants = frozenset(graph.initializers)
+
+    def replaced(self, inputs: object) -> frozenset[str]:
+        """Return the inputs with a default that are given all the same, and so replace it."""
+        if not self._optional or not isinstance(inputs, Mapping):
+            return frozenset()
+        return self._optional.intersection(inputs)
 
     def checked(self, inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
         """Convert the inputs to arrays that match the declarations.
@@ -122,7 +161,8 @@ class DeclaredInputs:
     def _check_names(self, inputs: Mapping[str, object]) -> None:
         for name in inputs:
             if name in self._constants:
-                raise DovetailError(f"input '{name}' is a constant of this model and cannot be fed")
+                hint = "leave it out, or compile without --freeze-inputs if the source has it as an input"
+                raise DovetailError(f"input '{name}' is a constant of this model and cannot be fed", hint)
             if name not in self._wanted:
                 near = near_misses(name, self._wanted, 1)
                 hint = f"did you mean '{near[0]}'?" if near else f"its inputs are {', '.join(self._wanted) or 'none'}"

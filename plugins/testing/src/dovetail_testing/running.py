@@ -93,12 +93,12 @@ def _once(make: Callable[[], Callable[[Mapping[str, Any]], Mapping[str, Any]]]) 
 
 
 def _on_onnxruntime(model: onnx.ModelProto | Path) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    import onnxruntime
+    from dovetail_onnx.native_runtime import new_session, onnx_runtime
 
-    options = onnxruntime.SessionOptions()
+    options = onnx_runtime().SessionOptions()
     options.log_severity_level = 4
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    session = new_session(source, options, ["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, session.run(names, dict(inputs)), strict=True))
 

@@ -11,6 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.text import pluralize
 from dovetail_runtime.machine import difference
 
+from dovetail_tune.answers import InvalidAnswer, as_text, greeting_of
 from dovetail_tune.hosts import Executors
 from dovetail_tune.tasks import Place, greet
 
@@ -43,7 +44,9 @@ def connect(address: str, distributions: tuple[str, ...] = ()) -> Iterator[Execu
     except ImportError as error:
         raise DovetailError("--cluster needs dask.distributed", "pip install 'dovetail-tune[cluster]'") from error
     try:
-        client = Client(address, timeout=_SECONDS)
+        # Answers are JSON in text; nothing else is taken apart. What the protocol itself pickles, such as errors, is
+        # unpickled all the same: docs/reference/safety.md says whom one trusts.
+        client = Client(address, timeout=_SECONDS, deserializers=["dask", "msgpack", "error"])
     except (OSError, ValueError, TypeError) as error:
         raise DovetailError(f"--cluster {address}: the scheduler does not answer: {error}", _START) from None
     try:
@@ -58,8 +61,17 @@ def _executors(client: Client, address: str, distributions: tuple[str, ...]) -> 
         problem = f"--cluster {address}: none of {pluralize(len(workers), 'worker')} has the resource '{TIMING}'"
         raise DovetailError(problem, _START)
     place = Place(distributions=distributions)
-    machines = {name: found[0] for name, found in client.run(greet, place, ()).items()}
-    chosen, notes = _like_one(machines, greet(place, ())[0], workers)
+    machines: dict[str, Mapping[str, str]] = {}
+    notes = []
+    for name, said in client.run(as_text, greet, place, (), on_error="return").items():
+        try:
+            machines[name] = greeting_of(said)[0]
+        except (InvalidAnswer, DovetailError) as error:
+            notes.append(f"worker {name} is left out: its answer is not valid: {error}")
+    if not any(workers[name]["resources"].get(TIMING) for name in machines):
+        raise DovetailError(f"--cluster {address}: {notes[0]}", _START)
+    chosen, unlike = _like_one(machines, greet(place, ())[0], workers)
+    notes += unlike
     # An empty list of workers would mean that none is allowed.
     allowed = {"workers": chosen} if notes else {}
     return Executors(

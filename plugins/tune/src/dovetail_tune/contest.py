@@ -13,6 +13,7 @@ from dovetail_tune.candidates import Candidate, Candidates
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Entry, Tuned, slower_integers
+from dovetail_tune.outside_data import unknown
 from dovetail_tune.race import RaceResult
 from dovetail_tune.tasks import Rules, loaded_and_raced
 from dovetail_tune.together import try_together
@@ -203,6 +204,9 @@ class Contest:
         names = [tried.candidate.name for tried in finalists]
         known = self._bench.journal.find("race", ", ".join(names))
         if known is not None:
+            if (other := unknown({**known["turns"], **known["failed"]}, names)) or not known["turns"]:
+                problem = f"turns: {other!r} did not race" if other else "turns: nobody raced"
+                raise self._bench.journal.invalid("race", ", ".join(names), problem)
             return RaceResult(known["leader"], known["turns"], known["failed"], known["heats"]), known["memory"]
         memory: dict[str, int] = {}
         result = RaceResult("")

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail_runtime.machine import difference
 
+from dovetail_tune.answers import Answer, InvalidAnswer, answer_of, as_text, greeting_of
 from dovetail_tune.deadline import Deadline
-from dovetail_tune.tasks import Answer, Job, Place, Rules, compare, convert, greet
+from dovetail_tune.tasks import Job, Place, Rules, compare, convert, greet
 
 _ATTEMPTS = 4  # of a task whose worker is lost, or that ran on a machine of another kind
 _GRACE = 10.0  # seconds beyond a task's own limit, in which its answer arrives
@@ -58,7 +60,7 @@ class Hosts:
         self._place = place
         self.notes = list(self._executors.notes)
         self.machine: Mapping[str, str] = {}
-        self.machine = _Pending(self, self._executors.timing, greet, (place, ())).result(None)[0]
+        self.machine = _Pending(self, self._executors.timing, greeting_of, greet, place, ()).result(None)[0]
 
     def check_paths(self, paths: Sequence[str]) -> None:
         """Check that a machine sees these files and folders.
@@ -66,7 +68,8 @@ class Hosts:
         Raises:
             DovetailError: It does not.
         """
-        _, missing = _Pending(self, self._executors.converting, greet, (self._place, tuple(paths))).result(None)
+        sent = _Pending(self, self._executors.converting, greeting_of, greet, self._place, tuple(paths))
+        _, missing = sent.result(None)
         if missing:
             raise DovetailError(
                 f"the executor's machines do not see {missing[0]}",
@@ -80,7 +83,8 @@ class Hosts:
             job: A `prepare` job.
             deadline: The time that is left.
         """
-        pending = _Pending(self, self._executors.converting, convert, (self._place, job, deadline.remaining))
+        read = partial(answer_of, kinds={"": job["job"]})
+        pending = _Pending(self, self._executors.converting, read, convert, self._place, job, deadline.remaining)
         return lambda: pending.result(deadline)
 
     def compare(self, jobs: Mapping[str, Job], rules: Rules, deadline: Deadline) -> Callable[[], Answer]:
@@ -92,7 +96,8 @@ class Hosts:
             deadline: The time that is left.
         """
         executor = self._executors.timing if rules.rounds else self._executors.converting
-        pending = _Pending(self, executor, compare, (self._place, dict(jobs), rules, deadline.remaining))
+        read = partial(answer_of, kinds={name: job["job"] for name, job in jobs.items()})
+        pending = _Pending(self, executor, read, compare, self._place, dict(jobs), rules, deadline.remaining)
         return lambda: pending.result(deadline)
 
     def why_unfit(self, answer: Any) -> str:
@@ -103,10 +108,17 @@ class Hosts:
 
 
 class _Pending:
-    """A task that was sent, and is sent again if its worker is lost."""
+    """A task that was sent, and is sent again if its worker is lost, or its answer is not valid."""
 
-    def __init__(self, hosts: Hosts, executor: Executor, task: Callable[..., Any], arguments: tuple[object, ...]):
-        self._hosts, self._executor, self._task, self._arguments = hosts, executor, task, arguments
+    def __init__(
+        self,
+        hosts: Hosts,
+        executor: Executor,
+        read: Callable[[object], Any],
+        task: Callable[..., Any],
+        *arguments: object,
+    ):
+        self._hosts, self._executor, self._read, self._task, self._arguments = hosts, executor, read, task, arguments
         self._future = self._sent()
 
     def result(self, deadline: Deadline | None) -> Any:
@@ -123,7 +135,7 @@ class _Pending:
                 limit = max(0.0, deadline.budget + _GRACE - deadline.elapsed)
             begun = time.monotonic()
             try:
-                answer = self._future.result(limit)
+                answer = self._read(self._future.result(limit))
                 why = self._hosts.why_unfit(answer)
                 if not why:
                     return answer
@@ -137,6 +149,9 @@ class _Pending:
                 why = "it timed out"
             except DovetailError:
                 raise
+            except InvalidAnswer as error:
+                why = f"its answer is not valid: {error}"
+                self._note(f"an answer that is not valid is not used: {error}")
             except (Exception, CancelledError) as error:
                 why = f"{type(error).__name__}: {error}"
                 self._note("a worker was lost, and its task was sent again")
@@ -146,7 +161,7 @@ class _Pending:
 
     def _sent(self) -> Future[Any]:
         try:
-            return self._executor.submit(self._task, *self._arguments)
+            return self._executor.submit(as_text, self._task, *self._arguments)
         except RuntimeError as error:  # it was shut down, or is broken
             raise LostError(f"the executor takes no task: {error}", _RESUME) from error
 

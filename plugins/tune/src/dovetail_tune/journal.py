@@ -8,8 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_onnx.files.parsing import Malformed, parse_json
+from dovetail_onnx.files.reading import UnreadableInput, read_input
 from dovetail_runtime.machine import difference
 
+from dovetail_tune.outside_data import SIZE, Decibels, Fields, Form, ListOf, MapOf, Maybe, Number, Race, Row, Text
+
+_LARGEST = 1 << 28  # bytes
+_NAMES = ListOf(Text())
+_ENTRY = Fields({"kind": Text(("candidate", "race", "noise", "pairs", "segment")), "name": Text()})
+_PLACE = Number(0, 1 << 31, whole=True)
+_CANDIDATE = Fields({"name": Text(), "backends": _NAMES, "high": _NAMES, "pins": _NAMES, "margin": Number(0, 1000),
+                     "threads": Number(0, 1 << 20, whole=True)})  # fmt: skip
+_RATIO = Number(1e-9, 1e9)
+_FORMS: Mapping[str, Form] = {
+    "candidate": Fields({
+        "candidate": _CANDIDATE, "status": Text(("prepared", "failed", "repeated", "not tried")), "why": Text(),
+        "snr_db": Maybe(Decibels()), "answers": Maybe(Number(0, 1)), "missed": _NAMES, "bytes": SIZE,
+        "coverage": Text(), "engines": _NAMES, "against": Maybe(Row((_RATIO, _RATIO, _RATIO, SIZE))),
+        "digest": Text(), "compile_seconds": Number(0), "run_seconds": Number(0),
+    }),
+    "race": Race({"memory": MapOf(SIZE)}),
+    "noise": Fields({"noise": ListOf(Number(0))}),
+    "pairs": Fields({"pairs": ListOf(Row((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(Number()))))}),
+    "segment": Fields({"seconds": Number(1e-12, 1e12)}),
+}  # fmt: skip
 _WHAT = {"model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed"}
 
 
@@ -31,13 +54,19 @@ class Journal:
         self._path, self._key = path, dict(key)
         self._entries: dict[tuple[str, str], dict[str, Any]] = {}
         self._begun = False
+        self._lines: dict[tuple[str, str], int] = {}
         latest: dict[str, str] | None = None
         current = False
-        for entry in self._read():
+        for number, entry in self._read():
             if "key" in entry:
+                if why := MapOf(Text()).problem(entry["key"]):
+                    raise self._invalid(number, f"key: {why}")
                 latest, current = entry["key"], entry["key"] == self._key
             elif current:
+                if why := _ENTRY.problem(entry) or _FORMS[entry["kind"]].problem(entry):
+                    raise self._invalid(number, why)
                 self._entries[entry["kind"], entry["name"]] = entry
+                self._lines[entry["kind"], entry["name"]] = number
         self.others = "" if latest is None or self._entries else _difference(latest, self._key)
 
     def __len__(self) -> int:
@@ -46,6 +75,15 @@ class Journal:
     def find(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return what was recorded last, or None."""
         return self._entries.get((kind, name))
+
+    def invalid(self, kind: str, name: str, problem: str) -> DovetailError:
+        """Return an error that says what is wrong with an entry; it names the line if the file has it."""
+        return self._invalid(self._lines.get((kind, name), 0), problem)
+
+    def _invalid(self, line: int, problem: str) -> DovetailError:
+        place = f"{self._path}:{line}" if line else str(self._path)
+        way_out = "remove the line, so that it is measured again, or name another folder with --journal"
+        return DovetailError(f"{place}: {problem}", way_out)
 
     def record(self, kind: str, name: str, **found: Any) -> dict[str, Any]:
         """Add an entry and return it.
@@ -67,20 +105,21 @@ class Journal:
             self._begun = True
         return entry
 
-    def _read(self) -> Iterator[dict[str, Any]]:
+    def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the entries with their lines, from 1."""
         if self._path is None or not self._path.exists():
             return
         try:
-            lines = self._path.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = read_input(self._path, _LARGEST).decode().split("\n")
+        except (UnreadableInput, UnicodeDecodeError) as error:
             raise DovetailError(f"{self._path} is no journal: {error}", "name another folder with --journal") from None
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
-                entry = json.loads(line)
-            except ValueError:
+                entry = parse_json(line)
+            except Malformed:
                 continue  # cut off when a run was interrupted
             if isinstance(entry, dict) and ("key" in entry or {"kind", "name"} <= entry.keys()):
-                yield entry
+                yield number, entry
 
 
 def _difference(one: object, other: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Instrumentation, Request
 from dovetail.planning import HOST, PlannedNode
+from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.candidates import Candidate
@@ -128,6 +129,7 @@ class Mixing:
         ctx.load_backends()
         # Prepared for all backends at once, as mixed plans are, so that nodes have the same names.
         model = Driver(self._original, ctx, (), Instrumentation()).prepare()
+        _, model = as_given(self._original, self._bench.halves.calibrate, model)
         compiling, slowest = [t.compile_seconds for t in self._chosen], max(t.run_seconds for t in self._chosen)
         number, most = affordable(compiling, slowest, self._bench.deadline.remaining)
         self._chosen = self._chosen[:number]

@@ -18,14 +18,15 @@ from dovetail_tune.tasks import Rules
 from dovetail_tune.worker_process import Worker, WorkerError
 
 if TYPE_CHECKING:
+    from dovetail_tune.answers import Answer
     from dovetail_tune.hosts import Hosts
     from dovetail_tune.segments import Segment
-    from dovetail_tune.tasks import Answer
     from dovetail_tune.trying import Bench
 
 _ROUNDS = 12
 _LEAST = 0.5  # seconds
 _FILE = "profiles.jsonl"
+_OUTPUTS = "noise: expected a number for every output of the model"
 
 
 def profile_cache(key: Mapping[str, str]) -> Journal:
@@ -103,7 +104,12 @@ class Profiles:
         """Return the noise of pairs of choices, or what the journal says about it if no noise was measured anew."""
         found, known = self._values.errors.pairs(), self._bench.journal.find("pairs", "")
         if known is not None and len(known["pairs"]) >= len(found):
-            return from_plain(known)
+            if any(len(noise) != len(self._values.names) for *_, noise in known["pairs"]):
+                raise self._bench.journal.invalid("pairs", "", _OUTPUTS)
+            pairs = from_plain(known)
+            if other := next((choice for pair in pairs for choice in pair if choice not in self.noise), None):
+                raise self._bench.journal.invalid("pairs", "", f"pairs: there is no segment {list(other)}")
+            return pairs
         self._bench.journal.record("pairs", "", pairs=as_plain(found))
         return found
 
@@ -158,6 +164,8 @@ class Profiles:
             return False
         for number, (time, found) in enumerate(zip(times, noise)):
             if time and found:
+                if len(found["noise"]) != len(self._values.names):
+                    raise self._bench.journal.invalid("noise", found["name"], _OUTPUTS)
                 self.seconds[segment.index, number] = time["seconds"]
                 self.noise[segment.index, number] = found["noise"]
         return True

@@ -10,6 +10,7 @@ from functools import cache
 
 CONFIDENCE = 0.95
 MARGIN = 0.02  # two processes that run the same model differ by up to this, because their memory lies elsewhere
+_MANY = 500  # pairs
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def ratio_of(times: Sequence[float], others: Sequence[float]) -> Ratio:
 @cache
 def _rank(number: int) -> int:
     """Return how many of `number` sorted values lie outside of the interval of the median at each end."""
+    if number > _MANY:  # 2^-number would underflow; the binomial distribution is normal by then
+        return int((number - statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * number**0.5) / 2)
     outside, rank = 2.0**-number, 0
     total = outside
     while 2 * (total + (following := outside * (number - rank) / (rank + 1))) <= 1 - CONFIDENCE:

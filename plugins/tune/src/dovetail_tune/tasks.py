@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import user_folder
 from dovetail_runtime.machine import fingerprint
 
+from dovetail_tune.answers import Answer
 from dovetail_tune.race import RaceResult, Turn, race
 from dovetail_tune.worker_process import Worker, WorkerError
 
+_LOCK = f"dovetail-timing-{os.getuid()}.lock"
 TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
 Job = Mapping[str, Any]
 
@@ -55,23 +58,6 @@ class Place:
     blocked: tuple[str, ...] = ()
     callers: int = 1
     distributions: tuple[str, ...] = ()
-
-
-@dataclass
-class Answer:
-    """The answer of a task.
-
-    Attributes:
-        machine: Fingerprint of the machine that it ran on.
-        found: The answer of each job, by name.
-        race: The race; without runners if nothing was timed.
-        failed: Why a job failed, by name.
-    """
-
-    machine: Mapping[str, str]
-    found: dict[str, dict[str, Any]]
-    race: RaceResult
-    failed: dict[str, str]
 
 
 def greet(place: Place, paths: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -175,13 +161,32 @@ def host_lock(alone: bool) -> Iterator[int]:
     Raises:
         DovetailError: The lock file cannot be opened.
     """
-    path = Path(tempfile.gettempdir()) / f"dovetail-timing-{os.getuid()}.lock"
+    lock = None
+    while lock is None:
+        lock = _locked(fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise DovetailError(f"{path}: the lock for timings cannot be opened: {error}", "set TMPDIR") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield lock
     finally:
         os.close(lock)
+
+
+def _locked(kind: int) -> int | None:
+    """Open and lock the machine's lock file; None if it was removed meanwhile, as what nobody holds is."""
+    folder = user_folder(make=True)
+    path = (folder or Path(tempfile.gettempdir())) / _LOCK
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        if folder is None:
+            raise DovetailError(f"{path}: the lock for timings cannot be made", "set TMPDIR") from None
+        return None
+    except OSError as error:
+        raise DovetailError(f"{path}: the lock for timings cannot be opened: {error}", "set TMPDIR") from None
+    fcntl.flock(lock, kind)
+    try:
+        if os.path.samestat(os.stat(path), os.fstat(lock)):
+            return lock
+    except FileNotFoundError:
+        pass
+    os.close(lock)
+    return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from dovetail_tune.answers import Answer
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.hosts import Hosts
-from dovetail_tune.tasks import Answer
 from dovetail_tune.trying import NOT_TRIED, PREPARED, QUICK_RULES, Bench, Tried
 
 _TIME_UP = "not tried to the end: the time was up"

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Request
-from dovetail.plugin import load_plugins
+from dovetail.plugin import TemporaryFolder, load_plugins
 from dovetail_runtime.data.sources import data_digest
 from dovetail_runtime.machine import cpus, fingerprint
 from dovetail_verify.accuracy.goals import Goals
@@ -96,7 +95,7 @@ def tune(
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     with ExitStack() as stack:
-        folder = Path(journal) if journal is not None else Path(stack.enter_context(TemporaryDirectory("-tune")))
+        folder = Path(journal) if journal is not None else stack.enter_context(TemporaryFolder("tune"))
         path = _file_of(model, original, folder)
         source = dovetail.input_data(data)
         callers = cpus() if measure == THROUGHPUT else 1

@@ -181,8 +181,9 @@ def main() -> None:
     """Answer jobs until standard input ends; arguments are names of plugins to leave out."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    from dovetail.plugin import load_plugins
+    from dovetail.plugin import end_with_parent, load_plugins
 
+    end_with_parent()
     jobs = Jobs(load_plugins(block=sys.argv[1:]))
     table = {"prepare": jobs.prepare, "load": jobs.load, "segment": jobs.segment, "time": jobs.time}
     for line in sys.stdin:

@@ -8,14 +8,13 @@ import math
 import os
 import selectors
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from subprocess import PIPE, TimeoutExpired
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import PythonProcess, TemporaryFolder, anonymous_file
 
 _SHOWN = 300  # characters of a worker's last words
 _GRACE = 5.0  # seconds to end in
@@ -34,17 +33,13 @@ class Worker:
     """
 
     def __init__(self, blocked: Sequence[str] = (), inherited: int | None = None):
-        self._words = tempfile.TemporaryFile(prefix="dovetail-tune-")  # noqa: SIM115 - lives as long as the process
+        self._words = anonymous_file()
         # A process that is killed removes none of its temporary files, which may be as large as the model.
-        self._temporary = tempfile.TemporaryDirectory(prefix="dovetail-tune-", ignore_cleanup_errors=True)
+        self._temporary = TemporaryFolder("tune")
         # Standard output belongs to the answers, so that nothing that an engine prints can be mistaken for one.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "dovetail_tune.worker", *blocked],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
-            env={
-                **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": self._temporary.name
-            },
-            pass_fds=() if inherited is None else (inherited,),
+        self._process = PythonProcess(
+            "dovetail_tune.worker", blocked, {"TMPDIR": str(self._temporary.path)},
+            () if inherited is None else (inherited,), stdin=PIPE, stdout=PIPE, stderr=self._words,
         )  # fmt: skip
         self._buffer = b""
 
@@ -84,7 +79,7 @@ class Worker:
                     stream.close()
         try:
             self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._kill()
         self._words.close()
         self._temporary.cleanup()
@@ -117,7 +112,7 @@ class Worker:
         """Return an error that says how the process ended."""
         try:
             code = self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._kill()
             code = self._process.returncode
         self._words.seek(0)

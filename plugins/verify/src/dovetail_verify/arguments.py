@@ -101,7 +101,7 @@ def shapes_of(given: InputShapes, model: Model) -> dict[str, tuple[int, ...]]:
         if Path(text).is_file():
             from dovetail_runtime.data.sources import array_shapes
 
-            names = [name_of(value) for value in model.graph.inputs if not value.is_initializer()]
+            names = list(map(name_of, model.graph.inputs))
             shapes |= array_shapes(Path(text), names)
         else:
             name, shape = _shape_in(str(text))

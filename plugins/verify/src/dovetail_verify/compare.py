@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
-from dovetail_runtime.feeds import arrays_of
+from dovetail_runtime.feeds import arrays_of, given_inputs
 
 from dovetail_verify.metrics import Difference, Findings, Spread
 from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
@@ -316,7 +316,7 @@ def random_run(
     A model may require more of an open extent than it declares, such as an image of at least 32 by 32, so several
     extents are tried.
     """
-    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
+    inputs = given_inputs(model.graph, given)
     for name in given.keys() - {value.name for value in inputs}:
         known = ", ".join(map(name_of, inputs)) or "none"
         raise DovetailError(f"a shape is given for '{name}', which is no input", f"inputs: {known}")

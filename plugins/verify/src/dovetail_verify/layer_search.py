@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import get_placement, operator_name
+from dovetail_runtime.data.batches import as_given
 from dovetail_transforms.regions.regions import inline_regions
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
@@ -75,6 +76,7 @@ def find_layer_errors(
         raise DovetailError(
             "no node of the result is in the original", "give the model that the result was compiled from"
         )
+    _, exact, model = as_given(original, data, exact, model)
     side_by_side = SideBySide(exact, model, engines)
     found = side_by_side.run(original, data, progress=progress)
     if not found.batches:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail_runtime.data.independent_rows import extent_name
+from dovetail_runtime.feeds import given_inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +153,7 @@ def random_batch(
     Raises:
         DovetailError: An input has unknown rank, or a type without random values.
     """
-    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
+    inputs = given_inputs(model.graph, shapes or ())
     return random_feeds(inputs, random_shapes(inputs, shapes or {}), seed)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import load_plugins
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import Argument, Entry
+from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile
 from dovetail_schemas.operator_files.library import OperatorLibrary, defined, library_of
 from dovetail_schemas.operator_files.reading import read_operators
 
@@ -119,15 +121,32 @@ def check_operators(file: str | Path) -> list[dict[str, str]]:
         `invoke`.
 
     Raises:
-        DovetailError: The file cannot be read, or entries are invalid: one line per error.
+        DovetailError: The file cannot be read, names a module that is not of an installed plugin, or entries are
+            invalid: one line per error.
     """
     found = read_operators(Path(file), "pd_op")
+    _check_functions(found)
     if found.domain != "pd_op":
         defined(found)
     return [
         {"name": f"{found.domain}::{entry.name}", "signature": _signature(entry), "executed": _executed(entry)}
         for entry in (*found.entries.values(), *found.gradients.values())
     ]
+
+
+def _check_functions(file: OperatorFile) -> None:
+    """Check that the module that a file names belongs to an installed plugin.
+
+    The file may come from anybody, and importing a module runs it.
+    """
+    if not file.functions:
+        return
+    plugins = {re.split("[.:]", record.target)[0] for record in load_plugins().plugins}
+    if file.functions.partition(".")[0] not in plugins:
+        raise DovetailError(
+            f"{file.functions_at}: functions: {file.functions} is not part of an installed plugin, and is not imported",
+            "if you trust the file, install its distribution with an entry point in the group 'dovetail'",
+        )
 
 
 def _signature(entry: Entry) -> str:

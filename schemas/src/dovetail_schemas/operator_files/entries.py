@@ -185,6 +185,7 @@ class OperatorFile:
         entries: Its operators, by name.
         gradients: Its gradients, by name.
         functions: The module with its functions, if it names one.
+        functions_at: File and line of that name.
         opset: The ONNX opset of texts under `composite:`.
         facts: Facts about its operators: groups, and kinds of values on ports; None if it states none.
     """
@@ -194,5 +195,6 @@ class OperatorFile:
     entries: dict[str, Entry] = field(default_factory=dict)
     gradients: dict[str, Entry] = field(default_factory=dict)
     functions: str = ""
+    functions_at: str = ""
     opset: int = 18
     facts: OperatorFacts | None = None

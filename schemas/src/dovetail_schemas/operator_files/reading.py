@@ -55,20 +55,21 @@ def read_operators(source: Source, domain: str = "") -> OperatorFile:
         DovetailError: The file cannot be read, or entries are invalid: one line per error.
     """
     tree = load_document(source)
-    version, opset, functions = 1, OperatorFile("", 1).opset, ""
+    version, opset, functions, functions_at = 1, OperatorFile("", 1).opset, "", ""
     listed: Node = tree
     if isinstance(tree, Entries):
         tree.only("file", _FILE_KEYS)
         listed = tree.require("operators")
         domain = node.text("domain") if (node := tree.get("domain")) else domain
-        functions = node.text("functions") if (node := tree.get("functions")) else ""
+        if (node := tree.get("functions")) is not None:
+            functions, functions_at = node.text("functions"), node.where
         version, opset = _version(tree, "version", 1), _version(tree, "opset", opset)
     if not isinstance(listed, Items):
         raise listed.error("a list of entries is expected: '- op: name'")
     if not domain:
         raise tree.error("the file names no domain; write `domain: NAME` above `operators:`")
     reader = _Reader()
-    file = OperatorFile(domain, version, functions=functions, opset=opset)
+    file = OperatorFile(domain, version, functions=functions, functions_at=functions_at, opset=opset)
     for item in listed.items:
         reader.enter(item, file)
     known = {**file.entries, **file.gradients}

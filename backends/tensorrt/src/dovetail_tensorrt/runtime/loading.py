@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import name_of
-from dovetail.plugin import EngineError
+from dovetail.plugin import EngineError, TemporaryFolder
 
 from dovetail_tensorrt.cache import ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.digest import content_digest
@@ -77,13 +76,13 @@ def load_engine(region: RegionModel, library: Library, capability: tuple[int, in
             return LoadedEngine(engine, made, nodes, call, logger, runtime)
         except EngineError as error:
             why = error.message
-    with tempfile.TemporaryDirectory(prefix="dovetail-tensorrt-") as folder:
+    with TemporaryFolder("tensorrt") as folder:
         try:
             made = make_engine(
                 nodes, library, _profile(nodes, call), target_of(library, "", capability),
-                recorded_workspace(call), Path(folder), content, said.append,
+                recorded_workspace(call), folder, content, said.append,
             )  # fmt: skip
-            engine = _deserialized(Path(folder) / ENGINE, runtime, logger)
+            engine = _deserialized(folder / ENGINE, runtime, logger)
         except EngineError as error:
             if why:
                 error.message = f"{why}; and no other can be built: {error.message}"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from dovetail.errors import DovetailError
-
-from dovetail_onnx.files.ownership import hold, remove_orphans
+from dovetail.plugin import hold, remove_orphans
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 

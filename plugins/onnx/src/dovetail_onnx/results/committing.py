@@ -23,10 +23,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import hold, remove_orphans
 
-from dovetail_onnx.files.ownership import discard_receipt, has_receipt, hold, leave_receipt, remove_orphans
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import move_inside, open_inside, remove_folders_inside, remove_inside
+from dovetail_onnx.files.receipts import discard_receipt, has_receipt, leave_receipt
 from dovetail_onnx.files.writing import sync_folder, write_text
 from dovetail_onnx.results.manifest import LARGEST, MANIFEST, MODEL, FileRecord, Manifest, plain_name
 from dovetail_onnx.saving import data_files, remove_data

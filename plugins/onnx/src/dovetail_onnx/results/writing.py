@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import hold
 
-from dovetail_onnx.files.ownership import hold
 from dovetail_onnx.files.writing import created_folders, named, replacing, write_text
 from dovetail_onnx.results.committing import commit, is_decided
 from dovetail_onnx.results.manifest import ATTACHED, MANIFEST, FileRecord, Manifest, plain_name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
+from dovetail_onnx.native_runtime import new_session, onnx_runtime
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.source.tensors import size_in_bytes
 
@@ -35,8 +36,7 @@ def runtime_error(proto: onnx.ModelProto) -> str:
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     if importlib.util.find_spec("onnxruntime") is None or sum(map(size_in_bytes, stubs)) > _LARGEST:
         return ""
-    import onnxruntime
-
+    onnxruntime = onnx_runtime()
     for tensor in stubs:
         tensor.raw_data = bytes(size_in_bytes(tensor))
         tensor.ClearField("data_location")
@@ -45,7 +45,7 @@ def runtime_error(proto: onnx.ModelProto) -> str:
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        new_session(proto.SerializeToString(), options, ["CPUExecutionProvider"])
     except Exception as error:  # the binding's exceptions share no base class below Exception
         text = str(error)
         return text if any(mark in text for mark in _WRONG) else ""

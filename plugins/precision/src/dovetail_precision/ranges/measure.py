@@ -51,7 +51,8 @@ class PartialSums:
             values: Its inputs by name; constants may be left out.
         """
         executor = self._executors.get(id(node)) or self._executors.setdefault(id(node), self._executor(node))
-        wanted = {name_of(value) for value in node.inputs if value is not None and not value.is_initializer()}
+        given = [value for value in node.inputs if value is not None and _is_fed(value) and value.name in values]
+        wanted = set(map(name_of, given))
         (found,) = executor.run({name: values[name] for name in wanted}).values()
         return float(found.max(initial=0.0))
 
@@ -66,9 +67,9 @@ class PartialSums:
                 constant = value.const_value if value.is_initializer() else None
                 shape = value.shape if constant is not None else None
                 copies[name_of(value)] = ir.Value(name=value.name, type=value.type, shape=shape, const_value=constant)
-        given = [copy for copy in copies.values() if copy.const_value is None]
+        fed = {value.name for value in node.inputs if value is not None and _is_fed(value)}
         graph = ir.Graph(
-            given,
+            [copy for name, copy in copies.items() if name in fed],
             [],
             nodes=[],
             initializers=[copy for copy in copies.values() if copy.const_value is not None],
@@ -87,6 +88,11 @@ class PartialSums:
         row.type, row.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([3])
         graph.outputs.append(row)
         return Executor(work, self._engines, {"optimize": "none"})
+
+
+def _is_fed(value: ir.Value) -> bool:
+    """Whether runs give a value, or may: it is no constant, or the default of an input."""
+    return not value.is_initializer() or value.is_graph_input()
 
 
 FILE = "ranges.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, constant_of, input_of, name_of
-from dovetail.plugin import RegionModel
+from dovetail.plugin import RegionModel, TemporaryFolder
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
@@ -106,7 +105,7 @@ class ActivationCache:
     """
 
     def __init__(self, fallback: ActivationCache | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refine-")
+        self._folder = TemporaryFolder("refine")
         self._paths: dict[str, Path] = {}
         self._made = 0
         self._fallback = fallback
@@ -158,7 +157,7 @@ class ActivationCache:
 
     def _new_path(self) -> Path:
         self._made += 1
-        return Path(self._folder.name) / str(self._made)
+        return self._folder.path / str(self._made)
 
 
 class Replica:
@@ -225,11 +224,11 @@ class Runner:
     def __init__(self, model: Model, region: Region, engines: Sequence[GuardedEngine]):
         self._session = None
         if region.outputs:
-            self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refine-")
             part = extract(model, region)
-            path = Path(self._folder.name) / "block.onnx" if needs_file(part) else None
-            if path is not None:
-                part.save(path)
+            path = None
+            if needs_file(part):
+                self._folder = TemporaryFolder("refine")
+                part.save(path := self._folder.path / "block.onnx")
             options = {"optimize": "none", "spin": False, "share_weights": True}
             self._session = RegionRunner(region, RegionModel(part, path), engines, options, lambda text: None)
 

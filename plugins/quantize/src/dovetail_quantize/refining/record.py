@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import zipfile
 import zlib
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
+from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import file_sha256
 
@@ -40,7 +40,7 @@ class SavedFiles(dict):
         paths: Their paths by name.
     """
 
-    def __init__(self, folder: tempfile.TemporaryDirectory, paths: dict[str, Path]):
+    def __init__(self, folder: TemporaryFolder, paths: dict[str, Path]):
         super().__init__(paths)
         self._folder = folder
 
@@ -49,7 +49,7 @@ class SavedWriter:
     """Collects arrays on disk, and writes them to one file."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="dovetail-refined-")
+        self._folder = TemporaryFolder("refined")
         self._index: list[tuple[str, str]] = []
 
     def add(self, step: str, name: str, array: np.ndarray) -> np.ndarray:
@@ -76,7 +76,7 @@ class SavedWriter:
         """
         if not self._index:
             return None
-        root = Path(self._folder.name)
+        root = self._folder.path
         path = root / "refined"
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(len(self._index)):
@@ -91,7 +91,7 @@ class SavedWriter:
         return SavedFiles(self._folder, {named.name: named}), digest
 
     def _path(self, number: int) -> Path:
-        return Path(self._folder.name) / f"{number}.npy"
+        return self._folder.path / f"{number}.npy"
 
 
 class Saved:

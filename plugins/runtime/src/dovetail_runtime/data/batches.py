@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.text import near_misses, pluralize
 
-from dovetail_runtime.data.independent_rows import fitted, inputs_of_samples, is_static, why_rows_stay_together
+from dovetail_runtime.data.independent_rows import (
+    counted_together,
+    fitted,
+    inputs_of_samples,
+    is_static,
+    why_rows_stay_together,
+)
 from dovetail_runtime.data.sources import read_data
-from dovetail_runtime.feeds import as_array, declared
+from dovetail_runtime.feeds import as_array, declared, given_inputs, optional_inputs, required_inputs, without_defaults
 from dovetail_runtime.serialize import value_type
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.data.independent_rows import Run
 
-__all__ = ["Batch", "batches", "fitted"]
+__all__ = ["Batch", "as_given", "batches", "fitted"]
 
 Feeds = Mapping[str, "np.ndarray"]
 Batch = tuple[dict[str, "np.ndarray"], dict[str, "np.ndarray"]]
@@ -56,15 +62,17 @@ def batches(
     Raises:
         DovetailError: An input has no array, an array has no input, or an array does not match its input.
     """
-    inputs = {name_of(v): v for v in model.graph.inputs if not v.is_initializer()}
+    required = list(map(name_of, required_inputs(model.graph)))
+    optional = list(map(name_of, optional_inputs(model.graph)))
     fixed = {name_of(v): v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
-    shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
     samples = frozenset() if whole else inputs_of_samples(model)
     said: set[str] = set()
     tried: dict[tuple, str] = {}
-    for arrays, where in read_data(data, list(inputs)):
+    for arrays, where in read_data(data, required, optional):
+        inputs = {name_of(value): value for value in given_inputs(model.graph, arrays.keys())}
+        shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
         given = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
-        labels = _labels(inputs, given, where)
+        labels = _labels(inputs, optional, given, where)
         feeds = {name: given[name] for name in inputs}
         cut, why = _cuttable(model, shapes, feeds, samples, run, tried)
         for text in (why, *_cut_texts(shapes, feeds, cut)):
@@ -72,6 +80,27 @@ def batches(
                 said.add(text)
                 say(text)
         yield from _cut(shapes, cut, feeds, labels, where)
+
+
+def as_given(model: Model, data: object, *others: Model) -> list[Model]:
+    """Return models that require the inputs with a default for which the data has values.
+
+    For what takes a model apart: the default would be a constant of its parts.
+
+    Args:
+        model: The model that the data is for.
+        data: See `dovetail_runtime.data.sources.read_data`.
+        others: Models made of it.
+
+    Raises:
+        DovetailError: The data cannot be read.
+    """
+    required, optional = (list(map(name_of, part(model.graph))) for part in (required_inputs, optional_inputs))
+    if not optional:
+        return [model, *others]
+    arrays, _ = next(read_data(data, required, optional), ({}, ""))
+    given = frozenset(optional).intersection(arrays)
+    return [without_defaults(one, given) if given else one for one in (model, *others)]
 
 
 def _cuttable(
@@ -90,6 +119,7 @@ def _cuttable(
 
     first = {name: next(iter(shape)) for name, shape in shapes.items() if shape}
     open_ = [n for n in samples if n in first and not is_static(first[n]) and getattr(feeds[n], "ndim", 0) > 0]
+    open_ = counted_together({name: (first[name], len(feeds[name])) for name in open_})
     lengths = {len(feeds[name]) for name in open_}
     if max(lengths, default=0) <= _AT_ONCE:
         return frozenset(), ""
@@ -137,12 +167,13 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
     return array if array is not None else np.asarray(given)
 
 
-def _labels(inputs: Collection[str], arrays: Feeds, where: str) -> dict[str, np.ndarray]:
+def _labels(inputs: Collection[str], optional: Sequence[str], arrays: Feeds, where: str) -> dict[str, np.ndarray]:
     """Return the label arrays; check that every other array matches an input, and that every input has one."""
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
     for name in arrays.keys() - labels.keys() - set(inputs):
-        near = near_misses(name, inputs, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"its inputs are {', '.join(inputs) or 'none'}"
+        known = dict.fromkeys((*inputs, *optional))
+        near = near_misses(name, known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"its inputs are {', '.join(known) or 'none'}"
         raise DovetailError(f"{where}: the model has no input '{name}'", hint)
     for name in inputs:
         if name not in arrays:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 
-from dovetail_runtime.data.independent_rows import inputs_of_samples, is_static
+from dovetail_runtime.data.independent_rows import counted_together, inputs_of_samples, is_static
 from dovetail_runtime.data.sources import read_data
+from dovetail_runtime.feeds import optional_inputs, required_inputs
 from dovetail_runtime.serialize import value_type
 
 if TYPE_CHECKING:
@@ -31,16 +32,25 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
     Raises:
         DovetailError: Two samples differ in an open extent, an input has no array, or one of the wrong rank.
     """
-    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
-    open_inputs = [value for value in inputs if value_type(value) and not _is_static(value.shape)]
+    required = required_inputs(model.graph)
+    optional = optional_inputs(model.graph)
+    open_inputs = [value for value in model.graph.inputs if value_type(value) and not _is_static(value.shape)]
     samples = inputs_of_samples(model)
+    names = list(map(name_of, required)), list(map(name_of, optional))
     found: dict[str, tuple[tuple[int, ...], str]] = {}
-    for arrays, where in read_data(data, list(map(name_of, inputs))) if open_inputs else ():
+    for arrays, where in read_data(data, *names) if open_inputs else ():
+        counted = {
+            n: next(iter(v.shape or ()), None) for v in open_inputs if (n := name_of(v)) in samples & arrays.keys()
+        }
+        rows = {name: len(arrays[name]) for name in counted if _shape(arrays[name])}
+        together = counted_together({name: (counted[name], number) for name, number in rows.items()})
         for value in open_inputs:
             name = name_of(value)
             if name not in arrays:
+                if value.is_initializer():
+                    continue  # its default is used
                 raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
-            shape = _of_one_run(value, _shape(arrays[name]), name in samples, where)
+            shape = _of_one_run(value, _shape(arrays[name]), name in together, where)
             known, first = found.setdefault(name, (shape, where))
             if known != shape:
                 raise DovetailError(

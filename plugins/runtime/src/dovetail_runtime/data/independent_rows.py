@@ -214,6 +214,33 @@ def inputs_of_samples(model: Model) -> frozenset[str]:
     return frozenset(name_of(value) for value in model.graph.inputs if _counts_samples(value, whole))
 
 
+def counted_together(extents: Mapping[str, tuple[object, int]]) -> list[str]:
+    """Return the inputs that one extent of samples belongs to, where several open extents may count them.
+
+    Inputs whose first extents have one name belong together, and those without a name to either. Of several names, that
+    of a batch counts (`batch` before `N`), then the one with the most rows: a set of 5 prompts beside 8 images is no
+    batch of 8.
+
+    Args:
+        extents: The declared first extent of each input, and how many rows the data has.
+    """
+    named: dict[str, list[str]] = {}
+    for name, (extent, _) in extents.items():
+        named.setdefault(_given_name(extent), []).append(name)
+    nameless = named.pop("", [])
+    if not named:
+        return nameless
+    best = max(named, key=lambda one: (bool(_BATCH.search(one)), max(extents[name][1] for name in named[one])))
+    rows = {extents[name][1] for name in named[best]}
+    return [name for name in extents if name in named[best] or name in nameless and extents[name][1] in rows]
+
+
+def _given_name(extent: object) -> str:
+    """Return the name that somebody gave an extent; empty for generated names, which say nothing."""
+    name = extent_name(extent)
+    return "" if _GENERATED.search(name) else name
+
+
 def samples_at_once(model: Model) -> int | None:
     """Return how many samples one run takes if no extent is open for them; None if `inputs_of_samples` has an input.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import anonymous_file
 
 _IN_MEMORY = 64 << 20  # bytes
 
@@ -63,7 +63,7 @@ class Kept:
             return batch
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="dovetail-data-")  # noqa: SIM115 - lives as long as this object
+                self._file = anonymous_file()
             offset = self._file.seek(0, 2)
             self._file.write(content)
         except OSError as error:

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -90,7 +91,25 @@ def as_data(data: object) -> object:
     return Kept(data) if isinstance(data, Iterator) else data
 
 
-def read_data(data: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+@dataclass(frozen=True)
+class Inputs:
+    """Names of a model's inputs.
+
+    Attributes:
+        required: Those that every run needs, in order.
+        optional: Those with a default.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All names; those with a default are the last."""
+        return (*self.required, *self.optional)
+
+
+def read_data(data: object, inputs: Sequence[str], optional: Sequence[str] = ()) -> Iterator[tuple[Arrays, str]]:
     """Yield the arrays in `data` by input name, each mapping with a description of its origin.
 
     Args:
@@ -101,21 +120,23 @@ def read_data(data: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str
               model with one input, or a tuple of arrays in the order of the inputs;
             - a path: `.npz` (arrays by input name), `.npy` (named after its input, or for a model with one input),
               `.pb` (a TensorProto, as ONNX's test data has them), or a folder of such files.
-        inputs: Names of the model's inputs.
+        inputs: Names of the inputs that the model needs.
+        optional: Names of its inputs with a default.
 
     Raises:
         DovetailError: A file is missing or damaged, or a batch is none of the above.
     """
+    names = Inputs(tuple(inputs), tuple(optional))
     if isinstance(data, (str, Path)):
-        yield from _read_path(Path(data), inputs)
+        yield from _read_path(Path(data), names)
     elif isinstance(data, Mapping):
         yield data, "the data"
     elif callable(data):
-        yield from _read_batches(_called(data), inputs)
+        yield from _read_batches(_called(data), names)
     elif hasattr(data, "__array__"):
-        yield _named(data, inputs, "the data"), "the data"
+        yield _named(data, names, "the data"), "the data"
     elif isinstance(data, Iterable):
-        yield from _read_batches(data, inputs)
+        yield from _read_batches(data, names)
     else:
         raise DovetailError(f"data cannot be {type(data).__name__}", "give arrays by input name, or the path of a file")
 
@@ -163,7 +184,7 @@ def _called(function: Callable[[], Any]) -> Any:
         return function()
 
 
-def _read_batches(batches: object, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+def _read_batches(batches: object, inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
     if not isinstance(batches, Iterable):
         raise DovetailError(f"the function that gives data returned {type(batches).__name__}", "return an iterator")
     for number, batch in enumerate(spoken(batches)):
@@ -200,17 +221,17 @@ def _user_code(what: str) -> Iterator[None]:
         raise DovetailError(f"{what} cannot be read: {described(error)}", "look at the code that makes it") from error
 
 
-def _named(batch: object, inputs: Sequence[str], where: str) -> Arrays:
+def _named(batch: object, inputs: Inputs, where: str) -> Arrays:
     """Assign unnamed arrays to input names."""
-    if isinstance(batch, tuple) and len(batch) == len(inputs):
-        return dict(zip(inputs, batch))
-    if len(inputs) == 1 and (hasattr(batch, "__array__") or isinstance(batch, list)):
-        return {inputs[0]: batch}
-    names = ", ".join(inputs) or "none"
+    if isinstance(batch, tuple) and len(batch) in (len(inputs.required), len(inputs.all)):
+        return dict(zip(inputs.all, batch))
+    if len(inputs.required) == 1 and (hasattr(batch, "__array__") or isinstance(batch, list)):
+        return {inputs.required[0]: batch}
+    names = ", ".join(inputs.all) or "none"
     raise DovetailError(f"{where} is {type(batch).__name__}, the model's inputs are {names}", "give arrays by name")
 
 
-def _read_path(path: Path, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+def _read_path(path: Path, inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
     if not path.exists():
         raise DovetailError(f"{path} does not exist")
     if not path.is_dir():
@@ -220,12 +241,13 @@ def _read_path(path: Path, inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]
         yield from _read_folder(folder, files, inputs)
 
 
-def _read_folder(folder: Path, files: list[Path], inputs: Sequence[str]) -> Iterator[tuple[Arrays, str]]:
+def _read_folder(folder: Path, files: list[Path], inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
     whole = [file for file in files if file.suffix == ".npz"]
     single = [file for file in files if file.suffix != ".npz"]
     for file in whole:
         yield _read_npz(file), str(file)
-    if single and (len(inputs) != 1 or single[0].suffix == ".pb"):
+    named = any(file.stem in inputs.optional for file in single)
+    if single and (len(inputs.required) != 1 or named or single[0].suffix == ".pb"):
         # One array per file and one file per input: together they form one batch.
         wanted = [file for file in single if file.suffix == ".npy" or file.name.startswith("input")]
         yield {name: array for file in wanted for name, array in _read_file(file, inputs).items()}, str(folder)
@@ -234,13 +256,13 @@ def _read_folder(folder: Path, files: list[Path], inputs: Sequence[str]) -> Iter
             yield _read_file(file, inputs), str(file)
 
 
-def _read_file(path: Path, inputs: Sequence[str]) -> Arrays:
+def _read_file(path: Path, inputs: Inputs) -> Arrays:
     if path.suffix == ".pb":
         return _read_proto(path, inputs)
     if path.suffix == ".npy":
         with open_input(path) as file:
             array = _loaded(file, path, ".npy", "numpy.save")
-        return {path.stem: array} if path.stem in inputs else _named(array, inputs, str(path))
+        return {path.stem: array} if path.stem in inputs.all else _named(array, inputs, str(path))
     return _read_npz(path)
 
 
@@ -281,7 +303,7 @@ def _loaded(file: IO[bytes], path: Path, ending: str, writer: str) -> Any:
         raise DovetailError(f"{path} cannot be read: {error}") from None
 
 
-def _read_proto(path: Path, inputs: Sequence[str]) -> Arrays:
+def _read_proto(path: Path, inputs: Inputs) -> Arrays:
     """Read a tensor of ONNX test data, `input_0.pb`, which may contain the name of its input."""
     import onnx
     from dovetail_onnx.source.tensors import data_problem
@@ -302,8 +324,8 @@ def _read_proto(path: Path, inputs: Sequence[str]) -> Arrays:
     except (ValueError, TypeError, KeyError) as error:
         raise DovetailError(f"{path} is not a TensorProto: {error}", _SAVE) from None
     numbered = _NUMBERED.fullmatch(path.name)
-    if proto.name in inputs:
+    if proto.name in inputs.all:
         return {proto.name: array}
-    if numbered and int(numbered[1]) < len(inputs):
-        return {inputs[int(numbered[1])]: array}
+    if numbered and int(numbered[1]) < len(inputs.all):
+        return {inputs.all[int(numbered[1])]: array}
     return _named(array, inputs, str(path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, load_chosen
-from dovetail.plugin import API_VERSION
+from dovetail.plugin import API_VERSION, TemporaryFolder
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, PluginSet, Source
@@ -186,8 +185,8 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     """Write all files or none."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-backend-") as beside:
-            made = Path(beside) / "made"
+        with TemporaryFolder("new-backend", folder.parent) as beside:
+            made = beside / "made"
             for name, text in texts.items():
                 path = made / name
                 path.parent.mkdir(parents=True, exist_ok=True)

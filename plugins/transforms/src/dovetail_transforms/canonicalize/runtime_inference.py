@@ -95,8 +95,9 @@ class _Inference:
 
     def _by_runtime(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
         import onnx
-        import onnxruntime as ort
+        from dovetail_onnx.native_runtime import new_session, onnx_runtime
 
+        ort = onnx_runtime()
         graph = onnx.GraphProto(name="inference", node=[node], initializer=list(data.values()))
         graph.input.extend(
             onnx.ValueInfoProto(name=name, type=type_) for name, type_ in given.items() if name not in data
@@ -106,7 +107,7 @@ class _Inference:
         settings = ort.SessionOptions()
         settings.log_severity_level = 4
         settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = ort.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
+        session = new_session(model.SerializeToString(), settings, ["CPUExecutionProvider"])
         told = {output.name: _type_of(output) for output in session.get_outputs()}
         return [told.get(name) for name in node.output]
 

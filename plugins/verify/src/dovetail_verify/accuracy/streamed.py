@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir import float_name, name_of
-from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.batches import as_given, batches
 
 from dovetail_verify.accuracy.integer_results import with_floats
 from dovetail_verify.accuracy.per_node_errors import ErrorSums, NodeResult, PerNodeErrors
@@ -81,6 +81,7 @@ def stream(
     if why := too_large(exact):
         return Streamed(failure=why)
     try:
+        _, exact, low = as_given(original, data, exact, low)
         return SideBySide(exact, low, engines).run(original, data, 1)
     except DovetailError as error:
         return Streamed(failure=error.message)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import subprocess
-import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from dovetail.compiler import described
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import Context, Request
+from dovetail.plugin import TemporaryFolder, run_command
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.compare import verify
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _NOT_RUN = (126, 127)  # exit codes of a shell: not executable, not found
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.MULTILINE)
 _TAIL = 400  # characters of a command's output in messages
 
 
@@ -76,8 +77,8 @@ class CommandCheck(Check):
 
     def fails(self, candidate: Candidate) -> bool:
         """Write the candidate to a new folder, and run the command."""
-        with tempfile.TemporaryDirectory(prefix="dovetail-reduce-") as folder:
-            model, data = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
+        with TemporaryFolder("reduce") as folder:
+            model, data = folder / "model.onnx", folder / "inputs.npz"
             candidate.model.save(model)
             write_arrays(data, candidate.feeds)
             paths = {"{model}": str(model), "{data}": str(data)}
@@ -85,19 +86,30 @@ class CommandCheck(Check):
             for name, path in paths.items():
                 command = command.replace(name, shlex.quote(path))
             try:
-                done = subprocess.run(
-                    command, shell=True, timeout=self._seconds, stdin=subprocess.DEVNULL, text=True, errors="replace",
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                self.said = f"no answer within {self._seconds:g} s"
+                code, text = run_command(command, self._seconds)
+            except TimeoutError as error:
+                self.said = str(error)
                 return False
-        self.said = done.stdout.strip()[-_TAIL:]
-        if done.returncode in _NOT_RUN:
+        self.said = text.strip()[-_TAIL:]
+        if code in _NOT_RUN:
             raise DovetailError(
-                f"the check cannot be run (exit code {done.returncode}): {self.said}", "name a command that exists"
+                f"the check cannot be run (exit code {code}): {self.said}", "name a command that exists"
             )
-        return done.returncode != 0 and self._text in done.stdout
+        self._check_imports(text)
+        return code != 0 and self._text in text
+
+    def _check_imports(self, text: str) -> None:
+        """Raise an error if the command lacks a module only because it does not import from its own folder."""
+        missing = _MISSING.findall(text)
+        folders = {Path(word).parent for word in shlex.split(self._command) if word.endswith(".py")} | {Path()}
+        for name in missing[-1:]:
+            for folder in folders:
+                if (folder / name).is_dir() or (folder / f"{name}.py").is_file():
+                    raise DovetailError(
+                        f"the check imports '{name}' of {folder.absolute()}, and programs that are started here import "
+                        "nothing from the folder of a script, or from the current one",
+                        f"if that folder is yours, set PYTHONPATH={folder.absolute()}",
+                    )
 
 
 class BackendCheck(Check):

@@ -14,6 +14,7 @@ from dovetail.errors import UsageError
 from dovetail.plugin import load_plugins
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import replacing, write_text
+from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.data.input_data import input_data
 
 from dovetail_verify.accuracy.goals import Goals
@@ -82,6 +83,8 @@ def reduce(
     tested = _check(check, backends, goals, raises, timeout, {"backends": backends, **request}, plugins)
     source = dovetail.open(model, plugins)
     given = None if data is None else input_data(data).given
+    if given is not None:
+        (source,) = as_given(source, given)
     folder = Path(output) if output is not None else None
     identity = {"model": _digest(model), "data": _digest(data), **tested.identity(), "attempts": attempts}
     journal = Journal(folder, identity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING
 from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
+from dovetail.plugin import TemporaryFolder
 from dovetail.text import did_you_mean, pluralize
 from dovetail_onnx.files.writing import replacing
-from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.batches import as_given, batches
 
 from dovetail_verify.reducing.checks import write_arrays
 from dovetail_verify.reducing.parts import Parts
@@ -61,11 +61,12 @@ def save_part(
     assert ctx.plugins is not None, "the context of a command has plugins"
     ctx.load_backends()
     prepared = Driver(original, ctx).prepare().clone()
+    _, prepared = as_given(original, data, prepared)
     names = _names(plan, node, region)
     feeds = next((feeds for feeds, _ in islice(batches(original, data), 1)), None)
     if feeds is None:
         raise DovetailError("the data holds no batch", "give at least one sample")
-    with tempfile.TemporaryDirectory(prefix="dovetail-part-") as beside, temporary_file(Path(beside)) as file:
+    with TemporaryFolder("part") as beside, temporary_file(beside) as file:
         recorded = record(prepared, feeds, file, ctx.plugins)
         give_types(prepared.graph, recorded)
         parts = Parts(prepared, feeds, recorded)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.passes import Context, Request
+from dovetail.plugin import TemporaryFolder
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 
@@ -112,10 +111,10 @@ class Reducer:
             DovetailError: The whole model does not fail, fails only sometimes, or the check fails on any model.
         """
         typed = typed_copy(self._model, self._plugins)
-        with tempfile.TemporaryDirectory(prefix="dovetail-reduce-") as folder:
+        with TemporaryFolder("reduce") as folder:
             feeds = self._failing_inputs(typed)
             self._check_control()
-            with temporary_file(Path(folder)) as file:
+            with temporary_file(folder) as file:
                 parts = self._parts(typed, feeds, file)
                 self._smallest = parts.whole()
                 kept = self._fewest_nodes(parts)

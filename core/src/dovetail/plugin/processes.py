@@ -1,0 +1,191 @@
+"""Child processes: the one place that starts them, so that none imports modules of the folder it is started in.
+
+A model often comes in a folder with other people's files. Python puts the current folder first on the path of
+`python -m` and `python -c`, where a file such as `numpy.py` would replace the library. A path that the user set
+(`PYTHONPATH`) stays; empty entries in it, which stand for the current folder, do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnContext
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # a system without it
+
+
+_SAFE_PATH = "PYTHONSAFEPATH"
+_SEARCHED = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_PARENT = "DOVETAIL_PARENT"
+_GRACE = 5.0  # seconds to end in
+
+
+class Finished(NamedTuple):
+    """A process that has ended.
+
+    Attributes:
+        code: Its exit code; below 0, the number of the signal that ended it.
+        text: What it printed, standard error included.
+    """
+
+    code: int
+    text: str
+
+
+class PythonProcess(subprocess.Popen[bytes]):
+    """A module as a Python program of its own, which ends with this process if it calls `end_with_parent`.
+
+    It finds the modules that this process finds, except those of the current folder.
+
+    Args:
+        module: The module, run as `python -m` runs it.
+        arguments: Its arguments.
+        variables: Environment variables to set.
+        pass_fds: File descriptors that it inherits.
+        streams: `stdin`, `stdout` and `stderr` as `subprocess.Popen` takes them.
+    """
+
+    _alive = -1
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        **streams: Any,
+    ):
+        # Nothing is written to the pipe: its other end hears when this process has ended.
+        theirs, self._alive = os.pipe() if fcntl is not None else (-1, -1)
+        given = {"PYTHONPATH": os.pathsep.join(import_path()), _PARENT: str(theirs), **(variables or {})}
+        inherited = (*pass_fds, *([theirs] if theirs >= 0 else []))
+        try:
+            super().__init__(
+                [sys.executable, "-P", "-m", module, *arguments],
+                env=child_environment(given), pass_fds=inherited, **streams,
+            )  # fmt: skip
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            if theirs >= 0:
+                os.close(theirs)
+
+    def __del__(self, *arguments: Any, **keywords: Any) -> None:
+        self._let_go()
+        super().__del__(*arguments, **keywords)
+
+    def _let_go(self) -> None:
+        """Close the pipe, which ends a process that is still there."""
+        alive, self._alive = self._alive, -1
+        if alive >= 0:
+            with contextlib.suppress(OSError):
+                os.close(alive)
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it as a `PythonProcess` ends, however it does.
+
+    The kernel sends the signal, so that native code that holds Python's lock does not delay it.
+    """
+    descriptor = int(os.environ.pop(_PARENT, "-1"))
+    if descriptor < 0 or fcntl is None:
+        return
+    os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+    # It may have ended before.
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if poll.poll(0):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_command(command: str | Sequence[str], seconds: float | None = None) -> Finished:
+    """Run a program, without standard input, and return its exit code and what it prints.
+
+    Args:
+        command: Program and arguments; a text for a shell, which must be the user's own.
+        seconds: Time limit.
+
+    Raises:
+        TimeoutError: The time is over; the program and its own children were ended.
+        OSError: It cannot be started.
+    """
+    process = subprocess.Popen(
+        command, shell=isinstance(command, str), env=child_environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        text, _ = process.communicate(timeout=seconds)
+    except BaseException as error:
+        _end_group(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise TimeoutError(f"no answer within {seconds:g} s") from None
+        raise
+    return Finished(process.returncode, text)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a process and those that it started, which may hold its standard output open."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # one that left the group still prints
+        process.communicate(timeout=_GRACE)
+
+
+def spawn_context() -> SpawnContext:
+    """Return a context of `multiprocessing` whose processes are new interpreters with a safe path.
+
+    The setting is made in the environment of this process, for all children that it has from then on: `multiprocessing`
+    takes no other.
+    """
+    import multiprocessing
+
+    os.environ.setdefault(_SAFE_PATH, "1")
+    return multiprocessing.get_context("spawn")
+
+
+def child_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a child process: this one's, without the current folder on any search path.
+
+    Python programs, the child's own children included, get a safe path (`python -P`), unless the user decided on
+    `PYTHONSAFEPATH` otherwise.
+
+    Args:
+        variables: Variables to set.
+    """
+    found = {_SAFE_PATH: "1", **os.environ, **(variables or {})}
+    for name in _SEARCHED:
+        entries = [entry for entry in found.get(name, "").split(os.pathsep) if entry]
+        if entries:
+            found[name] = os.pathsep.join(entries)
+        else:
+            found.pop(name, None)
+    return found
+
+
+def import_path() -> list[str]:
+    """Return the path on which this process finds modules, without the current folder unless `PYTHONPATH` names it."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except FileNotFoundError:  # it was removed
+        here = ""
+    named = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if here in map(os.path.realpath, named):
+        here = ""
+    return [entry for entry in sys.path if entry and os.path.realpath(entry) != here]

@@ -1,0 +1,62 @@
+"""ONNX Runtime, imported in one place: without its telemetry, and with its own sessions whatever a program replaced.
+
+Since version 1.29, ONNX Runtime writes an identifier and events below the cache and temporary folders when it is
+imported, and sends them. Its environment variable is read at that moment only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+_NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
+
+
+def disable_telemetry() -> None:
+    """Keep ONNX Runtime's telemetry off in this process and its children, unless the user decided on it."""
+    os.environ.setdefault(_NO_TELEMETRY, "1")
+
+
+def onnx_runtime() -> Any:
+    """Return the module `onnxruntime`.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    disable_telemetry()
+    return importlib.import_module("onnxruntime")
+
+
+def native_state() -> ModuleType:
+    """Return the module with ONNX Runtime's tables of operators and kernels.
+
+    Raises:
+        ImportError: ONNX Runtime is not installed.
+    """
+    onnx_runtime()
+    return importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+
+
+def new_session(
+    source: bytes | str, options: ort.SessionOptions, providers: Sequence[str], without: Sequence[str] = ()
+) -> ort.InferenceSession:
+    """Create a session of ONNX Runtime.
+
+    A program may have replaced `onnxruntime.InferenceSession` by ours, which would compile what it is given again.
+
+    Args:
+        source: A serialized model or a path.
+        options: The options of the session.
+        providers: Its execution providers, in order of preference.
+        without: Names of optimizers to leave out.
+    """
+    onnx_runtime()
+    collection = importlib.import_module("onnxruntime.capi.onnxruntime_inference_collection")
+    session = collection.InferenceSession(source, options, list(providers), disabled_optimizers=list(without) or None)
+    return cast("ort.InferenceSession", session)

@@ -1,0 +1,123 @@
+"""Answers of machines, as JSON: what crosses between machines is text, which is checked before it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.errors import DovetailError
+from dovetail_onnx.files.parsing import Malformed, parse_json
+
+from dovetail_tune.outside_data import (
+    SIZE,
+    Decibels,
+    Fields,
+    Flag,
+    Form,
+    ListOf,
+    MapOf,
+    Maybe,
+    Number,
+    Race,
+    Row,
+    Text,
+)
+from dovetail_tune.race import RaceResult
+
+_MACHINE = MapOf(Text())
+_GREETING = Row((_MACHINE, ListOf(Text())))
+_OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(Number(0, 1))})
+_FOUND: Mapping[str, Form] = {
+    "prepare": Fields(
+        {
+            "digest": Text(), "compile_seconds": Number(0), "missed": ListOf(Text()), "doubts": ListOf(Text()),
+            "bytes": SIZE, "coverage": Text(), "engines": ListOf(Text()),
+            "verification": Fields({"broken": Flag(), "outputs": ListOf(_OUTPUT)}),
+        }
+    ),
+    "load": Fields({"bytes": SIZE, "engines": ListOf(Text())}),
+    "segment": Fields({"engines": ListOf(Text())}),
+}  # fmt: skip
+_ANSWER = Fields({"machine": _MACHINE, "found": MapOf(Fields({})), "race": Race(), "failed": MapOf(Text())})
+
+
+class InvalidAnswer(ValueError):
+    """What a machine sent has not the form of an answer."""
+
+
+@dataclass
+class Answer:
+    """The answer of a task.
+
+    Attributes:
+        machine: Fingerprint of the machine that it ran on.
+        found: The answer of each job, by name.
+        race: The race; without runners if nothing was timed.
+        failed: Why a job failed, by name.
+    """
+
+    machine: Mapping[str, str]
+    found: dict[str, dict[str, Any]]
+    race: RaceResult
+    failed: dict[str, str]
+
+
+def as_text(task: Callable[..., Any], *arguments: object) -> str:
+    """Do a task on the machine that it was sent to, and return its answer, or its error, as JSON."""
+    try:
+        found = task(*arguments)
+    except DovetailError as error:
+        return json.dumps({"error": error.message, "hint": error.hint})
+    if isinstance(found, Answer):
+        found = {**vars(found), "machine": dict(found.machine), "race": vars(found.race)}
+    return json.dumps(found)
+
+
+def greeting_of(text: object) -> tuple[dict[str, str], list[str]]:
+    """Read the answer of `tasks.greet`.
+
+    Raises:
+        InvalidAnswer: It is not valid.
+        DovetailError: The task failed.
+    """
+    machine, missing = _read(text, _GREETING)
+    return machine, missing
+
+
+def answer_of(text: object, kinds: Mapping[str, str]) -> Answer:
+    """Read the answer of `tasks.convert` or `tasks.compare`.
+
+    Args:
+        text: What the machine sent.
+        kinds: The kind of each job, by name.
+
+    Raises:
+        InvalidAnswer: It is not valid.
+        DovetailError: The task failed.
+    """
+    data = _read(text, _ANSWER)
+    for name, found in data["found"].items():
+        if name not in kinds:
+            raise InvalidAnswer(f"found: nobody asked for {name!r}")
+        if why := _FOUND[kinds[name]].problem(found):
+            raise InvalidAnswer(f"found: {name}: {why}")
+    for part, named in (("turns", data["race"]["turns"]), ("failed", data["failed"])):
+        if not named.keys() <= kinds.keys():
+            raise InvalidAnswer(f"{part}: nobody asked for {min(named.keys() - kinds.keys())!r}")
+    return Answer(data["machine"], data["found"], RaceResult(**data["race"]), data["failed"])
+
+
+def _read(text: object, form: Form) -> Any:
+    if not isinstance(text, str):
+        raise InvalidAnswer(f"it is no text, but {type(text).__name__}")
+    try:
+        data = parse_json(text)
+    except Malformed as error:
+        raise InvalidAnswer(str(error)) from None
+    if isinstance(data, dict) and isinstance(data.get("error"), str):
+        raise DovetailError(data["error"], str(data.get("hint", "")))
+    if why := form.problem(data):
+        raise InvalidAnswer(why)
+    return data
