@@ -41,7 +41,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "refine": None,
         "layers": False,
         "verify": None,
-            "check_prepare": None,
+        "check_prepare": None,
         "input_shapes": (),
     }
     assert (watch.verify_each, watch.reproducer) == (True, Path("dovetail-reproducer.onnx"))

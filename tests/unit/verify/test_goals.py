@@ -8,7 +8,8 @@ import pytest
 from dovetail.errors import UsageError
 from dovetail_onnx.opening import open_text
 from dovetail_verify.accuracy import Goals
-from dovetail_verify.compare import OutputComparison, Verification
+from dovetail_verify.compare import Verification
+from dovetail_verify.output_comparison import OutputComparison
 
 
 def output(name="y", snr=40.0, cosine=0.9999, max_abs=0.1, top1=None, **more):

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from dovetail_verify.compare import OutputComparison, Verification
+from dovetail_verify.compare import Verification
 from dovetail_verify.metrics import Difference
+from dovetail_verify.output_comparison import OutputComparison
 
 
 def output(name="y", snr=40.0, top1=None, hits=None, **more):

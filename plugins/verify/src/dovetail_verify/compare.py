@@ -14,6 +14,7 @@ from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of, given_inputs
 
 from dovetail_verify.metrics import Difference, Findings, Spread
+from dovetail_verify.output_comparison import OutputComparison, comparison_of, warning_of
 from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
 
 if TYPE_CHECKING:
@@ -24,118 +25,9 @@ if TYPE_CHECKING:
     from dovetail_verify.layers import LayerErrors
 
 
-POOR = 20.0  # dB; below this, the noise amplitude exceeds a tenth of the signal's
-
-
-def warning_of(output: OutputComparison) -> str:
-    """Return a one-sentence warning about an output; empty if it is fine, or broken and reported elsewhere."""
-    if output.broken:
-        return ""
-    found = []
-    if output.snr_db == -math.inf:
-        found.append(f"the original is zero, the result differs from it by up to {output.max_abs:.3g}")
-    elif output.snr_db is not None and output.snr_db < POOR:
-        found.append(f"SNR {output.snr_db:.1f} dB, below {POOR:g} dB")
-    elif output.agreement_db is not None and output.agreement_db < POOR:
-        found.append(output.disagreement)
-    if output.top1 is not None and output.top1 < 1:
-        # Rows may also be coordinates, whose largest element is not an answer.
-        what = "another answer" if output.answers else "another element is the largest"
-        found.append(f"{what} in {100 * (1 - output.top1):.2f} % of the rows")
-    if output.hits is not None and output.hits[1] < output.hits[0]:
-        found.append(f"labels hit in {100 * output.hits[1]:.2f} % of the rows, {100 * output.hits[0]:.2f} % before")
-    return f"'{output.name}': {', '.join(found)}" if found else ""
-
-
 # Operators whose indices may be reordered without changing the meaning.
 _FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
 Run = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
-
-
-@dataclass(frozen=True, slots=True)
-class OutputComparison:
-    """Comparison of one output.
-
-    Attributes:
-        name: The output's name.
-        snr_db: Signal-to-noise ratio of a float output; None for indices.
-        cosine: Cosine similarity of a float output, None for indices.
-        max_abs: Largest difference; None for strings.
-        top1: Fraction of rows of scores whose largest element is the same; None without rows of scores.
-        set_agreement: Of an index output, findings in both over findings in either; None for floats.
-        equal: Fraction of elements that are exactly equal.
-        hits: With labels, the accuracy of original and result.
-        non_finite: Count of elements that are nonfinite and different, or missing.
-        shapes: The shapes of original and result if they differ.
-        typical_snr_db: Signal-to-noise ratio of a typical row of a float output, robust against a few changed answers;
-            None for indices.
-        answers: Whether rows are known to be scores of answers: they are probabilities, or there are labels.
-        kl: Mean divergence of rows of logits or probabilities, in nats; None for outputs of other ranks than 2 and 3.
-        agreement_db: For integers, truth values and strings, the SNR whose share of noise in the amplitude is the share
-            of elements (or findings) that differ: 20 dB for a tenth. For integers of 8 and 16 bits, which hold numbers
-            rather than indices, the SNR itself where that is higher. None for floats.
-    """
-
-    name: str
-    snr_db: float | None
-    cosine: float | None
-    max_abs: float | None
-    top1: float | None
-    set_agreement: float | None
-    equal: float
-    hits: tuple[float, float] | None = None
-    non_finite: int = 0
-    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    typical_snr_db: float | None = None
-    answers: bool = False
-    kl: float | None = None
-    agreement_db: float | None = None
-
-    @property
-    def rated_db(self) -> float:
-        """The SNR of floats, and `agreement_db` of anything else; -inf if broken."""
-        known = self.agreement_db if self.snr_db is None else self.snr_db
-        return -math.inf if self.broken or known is None else known
-
-    @property
-    def disagreement(self) -> str:
-        """How many elements differ, of an output of integers, truth values or strings."""
-        return f"{100 * (1 - max(self.equal, self.set_agreement or 0.0)):.1f} % of the elements differ"
-
-    @property
-    def broken(self) -> bool:
-        """Whether the output is not an approximation of the original: another shape, or its own infinities or NaNs."""
-        return self.non_finite > 0
-
-    @property
-    def snr_text(self) -> str:
-        """The SNR in words: `41.2 dB`, `exact`, `broken`, or that the original has no signal."""
-        if self.broken:
-            return "broken"
-        if self.snr_db == -math.inf:
-            return "none (the original is zero)"
-        return "exact" if self.snr_db == math.inf else f"{self.snr_db:.1f} dB"
-
-    def line(self) -> str:
-        """Return a one-line summary."""
-        differ = (
-            f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
-        )
-        if self.set_agreement is not None:
-            shares = 100 * self.set_agreement, 100 * self.equal
-            line = f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
-            return f"{line}; {differ}" if differ and self.broken else line
-        if differ:
-            return f"{self.name}: {differ}"
-        parts = [f"SNR {self.snr_text}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
-        if self.non_finite:
-            are = "is" if self.non_finite == 1 else "are"
-            parts.append(f"{pluralize(self.non_finite, 'element')} {are} infinite or no number, and not in both")
-        if self.top1 is not None:
-            parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
-        if self.hits is not None:
-            parts.append(f"top-1 on the labels {100 * self.hits[0]:.2f} % original, {100 * self.hits[1]:.2f} % result")
-        return f"{self.name}: " + ", ".join(parts)
 
 
 @dataclass
@@ -293,7 +185,7 @@ def verify(
             progress("verify", count, 0)
     if not count:
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
-    outputs = [_comparison(name, total) for name, total in sums.items()]
+    outputs = [comparison_of(name, total) for name, total in sums.items()]
     cautious = [spread[output.name].applied(output) for output in outputs]
     return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
 
@@ -334,35 +226,3 @@ def random_run(
     first = next(iter(refused.values()))
     hint = "say which shapes it takes with --input-shapes NAME:1x3x224x224, or give --data"
     raise DovetailError(f"the original does not run on random inputs: {first.message}", hint)
-
-
-def _comparison(name: str, total: Difference) -> OutputComparison:
-    exact = total.union > 0 or not (total.signal or total.noise or total.broken or total.elements)
-    equal = total.equal / total.elements if total.elements else 1.0
-    if exact:
-        agreement = total.shared / total.union if total.union else 1.0
-        return OutputComparison(
-            name, None, None, total.max_abs, None, agreement, equal, None, total.broken, total.shapes,
-            agreement_db=_agreement_db(max(agreement, equal), total),
-        )  # fmt: skip
-    return OutputComparison(
-        name,
-        total.snr_db,
-        total.cosine,
-        total.max_abs,
-        total.same_top / total.rows if total.rows else None,
-        None,
-        equal,
-        (total.hits[0] / total.labeled, total.hits[1] / total.labeled) if total.labeled else None,
-        total.broken,
-        total.shapes,
-        total.typical_snr_db,
-        bool(total.margin_signal or total.labeled),
-        total.kl / total.distributions if total.distributions else None,
-    )
-
-
-def _agreement_db(agreement: float, total: Difference) -> float:
-    """Return `OutputComparison.agreement_db`."""
-    found = math.inf if agreement >= 1 else -20 * math.log10(1 - agreement)
-    return max(found, total.snr_db) if total.signal and not total.broken and total.shapes is None else found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import numpy as np
 
-    from dovetail_verify.compare import OutputComparison
+    from dovetail_verify.output_comparison import OutputComparison
 
 
 Findings = Literal["rows", "lists", "places"]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.accuracy.trials import Trial
-    from dovetail_verify.compare import OutputComparison, Verification
+    from dovetail_verify.compare import Verification
+    from dovetail_verify.output_comparison import OutputComparison
 
 
 _SCORES = (2, 3)

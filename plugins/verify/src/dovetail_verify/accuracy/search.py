@@ -12,7 +12,8 @@ from dovetail_verify.accuracy.trials import BROKEN, Noise, noise_of
 if TYPE_CHECKING:
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.accuracy.trials import Trial, Trials
-    from dovetail_verify.compare import OutputComparison, Verification
+    from dovetail_verify.compare import Verification
+    from dovetail_verify.output_comparison import OutputComparison
 
 
 _UNKNOWN = 1e-4  # noise allowed initially if the measurements give no indication

@@ -13,7 +13,8 @@ from dovetail.passes import Context, Request
 from dovetail.plugin import API_VERSION, hookimpl, load_plugins
 
 from dovetail_verify.accuracy.goals import Goals
-from dovetail_verify.compare import POOR, verify
+from dovetail_verify.compare import verify
+from dovetail_verify.output_comparison import POOR
 from dovetail_verify.runners import reference, runner
 
 if TYPE_CHECKING:
