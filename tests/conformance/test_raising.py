@@ -2,12 +2,10 @@
 
 The nodes are those of `opset_cases.py`, in forms of old, and the operator tests of the onnx package, declared as of
 every older opset whose schemas take them. Results before raising are those of ONNX Runtime without optimization, else
-of the evaluator of the onnx package, else what the case says. By default a seeded sample runs; `--all-rows` runs all.
+of the evaluator of the onnx package, else what the case says. By default a sample runs; `--all-rows` runs all.
 """
 
 import itertools
-import os
-import random
 from functools import cache
 
 import numpy as np
@@ -24,7 +22,6 @@ from .test_lowering import CASES as NODE_TESTS
 
 NEWEST = onnx.defs.onnx_opset_version()
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-SLOW = bool(os.environ.get("DOVETAIL_SLOW"))
 
 
 @cache
@@ -175,9 +172,6 @@ def test_forms_of_old(case, opset):
     assert_raises_unchanged(model, given, opset, expected)
 
 
-CHOSEN = NODE_TESTS if SLOW else random.Random(3).sample(NODE_TESTS, 400)
-
-
 def redeclared(case):
     """The opsets of older versions of the operators of a node test that the test is valid in."""
     numbers = {opset for op in operators(case.model) if op in versions() for opset in opsets_of(op)}
@@ -185,7 +179,7 @@ def redeclared(case):
 
 
 @pytest.mark.generated(one_of=8)
-@pytest.mark.parametrize("case", CHOSEN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", NODE_TESTS, ids=lambda case: case.name)
 def test_operator_tests_of_onnx_as_of_older_opsets(case):
     for opset in redeclared(case):
         model = onnx.ModelProto()

@@ -47,12 +47,18 @@ def _attempt(seed, attempt):
     rng = np.random.default_rng([seed, 23, attempt] if attempt else [seed, 23])
     half = rng.random() < 0.12
     graph = Graph(rng, int(rng.choice([13, 17, 18, 21])), np.float16 if half else np.float32)
-    open_extents = _inputs(graph)
+    open_extents = inputs_of(graph)
     wanted = int(rng.integers(3, 22))
     for _ in range(4 * wanted):
         if len(graph.nodes) >= wanted:
             break
-        _step(graph)
+        step_of(graph, STEPS[drawn(rng)])
+    return finished(seed, graph, open_extents, {"float16"} if half else set())
+
+
+def finished(seed, graph, open_extents, kinds):
+    """The model of a graph: its outputs are what nothing reads, and some values in between."""
+    rng = graph.rng
     if not graph.nodes:
         graph.add("Relu", graph.inputs[0]) if graph.arrays[graph.inputs[0]].dtype.kind == "f" else None
     read = {name for node in graph.nodes for name in node.input}
@@ -61,22 +67,22 @@ def _attempt(seed, attempt):
     extra = [name for name in made if name in read and rng.random() < 0.08]
     outputs = list(dict.fromkeys([*ends, *extra]))
     model = graph.model(outputs, open_extents)
-    kinds = {"float16"} if half else set()
-    kinds |= {"open"} if open_extents else set()
+    kinds = kinds | ({"open"} if open_extents else set())
     kinds |= {"bodies"} if any(a.HasField("g") for node in graph.nodes for a in node.attribute) else set()
     return Grown(seed, model, {name: graph.arrays[name] for name in graph.inputs}, frozenset(kinds))
 
 
-def _step(graph):
+def step_of(graph, step):
+    """Take a step, or none if it is impossible."""
     kept = len(graph.nodes), len(graph.made), dict(graph.weights)
     try:
-        STEPS[drawn(graph.rng)](graph)
+        step(graph)
     except Impossible:
         del graph.nodes[kept[0] :], graph.made[kept[1] :]
         graph.weights = kept[2]
 
 
-def _inputs(graph):
+def inputs_of(graph):
     """Add one or two inputs; returns the names of open extents by input and axis."""
     rng = graph.rng
     kind, batch = rng.choice(["image", "image", "image", "sequence", "numbers", "ids"]), int(rng.choice([1, 1, 2]))

@@ -5,25 +5,14 @@ one configuration; `python bench/random_graphs.py` tries it in all, in processes
 """
 
 import os
-import sys
 
 import pytest
 
 from .grown_models import grown
-from .grown_trial import CONFIGURATIONS, EXAMPLES, Truth, plugins_with_examples, trial
+from .grown_trial import CONFIGURATIONS, Truth, trial
 
 SLOW = os.environ.get("DOVETAIL_SLOW") == "1"
 SEEDS = range(2000 if SLOW else 36)
-
-
-@pytest.fixture(scope="module")
-def plugins():
-    path = list(sys.path)
-    yield plugins_with_examples()
-    sys.path[:] = path
-    for module, _ in EXAMPLES.values():
-        for name in [name for name in sys.modules if name.partition(".")[0] == module]:
-            del sys.modules[name]
 
 
 @pytest.mark.generated
