@@ -16,7 +16,7 @@ from dovetail.planning import decided_key, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
-from dovetail_transforms.regions.regions import Region, annotated_regions, extract
+from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
 
 from dovetail_placement.artifacts.outline_regions import (
     Border,
@@ -240,7 +240,7 @@ class EmitArtifacts(Pass):
             source = sources.get(region.index) or extract(model, region)
             try:
                 given = _for_emitter(model, region, backend, source, quantized_values, ctx)
-                made.append((region, emitted(given, emitters, ctx)))
+                made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
@@ -249,6 +249,21 @@ class EmitArtifacts(Pass):
         if ctx.refusals.fresh:
             return False
         return replace_emitted(model, made, ctx)
+
+
+def _without_defaults(region: Region, artifact: Artifact) -> Artifact:
+    """Return the artifact of a region, if it does not hold what callers may replace.
+
+    Raises:
+        NotEmitted: It is a program, and a weight in it is the default of an input.
+    """
+    if isinstance(artifact.node, StandIn) or artifact.node is not None and artifact.files:
+        for node in region.nodes:
+            for value in used_values(node):
+                if value.is_initializer() and value.is_graph_input():
+                    why = f"'{value.name}' is an input with a default, which a program would hold as a constant"
+                    raise NotEmitted(f"{why} (--freeze-inputs makes it one)", node.name or "")
+    return artifact
 
 
 def _emit_whole_model(
@@ -319,8 +334,11 @@ def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:
 def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Context) -> None:
     """Reject the node that the emitter names, or all nodes of its input if it names none, or a conversion.
 
-    Conversions are not placed, but follow from nodes that are.
+    Conversions are not placed, but follow from nodes that are: of a region of conversions alone, the readers are
+    rejected.
     """
+    if not any(map(decided_key, nodes)):
+        nodes = [user for node in nodes for output in node.outputs for user, _ in output.uses()] or nodes
     named = [node for node in nodes if refused.node and refused.node in (node.name, key_of(node))]
     if any(map(decided_key, nodes)) and not any(map(decided_key, named)):
         named = []
