@@ -3,6 +3,7 @@
 import dovetail
 import numpy as np
 import onnx
+import onnx.inliner
 import onnxruntime
 import pytest
 from dovetail.planning import get_placement

@@ -6,6 +6,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import onnx
+import onnx.inliner
 import onnx_ir as ir
 import onnxruntime
 import pytest
