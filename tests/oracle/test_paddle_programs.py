@@ -1,7 +1,8 @@
 """Programs of Paddle with the outputs that Paddle computed: translated, compiled for the host and run.
 
 `legacy` holds programs of Paddle 2.6 (`.pdmodel`), `pir` and `operators` those of Paddle 3 (`.json`), `translated`
-legacy programs that Paddle 3 translated, and `mixed` legacy ones that Paddle converted to float16.
+legacy programs that Paddle 3 translated, `older` single operators of older programs, and `mixed` legacy ones that Paddle
+converted to float16.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from .paddle_files import PROGRAMS, recorded
 
-FILES = sorted([*PROGRAMS.glob("legacy/*.pdmodel"), *PROGRAMS.glob("*/*.json")])
+FILES = sorted([*PROGRAMS.glob("legacy/*.pdmodel"), *PROGRAMS.glob("older/*.pdmodel"), *PROGRAMS.glob("*/*.json")])
 MIXED = sorted(PROGRAMS.glob("mixed/*.pdmodel"))
 
 

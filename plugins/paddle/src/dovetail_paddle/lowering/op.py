@@ -13,6 +13,8 @@ from dovetail_paddle.pd_graph import BUILTIN, PD_OP, SOURCE, STRUCT, operands
 from dovetail_paddle.signatures import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import onnx_ir as ir
 
@@ -217,6 +219,15 @@ class PdOp:
     def result_dtype(self, index: int = 0) -> ir.DataType | None:
         """Return the declared element type of a result."""
         return self.node.outputs[index].dtype
+
+    def retype(self, index: int, dtype: ir.DataType, shape: Sequence[int | None] = ()) -> None:
+        """Correct the declared type of a result, also as an output of the model."""
+        import onnx_ir as ir
+
+        result = self.node.outputs[index]
+        fetched = [use.node.outputs[0] for use in result.uses() if use.node.op_type == "fetch"]
+        for value in (result, *fetched):
+            value.type, value.shape = ir.TensorType(dtype), ir.Shape(shape)
 
     def narrow(self, value: ir.Value, index: int = 0) -> ir.Value:
         """Cast an int64 value to the declared integer type of a result."""

@@ -28,6 +28,7 @@ def rules() -> Mapping[str, Rule]:
         control_flow,
         convolution,
         creation,
+        decoding,
         detection,
         elementwise,
         indexing,
@@ -41,14 +42,14 @@ def rules() -> Mapping[str, Rule]:
         reduction,
         resize,
         shape,
+        signal,
         sorting,
         windows,
         writing,
     )
 
     families = (
-        activation, control_flow, convolution, creation, detection, elementwise, indexing, layout, linear, logic,
-        norm, proposals, quantize, recurrent, reduction, resize, shape, sorting, windows,
-        writing,
+        activation, control_flow, convolution, creation, decoding, detection, elementwise, indexing, layout, linear,
+        logic, norm, proposals, quantize, recurrent, reduction, resize, shape, signal, sorting, windows, writing,
     )  # fmt: skip
     return {name: rule for family in families for name, rule in family.RULES.items()}

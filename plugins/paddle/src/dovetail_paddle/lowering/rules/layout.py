@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import constant_of
 
 from dovetail_paddle.lowering.op import NotLowered, PdOp
-from dovetail_paddle.lowering.shapes import int_list
+from dovetail_paddle.lowering.shapes import as_list, int_list
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -244,6 +244,20 @@ def repeat_interleave(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Gather", [op["x"], index], {"axis": axis})
 
 
+def repeat_by_numbers(op: PdOp, emit: Emitter) -> ir.Value:
+    """Repeat each slice along an axis as often as a list says."""
+    import numpy as np
+    import onnx_ir as ir
+
+    ends = emit("CumSum", [as_list(op.operand("repeats"), emit), emit.constant(np.array(0, np.int64))])
+    whole = emit("Squeeze", [emit("Slice", [ends, emit.ints([-1]), emit.ints([1 << 62])]), emit.ints([0])])
+    zero, one = (emit.constant(np.array(number, np.int64)) for number in (0, 1))
+    places = emit("Unsqueeze", [emit("Range", [zero, whole, one]), emit.ints([1])])
+    passed = emit.cast(emit("GreaterOrEqual", [places, ends]), ir.DataType.INT64)
+    index = emit("ReduceSum", [passed, emit.ints([1])], {"keepdims": 0})
+    return emit("Gather", [op["x"], index], {"axis": op.axis(op.attr("axis"), "x")})
+
+
 def view_shape(op: PdOp, emit: Emitter) -> ir.Value:
     """Reshape to known extents."""
     return emit("Reshape", [op["input"], emit.ints(op.attr("dims"))])
@@ -265,6 +279,7 @@ RULES = {
     "transpose": transpose, "concat": concat, "stack": stack, "split": split, "split_with_num": split_with_num,
     "unbind": unbind, "unstack": unbind, "pad3d": pad3d, "pad": pad, "flip": flip, "reverse": flip, "roll": roll,
     "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "shuffle_channel": shuffle_channel,
-    "channel_shuffle": shuffle_channel, "repeat_interleave": repeat_interleave, "view_shape": view_shape,
+    "channel_shuffle": shuffle_channel, "repeat_interleave": repeat_interleave,
+    "repeat_interleave_with_tensor_index": repeat_by_numbers, "view_shape": view_shape,
     "unfold": unfold, "crop": crop, "tril": triangle(False), "triu": triangle(True),
 }  # fmt: skip

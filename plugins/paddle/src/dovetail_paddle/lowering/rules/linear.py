@@ -29,6 +29,12 @@ def matmul(op: PdOp, emit: Emitter) -> ir.Value:
     return as_rank(made, 0, op.result_shape(), emit) if both_lists else made
 
 
+def legacy_matmul(op: PdOp, emit: Emitter) -> ir.Value:
+    """Multiply matrices as older programs do: the result is scaled."""
+    made, alpha = matmul(op, emit), op.attr("alpha")
+    return made if alpha == 1 else emit("Mul", [made, emit.scalar(alpha, op.dtype("x"))])
+
+
 def product(op: PdOp, emit: Emitter) -> ir.Value:
     """Multiply matrices with the semantics of ONNX."""
     second = op.operator.operands[1].name
@@ -241,6 +247,7 @@ def det(op: PdOp, emit: Emitter) -> ir.Value:
 
 RULES = {
     "matmul": matmul,
+    "legacy_matmul": legacy_matmul,
     "bmm": product,
     "mv": product,
     "matmul_with_flatten": matmul_with_flatten,

@@ -21,14 +21,20 @@ def _largest(op: PdOp) -> int:
     return 127
 
 
+def _positive(step: np.ndarray | np.floating) -> np.ndarray:
+    """Return step sizes without zeros, which an all-zero tensor has; dividing an array without axes gives a number."""
+    import numpy as np
+
+    return np.where(np.asarray(step) == 0, np.finfo(np.float32).tiny, step).astype(np.float32)
+
+
 def _step(op: PdOp, argument: str, emit: Emitter, *, scalar: bool) -> ir.Value:
     """Convert a scale from the largest magnitude to the step size."""
     import numpy as np
 
     known, largest = op.constant(argument), _largest(op)
     if known is not None:
-        step = known.astype(np.float32) / np.float32(largest)
-        step[step == 0] = np.finfo(np.float32).tiny  # an all-zero tensor
+        step = _positive(np.asarray(known, np.float32) / np.float32(largest))
         return emit.constant(step.reshape(()) if scalar else step.reshape(-1))
     step = emit("Div", [op[argument], emit.scalar(largest, op.dtype(argument))])
     return emit("Reshape", [step, emit.ints([] if scalar else [-1])])
@@ -100,6 +106,11 @@ def with_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, None,
     return _pair(op, step, _zero(step, True, emit), emit), op["in_scale"], None, None
 
 
+def observed(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
+    """Return the value unchanged: training measures its scale here."""
+    return op["x"], None, None, None
+
+
 def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     """Quantize and dequantize a parameter with scales from its own magnitudes."""
     import numpy as np
@@ -115,8 +126,7 @@ def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
         return _pair(op, step, _zero(step, True, emit), emit), emit("Reshape", [top, emit.ints([1])])
     scale = _scale_of(array, axis)
     held = _quantized(array.astype(np.float32), scale, axis).astype(np.int8)
-    step = scale / np.float32(127)
-    step[step == 0] = np.finfo(np.float32).tiny
+    step = _positive(scale / np.float32(127))
     value = emit.constant(held, f"{op.operand('x').name}.int8")
     scalar = axis is None
     steps = emit.constant(step.reshape(()) if scalar else step)
@@ -166,6 +176,7 @@ def dequantize_channels(op: PdOp, emit: Emitter) -> ir.Value:
 RULES = {
     "quantize_linear": linear("QuantizeLinear"), "dequantize_linear": linear("DequantizeLinear"),
     "fake_quantize_dequantize_moving_average_abs_max": with_given_scale,
+    "moving_average_abs_max_scale": observed,
     "fake_quantize_dequantize_abs_max": weights, "fake_channel_wise_quantize_dequantize_abs_max": weights,
     "fake_quantize_moving_average_abs_max": integers_by_given_scale,
     "fake_quantize_range_abs_max": integers_by_given_scale, "fake_quantize_abs_max": integer_weights,
