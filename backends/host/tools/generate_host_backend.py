@@ -35,6 +35,7 @@ REFERENCE = {
     "ai.onnx.preview.training": "onnx.reference.ops.aionnx_preview_training",
 }
 DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
+COPIES = frozenset({"MemcpyFromHost", "MemcpyToHost"})  # between devices, inserted by ONNX Runtime itself
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 _ELEMENTS = {"float": "float32", "double": "float64"}
 
@@ -48,7 +49,7 @@ def main() -> None:
     for operator, params in kernel_types().items():
         if operator in schemas:
             rules[operator] = ports_of(schemas[operator], params)
-        elif operator[0] in DOMAINS:
+        elif operator[0] in DOMAINS or not operator[0] and operator[1] not in COPIES:
             types = frozenset().union(*params.values())
             rules[operator] = {"": types} if len(params) == 1 and types else {}
     for operator, schema in schemas.items():

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 __all__ = [
-    "FLOATS", "Names", "dtype_name", "is_position", "known_names", "later_name", "operator_names", "signature",
+    "FLOATS", "Names", "dtype_name", "is_operator", "is_position", "known_names", "later_name", "operator_names",
+    "signature",
 ]  # fmt: skip
 
 FLOATS = frozenset({
@@ -75,6 +76,19 @@ def _catalog() -> dict[str, dict[str, list[OpSchema]]]:
 
 def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
+
+
+_OF_RUNTIME = frozenset({
+    "Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh",
+    "SimplifiedLayerNormalization",
+})  # fmt: skip
+"""Operators that ONNX Runtime has kernels for in the default domain, although ONNX does not define them."""
+
+
+def is_operator(domain: str, op_type: str) -> bool:
+    """Check whether a file may name an operator: one that onnx or ONNX Runtime defines, or of an unknown domain."""
+    names = operator_names(domain)
+    return not names or op_type in names or not _domain(domain) and op_type in _OF_RUNTIME
 
 
 def operator_names(domain: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dovetail.plugin import Source
 
 from dovetail_schemas.errors import near_miss
-from dovetail_schemas.operators import known_names, operator_names
+from dovetail_schemas.operators import is_operator, known_names, operator_names
 from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 
 POLICIES = (
@@ -47,9 +47,8 @@ def split_operator(key: Scalar) -> tuple[str, str]:
     """
     domain, _, op_type = key.raw.rpartition("::")
     domain = "" if domain == "ai.onnx" else domain
-    names = operator_names(domain)
-    if names and op_type not in names:
-        raise key.error(f"unknown operator '{key.raw}'{near_miss(op_type, names)}")
+    if not is_operator(domain, op_type):
+        raise key.error(f"unknown operator '{key.raw}'{near_miss(op_type, operator_names(domain))}")
     return domain, op_type
 
 

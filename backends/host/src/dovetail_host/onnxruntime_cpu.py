@@ -27,6 +27,7 @@ from dovetail_host.unsigned_weights import with_unsigned_weights
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
     import onnxruntime as ort
     from dovetail.ir import Model
 
@@ -39,6 +40,9 @@ _INEXACT_OPTIMIZER = "DoubleQDQPairsRemover"
 # Its kernel of the fused operator takes ten times as long as an Add and a LayerNormalization: 5 % of a BERT-base in
 # float32, 15 % in int8 (1.32).
 _SLOW_OPTIMIZER = "SkipLayerNormFusion"
+# It moves a Transpose over a Pad, Resize or CenterCropPad with a list of axes, and reorders the list as if it named all
+# axes (1.32). It runs again for every provider.
+_TRANSPOSE_OPTIMIZER = "TransposeOptimizer"
 # Setting of a session that has to be on for `get_provider_graph_assignment_info`, and the version that has both.
 _REPORTS_ASSIGNMENTS = (1, 24)
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
@@ -102,6 +106,8 @@ class OnnxRuntimeCpu(Engine):
         source = content if isinstance(content, bytes) else str(content)
         without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
         without += [_SLOW_OPTIMIZER, _INEXACT_OPTIMIZER] * (self.providers == (CPU,))
+        if any(map(_lists_axes, region.model.nodes())):
+            without += [_TRANSPOSE_OPTIMIZER, *(f"{_TRANSPOSE_OPTIMIZER}_{name}" for name in self.providers)]
         try:
             session = new_session(source, settings, self.providers, without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
@@ -168,6 +174,13 @@ class OnnxRuntimeCpu(Engine):
         missing = [provider for provider in self.providers if provider not in there]
         if missing:
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
+
+
+def _lists_axes(node: ir.Node) -> bool:
+    """Check whether a node pads, resizes or crops listed axes only."""
+    if node.op_type == "Pad":
+        return len(node.inputs) > 3 and node.inputs[3] is not None
+    return node.op_type in ("CenterCropPad", "Resize") and "axes" in node.attributes
 
 
 class OnnxRuntimeSession(OnnxRuntimeBacked):

@@ -10,6 +10,7 @@ from dovetail.ir import FLOAT32, FLOAT_FORMATS, FlatGraph, Format, float_format
 from dovetail.passes import asking
 from dovetail.planning import HOST, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_placement.pins import Pins
 from dovetail_placement.place import claim_on
 
 from dovetail_precision.choices import NodeChoices, SharedFormat, float_choices
@@ -130,6 +131,7 @@ class _Builder:
             name: tuple(Format.of(kind) if kind else None for kind in (backend.low, backend.high))
             for name, backend in self._backends.items()
         }
+        self._pins: Pins | None = None  # of control flow, whose backends list no ports
         self._known_groups: dict[tuple, tuple[PortGroup, ...]] = {}
         self._choices = NodeChoices()
         self._takes_angles: dict[tuple[str, str, str], bool] = {}
@@ -246,6 +248,8 @@ class _Builder:
         inputs = [(input_name(index, sig), node.inputs[index]) for index in equality.inputs]
         outputs = [(output_name(index, sig), node.outputs[index]) for index in equality.outputs]
         name = (inputs or outputs)[0][0]
+        pinned = self._pinned_format(node, name) if free else None
+        formats = frozenset({pinned}) if pinned is not None else frozenset(FLOAT_FORMATS) if free else None
         read = inputs + [(name, value) for value in given]
         computed = [(name, value) for name, value in outputs if value.name]
         computed += [(name, value) for value in equality.body_inputs]
@@ -253,10 +257,10 @@ class _Builder:
         self._problem.variables.append(
             Variable(
                 node,
-                float_choices(frozenset(FLOAT_FORMATS) if free else frozenset({present})),
+                float_choices(formats or frozenset({present})),
                 [(name, self._values.of(value)) for name, value in read],
                 [(name, self._values.of(value)) for name, value in computed],
-                "recurse",
+                "recurse" if pinned is None else "pinned",
                 present,
                 low or present,
                 high or present,
@@ -265,6 +269,14 @@ class _Builder:
             )
         )
         self._values.equate(equality.body_outputs)
+
+    def _pinned_format(self, node: ir.Node, port: str) -> Format | None:
+        """Return the float format that a pin or a replayed plan asks for at a port of a control-flow node."""
+        if self._pins is None:
+            self._pins = Pins(self._model, self._ctx)
+        pin = self._pins.of(node)
+        wanted = pin.request.formats.get(port, pin.request.formats.get("")) if pin is not None else None
+        return wanted if wanted in FLOAT_FORMATS else None
 
     def _groups(self, node: ir.Node) -> tuple[PortGroup, ...]:
         """Return the float ports of `node` by type parameter; cached per operator, version and port types."""

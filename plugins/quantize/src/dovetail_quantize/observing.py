@@ -222,6 +222,7 @@ class NamedObserver:
     def __init__(self, held: Held, table: Table, choice: ObserverChoice | None = None):
         self.format, self.choice = held.format, choice or chosen_observer(held)
         self._table = table
+        self._seen = False
         self._held, self._who = held, table.title(self.choice.name) if self.choice.name in table else ""
         made = resolve_observer(self.choice, table)
         self.observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
@@ -231,11 +232,13 @@ class NamedObserver:
 
     def update(self, array: Any) -> None:
         """Pass the numbers of one batch to the observer."""
+        self._seen |= np.size(array) > 0
         self._called("fails on", lambda: self.observer.update(array))
 
     def update_with_relu(self, array: Any) -> None:
         """Pass the numbers of one batch to the observer, and those of its Relu."""
         observer = self.observer
+        self._seen |= np.size(array) > 0
         if isinstance(observer, CountingObserver):
             self._called("fails on", lambda: observer.update_with_relu(array))
         else:
@@ -243,8 +246,15 @@ class NamedObserver:
             self.update(np.maximum(array, 0))
 
     def parameters(self) -> Parameters:
-        """Return the observer's parameters, after checking them against the format."""
-        return self._checked(self._held.value.shape)
+        """Return the observer's parameters, after checking them against the format.
+
+        Values that never have an element get a scale of one, which nothing is computed with.
+        """
+        shape = self._held.value.shape
+        if not self._seen and shape is not None and 0 in shape:
+            count = self._called("finds no scale for", lambda: number_of_scales(self._held.format, shape))
+            return Parameters((1.0,) * count, (0,) * count)
+        return self._checked(shape)
 
     def of_part(self, part: np.ndarray, energy: np.ndarray | None = None) -> Parameters:
         """Return the parameters of a part of a weight, for which an observer of its own is made.
@@ -276,6 +286,7 @@ class NamedObserver:
         return found
 
     def _extrema(self, low: Any, high: Any) -> None:
+        self._seen = True
         self._called("fails on", lambda: self.observer.extrema(low, high))
 
     def _called(self, what: str, call: Any) -> Any:

@@ -291,6 +291,8 @@ def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:
 def _magnitude(value: ir.Value | None, found: dict[int, Range]) -> float:
     if id(value) in found:
         return found[id(value)].magnitude
+    if value is not None and value.shape is not None and 0 in value.shape:
+        return 0.0  # it has no elements, and is not measured
     if value is None or value.const_value is None:
         return math.inf
     array = value.const_value.numpy()

@@ -123,9 +123,9 @@ class MeanError:
         """See one batch; see `Refiner`."""
         axis = 1 if self._layer.is_convolution else -1
         difference = np.moveaxis(wanted.astype(np.float64) - computed, axis, -1)
-        samples = difference.reshape(difference.shape[0] if difference.ndim > 1 else 1, -1, difference.shape[-1])
-        if not samples.size:
+        if not difference.size:
             return
+        samples = difference.reshape(difference.shape[0] if difference.ndim > 1 else 1, -1, difference.shape[-1])
         with np.errstate(invalid="ignore"):
             means = samples.mean(axis=1)
         if not np.isfinite(means).all():

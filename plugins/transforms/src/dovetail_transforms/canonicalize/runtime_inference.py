@@ -1,5 +1,7 @@
 """Type inference for operators that only ONNX Runtime knows, such as those of `com.microsoft`.
 
+Its own exporters and optimizer also write some in the default domain, such as SimplifiedLayerNormalization.
+
 onnx cannot infer results of an operator without a schema. ONNX Runtime infers them when it loads a model with that
 single node.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dovetail_transforms.canonicalize.names import all_nodes
@@ -30,9 +33,28 @@ def infer_with_runtime(proto: onnx.ModelProto) -> int:
     Returns:
         The number of values that got a type.
     """
-    if all(node.domain in _STANDARD for node in all_nodes(proto.graph)):
+    if not any(map(_is_foreign, all_nodes(proto.graph))):
         return 0
     return _Inference(proto).graph(proto.graph, {})
+
+
+def _is_foreign(node: onnx.NodeProto) -> bool:
+    """Check whether onnx has no schema of an operator; ONNX Runtime has some of its own in the default domain, too."""
+    return node.domain not in _STANDARD or not _is_defined(node.op_type)
+
+
+def _is_known(type_: onnx.TypeProto | None, node: onnx.NodeProto) -> bool:
+    """Check whether a result needs no more inference: it has a type, and a shape unless a session has to tell it."""
+    if type_ is None:
+        return False
+    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape") or _is_foreign(node)
+
+
+@cache
+def _is_defined(op_type: str) -> bool:
+    import onnx
+
+    return onnx.defs.has(op_type)
 
 
 class _Inference:
@@ -59,11 +81,13 @@ class _Inference:
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     found += self.graph(attribute.g, types)
-            missing = [name for name in node.output if name and name not in types]
+            missing = [name for name in node.output if name and not _is_known(types.get(name), node)]
             if not missing or any(name and name not in types for name in node.input):
                 continue
             for name, type_ in zip(node.output, self._outputs(node, types, constants)):
                 if name in missing and type_ is not None:
+                    if name in types and not type_.tensor_type.HasField("shape"):
+                        continue
                     types[name] = type_
                     target = outputs[name] if name in outputs else graph.value_info.add(name=name)
                     target.type.CopyFrom(type_)
@@ -76,7 +100,7 @@ class _Inference:
         data = {name: constants[name] for name in given if name in constants}
         key = _question(node, given, data)
         if key not in self._known:
-            ask = self._by_onnx if node.domain in _STANDARD else self._by_runtime
+            ask = self._by_runtime if _is_foreign(node) else self._by_onnx
             try:
                 self._known[key] = ask(node, given, data)
             except Exception:  # C++ exceptions of any kind; the value stays untyped

@@ -110,16 +110,21 @@ def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
 
 
 def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
-    """Reorder computed pads from begin-end pairs, last axis first, to all begins and all ends."""
+    """Reorder computed pads from begin-end pairs, last axis first, to the begins and ends of all axes.
+
+    Not with a list of axes, which ONNX Runtime's transpose optimizer misreads (1.32).
+    """
+    import numpy as np
+
     if mode == "wrap":
         raise NotLowered("its paddings are computed, and its axes continue at the other end")
-    rank = op.rank("x")
-    axes = list(range(2, rank)) if not last else list(range(1, rank - 1))
     pairs = emit("Reshape", [int_list(op, "paddings", emit), emit.ints([-1, 2])])
     pairs = emit("Slice", [pairs, *(emit.ints([number]) for number in (-1, -_END, 0, -1))])
-    pads = emit("Reshape", [emit("Transpose", [pairs], {"perm": [1, 0]}), emit.ints([-1])])
+    before, behind = (emit.constant(np.zeros((2, count), np.int64)) for count in (1 if last else 2, 1))
+    parts = [before, emit("Transpose", [pairs], {"perm": [1, 0]}), *([behind] if last else [])]
+    pads = emit("Reshape", [emit("Concat", parts, {"axis": 1}), emit.ints([-1])])
     value = emit.scalar(op.attr("pad_value"), op.dtype("x")) if mode == "constant" else None
-    return emit("Pad", [op["x"], pads, value, emit.ints(axes)], {"mode": mode})
+    return emit("Pad", [op["x"], pads, value], {"mode": mode})
 
 
 def crop(op: PdOp, emit: Emitter) -> ir.Value:
