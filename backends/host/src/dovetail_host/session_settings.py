@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail_onnx.native_runtime import onnx_runtime
@@ -35,9 +35,9 @@ def settings_of(
     Raises:
         DovetailError: The level does not exist.
     """
-    ort = onnx_runtime()
+    runtime = onnx_runtime()
     given = cast("ort.SessionOptions | None", options.get("session_options"))
-    settings: Any = given or ort.SessionOptions()
+    settings = given or runtime.SessionOptions()
     if given is None:
         settings.log_severity_level = 4
     if given is None or "threads" in options:
@@ -52,7 +52,7 @@ def settings_of(
     if level not in OPTIMIZATIONS:
         raise DovetailError(f"{engine}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
     if given is None or "optimize" in options:
-        settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATIONS[level])
+        settings.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, OPTIMIZATIONS[level])
     return settings, level
 
 
