@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
@@ -12,6 +12,7 @@ from dovetail.ir import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of, given_inputs
+from dovetail_transforms.canonicalize.random_values import random_outputs
 
 from dovetail_verify.metrics import Difference, Findings, Spread
 from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
@@ -69,6 +70,8 @@ class OutputComparison:
             None for indices.
         answers: Whether rows are known to be scores of answers: they are probabilities, or there are labels.
         kl: Mean divergence of rows of logits or probabilities, in nats; None for outputs of other ranks than 2 and 3.
+        drawn_by: The node whose random numbers it depends on, in words; empty for an output that does not depend on
+            any. Numbers of a random output are not compared: the original differs from itself in them.
     """
 
     name: str
@@ -84,6 +87,7 @@ class OutputComparison:
     typical_snr_db: float | None = None
     answers: bool = False
     kl: float | None = None
+    drawn_by: str = ""
 
     @property
     def broken(self) -> bool:
@@ -104,6 +108,8 @@ class OutputComparison:
         differ = (
             f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
         )
+        if self.drawn_by:
+            return f"{self.name}: random, because {self.drawn_by} has no seed{'; ' * bool(differ)}{differ}"
         if self.set_agreement is not None:
             shares = 100 * self.set_agreement, 100 * self.equal
             line = f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"
@@ -205,6 +211,11 @@ class Verification:
     def short(self) -> str:
         """Return the text for the coverage line."""
         rated = [output for output in self.outputs if output.snr_db is not None]
+        random = [output.name for output in self.outputs if output.drawn_by]
+        if random:
+            own = f"{pluralize(len(random), 'output')} random, such as '{random[0]}'"
+            rest = replace(self, outputs=[output for output in self.outputs if not output.drawn_by]).short()
+            return "; ".join(filter(None, (rest, own)))
         if not rated:
             return ""
         worst = min(rated, key=lambda output: cast("float", output.snr_db))
@@ -269,7 +280,19 @@ def verify(
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     outputs = [_comparison(name, total) for name, total in sums.items()]
     cautious = [spread[output.name].applied(output) for output in outputs]
+    drawn = random_outputs(model)
+    outputs, cautious = ([_unrated(one, drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
     return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
+
+
+def _unrated(output: OutputComparison, drawn_by: str) -> OutputComparison:
+    """Return a comparison without numbers if the output is random; only its shape is compared."""
+    if not drawn_by:
+        return output
+    broken = output.non_finite if output.shapes else 0
+    return OutputComparison(
+        output.name, None, None, None, None, None, 0.0, None, broken, output.shapes, drawn_by=drawn_by
+    )
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:

@@ -149,6 +149,12 @@ class Goals:
             UsageError: No output can be measured against a goal.
         """
         floats = [output for output in verification.outputs if output.snr_db is not None]
+        random = next((output for output in verification.outputs if output.drawn_by), None)
+        if self and not floats and random is not None:
+            raise UsageError(
+                f"{self} cannot be measured: '{random.name}' is random, because {random.drawn_by} has no seed",
+                "give the node a seed, or measure a model without it",
+            )
         if self and not floats:
             raise self._without_floats()
         if self.min_top1 is not None and all(output.top1 is None and not output.broken for output in floats):
