@@ -2,7 +2,7 @@
 
 import pytest
 from dovetail.cli.main import main
-from dovetail.text import printable
+from dovetail.text import abbreviated, printable
 from onnx import TensorProto, helper
 
 
@@ -64,3 +64,47 @@ def test_no_command_sends_them_to_the_terminal(evil, capsys, command):
     out, err = capsys.readouterr()
     assert not {"\x1b", "\x07", "\x7f", "\x9b", "\r"} & set(out + err)
     assert "\nerror: fine" not in out + err
+
+
+LONG = "n" * 1_000_000
+
+
+def with_long_names(kind):
+    """A model in which something has a name of a megabyte."""
+    names = {"node": "node", "input": "x", "operator": "Relu", "domain": ""} | {kind: LONG}
+    made = [helper.make_node(names["operator"], [names["input"]], ["y"], name=names["node"], domain=names["domain"])]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in (names["input"], "y")]
+    graph = helper.make_graph(made, "g", values[:1], values[1:])
+    imports = [helper.make_opsetid("", 17), *([helper.make_opsetid(LONG, 1)] if kind == "domain" else [])]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["node", "input", "operator", "domain"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out"],
+        ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", "--verify"],
+        ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", "--data", "d.npz"],
+        ["compile", "m.onnx", "--backend", "cpu-bf16", "-o", "out", "--pin", "x=cpu-bf16"],
+        ["bisect", "m.onnx", "--backend", "cpu-bf16", "--data", "d.npz"],
+    ],
+)  # fmt: skip
+def test_names_of_a_megabyte_are_cut_in_messages(kind, command, tmp_path, monkeypatch, capsys):
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(with_long_names(kind).SerializeToString())
+    np.savez("d.npz", z=np.zeros((2, 3), np.float32))
+    main(command)
+    said = capsys.readouterr()
+    assert 0 < len(said.out + said.err) < 10_000
+
+
+def test_only_long_names_are_cut():
+    assert abbreviated("a short text") == "a short text"
+    assert abbreviated(f"node '{LONG}' is wrong") == f"node '{LONG[:119]}... (1,000,002 characters) is wrong"
+    assert abbreviated("word " * 100) == "word " * 100
+    assert abbreviated(f"one\n{LONG}\nthree").splitlines()[::2] == ["one", "three"]
+    assert abbreviated("a b " * 250_000).endswith("... (1,000,000 characters)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,33 @@ class DovetailError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+def system_error(error: OSError, doing: str = "") -> DovetailError:
+    """Return the error for what the operating system refused: its reason is the message, and nobody's defect.
+
+    Args:
+        error: The exception.
+        doing: What was being done, to begin the message with.
+    """
+    import tempfile
+
+    place = error.filename or (tempfile.gettempdir() if error.errno in _WRITING else "")
+    reason = "no space is left" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
+    code = error.errno or 0
+    room = "free some space, or name another folder (TMPDIR for temporary files)"
+    hints = {
+        errno.ENOSPC: room,
+        errno.EDQUOT: room,
+        errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+        errno.EMFILE: "raise the limit on open files (ulimit -n)",
+        errno.ENOMEM: "free some memory",
+    }
+    hint = hints.get(code, "check the path and its permissions" if error.filename else "--debug shows where")
+    return DovetailError(": ".join(filter(None, (doing, str(place), reason))), hint)
+
+
+_WRITING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class UsageError(DovetailError):

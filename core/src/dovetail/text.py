@@ -24,6 +24,25 @@ def printable(text: object, *, lines: bool = False) -> str:
     return pattern.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), str(text))
 
 
+_LONG_WORD = re.compile(r"\S{301,}")
+_SHOWN, _LONGEST_LINE = 120, 20_000  # characters
+
+
+def abbreviated(text: str) -> str:
+    """Return a message with names of hundreds of characters cut: `aaaa... (1,000,000 characters)`.
+
+    Every message, table and summary passes through here on its way to a terminal; documents and models do not.
+    """
+    if len(text) <= 300:
+        return text
+    lines = (_LONG_WORD.sub(lambda word: _cut(word[0], _SHOWN), line) for line in text.split("\n"))
+    return "\n".join(line if len(line) <= _LONGEST_LINE else _cut(line, _LONGEST_LINE) for line in lines)
+
+
+def _cut(text: str, shown: int) -> str:
+    return f"{text[:shown]}... ({len(text):,} characters)"
+
+
 def pluralize(number: int, noun: str) -> str:
     """Return `1 node`, `3 nodes`, `2 batches`; the caller chooses verbs such as `is` and `are`."""
     if number == 1:

@@ -72,7 +72,7 @@ def test_a_defect_is_one_line_and_a_traceback_on_request(api, cli, monkeypatch):
 
 def test_a_file_that_cannot_be_written_is_no_defect(api, cli):
     api.error = PermissionError(13, "Permission denied", "out")
-    assert cli("explain", ".", "n")[2] == "error: out: Permission denied\n"
+    assert cli("explain", ".", "n")[2] == "error: out: Permission denied\n  check the path and its permissions\n"
 
 
 def test_an_interrupt_leaves_with_130(api, cli):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail_onnx.native_runtime import onnx_runtime
@@ -37,7 +37,7 @@ def settings_of(
     """
     runtime = onnx_runtime()
     given = cast("ort.SessionOptions | None", options.get("session_options"))
-    settings: Any = given or runtime.SessionOptions()
+    settings = given or runtime.SessionOptions()
     if given is None:
         settings.log_severity_level = 4
     if given is None or "threads" in options:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.options import blaming
-from dovetail.text import printable
+from dovetail.text import abbreviated, printable
 
 if TYPE_CHECKING:
     from dovetail.plugin.loader import PluginSet
@@ -40,13 +40,13 @@ _RAW_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 def note(*lines: str) -> None:
     """Print lines to standard error."""
     for line in lines:
-        print(printable(line, lines=True), file=sys.stderr)
+        print(abbreviated(printable(line, lines=True)), file=sys.stderr)
 
 
 def say(*lines: object) -> None:
     """Print lines to standard output; control characters in names are escaped."""
     for line in lines:
-        print(printable(line, lines=True))
+        print(abbreviated(printable(line, lines=True)))
 
 
 def print_json(document: Any) -> None:
@@ -57,7 +57,7 @@ def print_json(document: Any) -> None:
 
 def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
     """Format rows as lines with aligned columns; the last column is not padded."""
-    texts = [[printable(cell) for cell in row] for row in rows]
+    texts = [[abbreviated(printable(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts)]
     return [
         indent + "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()

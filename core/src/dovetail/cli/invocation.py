@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -12,8 +11,9 @@ from contextlib import contextmanager
 
 from dovetail.cli.command_line import CommandLine
 from dovetail.cli.common import note
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, system_error
 from dovetail.plugin.isolation import described
+from dovetail.text import abbreviated
 
 _INTERRUPTED = 130
 _CORE = "dovetail"
@@ -60,10 +60,9 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
     code, hint = 1, ""
     if isinstance(error, DovetailError):
         code, message, hint = error.exit_code, error.message, error.hint
-    elif isinstance(error, OSError) and error.filename:
-        message = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        message, hint = "no space is left for what is printed, or for temporary files", "free some space"
+    elif isinstance(error, OSError) and error.errno is not None:
+        refused = system_error(error)
+        message, hint = refused.message, refused.hint
     elif line.owner != _CORE:
         message = f"command '{line.name}' of {line.owner} raised {described(error)}"
         hint = f"report it to {line.owner}; --debug shows where"
@@ -72,7 +71,7 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
         hint = "this is a defect of Dovetail or of a plugin; --debug shows where"
     note(f"error: {message}" + (f"\n  {hint}" if hint else ""))
     if as_json:
-        print(json.dumps({"error": message, "hint": hint}))
+        print(json.dumps({"error": abbreviated(message), "hint": abbreviated(hint)}))
     return code
 
 

@@ -7,7 +7,7 @@ from dovetail.compiler.artifacts import (
     nodes_of as nodes_of,
     stands_for_region as stands_for_region,
 )
-from dovetail.compiler.compiled import CompiledModel as CompiledModel
+from dovetail.compiler.compiled import NOTHING_LEFT as NOTHING_LEFT, CompiledModel as CompiledModel
 from dovetail.compiler.driver import Driver as Driver
 from dovetail.compiler.frontends import (
     check_regular as check_regular,

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 _SHOWN = 5  # reasons listed in the notes
 
 
+NOTHING_LEFT = "nothing-left"
+"""Rule of the remark on a backend whose nodes were all refused; its fact `backend` names it."""
+
+
 @dataclass(repr=False)
 class CompiledModel:
     """A model whose every operator has a backend and a precision.
@@ -224,6 +228,9 @@ class CompiledModel:
         for backend, number in sorted(coverage.items(), key=lambda item: (item[0] == HOST, -item[1])):
             whole = f"{backend} {number}/{pluralize(total, 'node')} in {pluralize(regions[backend], 'region')}"
             parts.append(f"{backend} {number}" if backend == HOST else whole)
+        # Nobody reads notes where the last line looks as if all were well.
+        empty = (remark.facts["backend"] for remark in self.plan.remarks if remark.rule == NOTHING_LEFT)
+        parts[:0] = [f"{backend} 0/{pluralize(total, 'node')} (all refused)" for backend in empty]
         joins = self.plan.summary.get("joins", 0)
         return ", ".join(parts) + f"; {pluralize(joins, 'join')}"
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dovetail.compiler.frontends import give_dialect
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, system_error
 from dovetail.passes.base import Pass
 from dovetail.passes.guards import Interface, observe
 from dovetail.passes.instrumentation import Instrumentation, Printer
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
     from dovetail.plugin.services import Regions
-
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Manager:
@@ -226,10 +221,8 @@ class Manager:
         where = self._printer.where
         if isinstance(error, DovetailError) and not invalid:
             return error
-        if isinstance(error, OSError) and error.errno in _NO_SPACE:
-            where = error.filename or tempfile.gettempdir()
-            hint = "free some space, or name another folder for temporary files (TMPDIR)"
-            return DovetailError(f"pass {pass_.name!r}: no space is left in {where}", hint)
+        if isinstance(error, OSError) and error.errno is not None:
+            return system_error(error, f"pass {pass_.name!r}{where}")
         owner = self._owner(pass_)
         what = f"left an invalid model: {error}" if invalid else f"failed: {described(error)}"
         if judge_source and self._source is not None and (fault := self._source.fault()):

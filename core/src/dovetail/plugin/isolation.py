@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, system_error
 from dovetail.plugin.output import captured
+
+_REPAIR = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
 
 
 class PluginWarning(RuntimeWarning):
@@ -61,9 +63,12 @@ def named_errors(title: str) -> Iterator[None]:
         yield
     except (DovetailError, KeyboardInterrupt):
         raise
+    except OSError as error:
+        if error.errno is not None:
+            raise system_error(error, title) from error
+        raise DovetailError(f"{title} failed: {described(error)}", _REPAIR) from error
     except BaseException as error:  # SystemExit too: plugin code must not end the program silently
-        hint = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
-        raise DovetailError(f"{title} failed: {described(error)}", hint) from error
+        raise DovetailError(f"{title} failed: {described(error)}", _REPAIR) from error
 
 
 def described(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import columns, note
-from dovetail.text import printable
+from dovetail.text import abbreviated, printable
 
 if TYPE_CHECKING:
     from dovetail.plugin import Verification
@@ -23,7 +23,7 @@ _NARROWEST = 40  # columns
 
 def say_note(text: str) -> None:
     """Print a note under the table, wrapped between words on a terminal."""
-    text = printable(text)
+    text = abbreviated(printable(text))
     if sys.stdout.isatty():
         width = max(shutil.get_terminal_size().columns, _NARROWEST)
         text = textwrap.fill(
@@ -65,8 +65,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
-        return printable(", ".join(map(str, value)))
-    return printable(value)
+        return abbreviated(printable(", ".join(map(str, value))))
+    return abbreviated(printable(value))
 
 
 class Progress:

@@ -1,22 +1,24 @@
 """External data: tensors whose bytes are in files next to the model.
 
-This is the only module that follows paths in a model. A path must lead to a regular file inside the model's folder,
-which is checked before the file is opened, so that a pipe or a device cannot block.
+This is the only module that follows paths in a model (`data_paths` says where they lead). What they lead to must be a
+regular file, which is checked before the file is opened, so that a pipe or a device cannot block.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
+from dovetail_onnx.data_paths import DataPlaces
 from dovetail_onnx.source.tensors import data_fields, data_problem, form_problem, known_type, size_in_bytes
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class TensorLoader:
 
     def __init__(self, name: str, path: Path | None):
         self.name = name
-        self._folder = path.resolve().parent if path is not None else None
+        self._places = DataPlaces(path) if path is not None else None
         self._files: dict[str, tuple[Path, int]] = {}
         self._read_in = 0
         self._sizes: dict[tuple, int] = {}
@@ -140,8 +142,10 @@ class TensorLoader:
         if size < (offset or 0) + needed:
             problem = f"is cut short: {where} has {size} bytes, {(offset or 0) + needed} are needed"
             raise self.refuse(what, problem, "copy the data file again")
-        dtype, shape, folder = ir.DataType(tensor.data_type), ir.Shape(tensor.dims), cast("Path", self._folder)
-        return ir.ExternalTensor(location, offset, length, dtype, shape=shape, name=tensor.name, base_dir=folder)
+        dtype, shape = ir.DataType(tensor.data_type), ir.Shape(tensor.dims)
+        stored = StoredTensor(where.name, offset, length, dtype, shape=shape, name=tensor.name, base_dir=where.parent)
+        stored.written = location
+        return stored
 
     def _number(self, entries: dict[str, str], key: str, what: str) -> int | None:
         text = entries.get(key)
@@ -154,21 +158,17 @@ class TensorLoader:
         return int(text)
 
     def _file(self, location: str, what: str) -> tuple[Path, int]:
-        """Return the resolved file of `location` and its size."""
-        if self._folder is None:
+        """Return the file that `location` leads to, without links on the way, and its size."""
+        if self._places is None:
             way_out = "give the path of the model, or call onnx.load_external_data_for_model first"
             raise self.refuse(what, "lies in another file, and the model has no folder", way_out)
         try:
-            where = Path(self._folder, location).resolve() if location else None
-            found = where.stat() if where is not None and where.is_relative_to(self._folder) else None
-        except FileNotFoundError:
-            problem = f"is missing: {Path(self._folder, location)} does not exist"
+            where = self._places.file(location)
+            found = where.stat() if where is not None else None
+        except FileNotFoundError as error:
+            problem = f"is missing: {error.filename} does not exist"
             raise self.refuse(what, problem, "copy the data file beside the model") from None
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-        ) as error:  # name too long, NUL, circular links, no permission
+        except (OSError, ValueError, RuntimeError) as error:  # name too long, NUL, circular links, no permission
             reason = getattr(error, "strerror", None) or str(error)
             raise self.refuse(what, f"cannot be read: {_shortened(location)}: {reason}") from None
         if where is None or found is None:
@@ -188,6 +188,38 @@ _NO_LENGTH = "has a length that is not a number of bytes"
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
+class StoredTensor(ir.ExternalTensor):
+    """A tensor in a file that `TensorLoader` found and checked.
+
+    A second hard link to the file is no attack: copies and caches are made so (`cp -al`, package managers).
+
+    Attributes:
+        written: The location as the model writes it.
+    """
+
+    written = ""
+
+    def _check_path_containment(self) -> None:
+        """Check, in place of onnx-ir, that the file is still no link: its folder and name have none on the way."""
+        if os.path.realpath(self.path) != os.path.abspath(self.path):
+            problem = f"{printable(self.path)} was replaced by a link while the model was open"
+            raise DovetailError(problem, "open the model again")
+
+
+def lies_beside(tensors: Iterable[ir.TensorProtocol | None], path: Path) -> bool:
+    """Check whether every engine finds the data of a model by itself: in the folder of its path, and not through links.
+
+    Engines have rules of their own about links; OpenVINO, for one, reads no model of a cache.
+
+    Args:
+        tensors: The weights.
+        path: The path of the model.
+    """
+    folder = Path(os.path.abspath(path)).parent.resolve()
+    files = {(tensor.written, Path(tensor.path)) for tensor in tensors if isinstance(tensor, StoredTensor)}
+    return all(file.is_relative_to(folder) and (folder / written).resolve() == file for written, file in files)
 
 
 _CHUNK = 1 << 22  # bytes

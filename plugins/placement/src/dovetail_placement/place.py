@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.compiler import NOTHING_LEFT
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
@@ -41,6 +42,12 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
     used = {name for name, _ in claiming.claimed.values()}
     for backend in ctx.backends:
         if backend.name in used or not claiming.flat.nodes:
+            continue
+        refused = ctx.refusals.nodes(backend.name)
+        if refused:
+            (reason, number), *_ = Counter(one.why for one in refused.values()).most_common(1)
+            why = f"nothing of the model runs on {backend.name}: what it took was refused, {pluralize(number, 'node')}"
+            ctx.remark("failed", "", NOTHING_LEFT, f"{why} because {reason}", facts={"backend": backend.name})
             continue
         why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
         why += f": {_reason(claiming, backend, ctx)}"

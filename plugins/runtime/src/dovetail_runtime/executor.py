@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dovetail.plugin
@@ -18,6 +17,7 @@ from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir import constant_of, name_of
 from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
 from dovetail.text import did_you_mean
+from dovetail_onnx.external import lies_beside
 from dovetail_transforms.regions.regions import (
     Region,
     annotated_regions,
@@ -268,8 +268,11 @@ class Executor(dovetail.plugin.Executor):
             inline_regions(part)
         if not needs_file(part):
             return RegionModel(part)
-        if whole and _is_onnx(self._model.path) and self._model.revision == 0:
-            return RegionModel(part, self._model.path)
+        path = self._model.path
+        if whole and path is not None and path.suffix == ".onnx" and self._model.revision == 0:
+            weights = (value.const_value for value in part.graph.initializers.values())
+            if lies_beside(weights, path):
+                return RegionModel(part, path)
         if self._files is None:
             self._files = TemporaryFolder("regions")
         path = self._files.path / f"region{region.index}.onnx"
@@ -279,11 +282,6 @@ class Executor(dovetail.plugin.Executor):
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
-
-
-def _is_onnx(path: Path | None) -> bool:
-    """Check whether an engine can read a file; a front end may have read another format."""
-    return path is not None and path.suffix == ".onnx"
 
 
 def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:

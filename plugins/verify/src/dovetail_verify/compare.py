@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
@@ -12,6 +12,7 @@ from dovetail.ir import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of, given_inputs
+from dovetail_transforms.canonicalize.random_values import random_outputs
 
 from dovetail_verify.metrics import Difference, Findings, Spread
 from dovetail_verify.output_comparison import OutputComparison, comparison_of, warning_of
@@ -113,6 +114,11 @@ class Verification:
 
     def short(self) -> str:
         """Return the text for the coverage line."""
+        random = [output.name for output in self.outputs if output.drawn_by]
+        if random:
+            own = f"{pluralize(len(random), 'output')} random, such as '{random[0]}'"
+            rest = replace(self, outputs=[output for output in self.outputs if not output.drawn_by]).short()
+            return "; ".join(filter(None, (rest, own)))
         floats = [output for output in self.outputs if output.snr_db is not None]
         others = [output for output in self.outputs if output.snr_db is None]
         parts = []
@@ -187,7 +193,19 @@ def verify(
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     outputs = [comparison_of(name, total) for name, total in sums.items()]
     cautious = [spread[output.name].applied(output) for output in outputs]
+    drawn = random_outputs(model)
+    outputs, cautious = ([_unrated(one, drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
     return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
+
+
+def _unrated(output: OutputComparison, drawn_by: str) -> OutputComparison:
+    """Return a comparison without numbers if the output is random; only its shape is compared."""
+    if not drawn_by:
+        return output
+    broken = output.non_finite if output.shapes else 0
+    return OutputComparison(
+        output.name, None, None, None, None, None, 0.0, None, broken, output.shapes, drawn_by=drawn_by
+    )
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:

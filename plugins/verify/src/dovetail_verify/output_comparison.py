@@ -37,6 +37,8 @@ class OutputComparison:
         agreement_db: For integers, truth values and strings, the SNR whose share of noise in the amplitude is the share
             of elements (or findings) that differ: 20 dB for a tenth. For integers of 8 and 16 bits, which hold numbers
             rather than indices, the SNR itself where that is higher. None for floats.
+        drawn_by: The node whose random numbers it depends on, in words; empty for an output that does not depend on
+            any. Numbers of a random output are not compared: the original differs from itself in them.
     """
 
     name: str
@@ -53,10 +55,13 @@ class OutputComparison:
     answers: bool = False
     kl: float | None = None
     agreement_db: float | None = None
+    drawn_by: str = ""
 
     @property
     def rated_db(self) -> float:
-        """The SNR of floats, and `agreement_db` of anything else; -inf if broken."""
+        """The SNR of floats, and `agreement_db` of anything else; -inf if broken, infinite if random."""
+        if self.drawn_by and not self.broken:
+            return math.inf
         known = self.agreement_db if self.snr_db is None else self.snr_db
         return -math.inf if self.broken or known is None else known
 
@@ -84,6 +89,8 @@ class OutputComparison:
         differ = (
             f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
         )
+        if self.drawn_by:
+            return f"{self.name}: random, because {self.drawn_by} has no seed{'; ' * bool(differ)}{differ}"
         if self.set_agreement is not None:
             shares = 100 * self.set_agreement, 100 * self.equal
             line = f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"

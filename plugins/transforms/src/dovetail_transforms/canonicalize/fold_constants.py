@@ -12,6 +12,7 @@ from dovetail.passes import Pass
 from dovetail.plugin import EngineError
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
+from dovetail_transforms.canonicalize.random_values import RANDOM
 from dovetail_transforms.rewriting.node_inference import refine_shapes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _REFERENCE = "reference"
 
 # Not pure functions of their inputs, or part of the form of quantized models.
 _NEVER = frozenset({
-    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
+    *RANDOM, "Dropout",
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap",
 })  # fmt: skip
 

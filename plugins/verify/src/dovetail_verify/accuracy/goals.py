@@ -148,12 +148,17 @@ class Goals:
         Raises:
             UsageError: No output has rows of scores, which a goal asks for.
         """
-        outputs = verification.outputs
+        outputs = [output for output in verification.outputs if not output.drawn_by]
+        if self and not outputs and (random := next(iter(verification.outputs), None)) is not None:
+            raise UsageError(
+                f"{self} cannot be measured: '{random.name}' is random, because {random.drawn_by} has no seed",
+                "give the node a seed, or measure a model without it",
+            )
         floats = [output for output in outputs if output.snr_db is not None]
         if (
             self.min_top1 is not None
             and all(output.top1 is None and not output.broken for output in floats)
-            and (len(floats) == len(outputs))
+            and len(floats) == len(outputs)
         ):
             raise self._without_scores()
         if self.max_kl is not None and all(output.kl is None and not output.broken for output in floats):

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from dovetail.errors import DovetailError
+from dovetail_onnx.files.parsing import Malformed, parse_json
+from dovetail_onnx.files.reading import read_input
 from dovetail_onnx.files.writing import created_folders, named
 
 NAME = "journal.jsonl"
 
+_LARGEST = 1 << 28  # bytes
 _CRASHES = 2  # tests that ended the process this often are not run again
 
 
@@ -93,28 +96,35 @@ class Journal:
 
     def _read(self, path: Path) -> None:
         identity = self._identity
-        with named(path):
-            lines = path.read_bytes().decode("utf-8", "replace").splitlines()
-        entries = [entry for line in lines if isinstance(entry := _entry(line), dict)]
-        if not entries or entries[0] != json.loads(json.dumps(identity)):
-            found = entries[0] if entries else {}
-            differs = [key for key in identity if found.get(key) != identity[key]]
+        # Not by any other end of a line: names in keys may hold those.
+        lines = read_input(path, _LARGEST).decode("utf-8", "replace").split("\n")
+        numbered = [(number, entry) for number, line in enumerate(lines, 1) if isinstance(entry := _entry(line), dict)]
+        plain = json.loads(json.dumps(identity))
+        found = numbered[0][1] if numbered else {}
+        if found != plain:
+            differs = [key for key in plain if found.get(key) != plain[key]]
             raise DovetailError(
                 f"{path} is the journal of another reduction: {', '.join(differs) or 'its identity'} differs",
                 "name another folder with -o, or remove this one",
             )
-        for entry in entries[1:]:
-            if isinstance(entry.get("key"), str):
-                self._answers[entry["key"]] = bool(entry.get("fails"))
-            elif isinstance(entry.get("begin"), str):
-                self._begun[entry["begin"]] = self._begun.get(entry["begin"], 0) + 1
-            elif isinstance(entry.get("abandon"), str):
-                self._begun[entry["abandon"]] = 0
+        for number, entry in numbered[1:]:
+            match entry:
+                case {"key": str(key), "fails": bool(fails)}:
+                    self._answers[key] = fails
+                case {"begin": str(key)}:
+                    self._begun[key] = self._begun.get(key, 0) + 1
+                case {"abandon": str(key)}:
+                    self._begun[key] = 0
+                case _:
+                    raise DovetailError(
+                        f"{path}:{number}: expected a key with 'fails': true or false, 'begin' or 'abandon'",
+                        "remove the line, so that it is tested again, or name another folder with -o",
+                    )
 
 
 def _entry(line: str) -> Any:
     """Parse a line; None for one that was cut off when the process ended."""
     try:
-        return json.loads(line)
-    except ValueError:
+        return parse_json(line)
+    except Malformed:
         return None

@@ -1,0 +1,69 @@
+"""Where the data files of a model are: beside its path, whatever links lead to the model or to the data.
+
+Models are opened through links where caches keep content apart from names: Hugging Face has
+`snapshots/REVISION/model.onnx -> ../../blobs/HASH`, and its data likewise. The rule is that of ONNX Runtime: data lies
+where its location says, relative to the path that was given, and what it leads to must be in the folder of that path or
+in the folder of the file that the path leads to. Two things are taken beyond that: data that is beside a link on the
+way, or beside the file itself, and data that the repository of the model keeps in a store of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_LINKS = 40  # as in Linux
+_STORES = (".git/annex/objects", ".dvc/cache")
+"""Folders of a repository to which large files are moved, with a link in their place."""
+
+
+class DataPlaces:
+    """The places where the data of one model may be.
+
+    Args:
+        path: The path of the model, as it was given.
+    """
+
+    def __init__(self, path: Path):
+        self._folders = list(dict.fromkeys(hop.parent for hop in _hops(path)))
+
+    def file(self, location: str) -> Path | None:
+        """Return the file that a location leads to, without links on the way; None if it leads to a foreign place.
+
+        Raises:
+            FileNotFoundError: There is no such file in any place.
+            OSError, ValueError, RuntimeError: The path cannot be followed.
+        """
+        if not location or os.path.isabs(location) or os.path.normpath(location).split(os.sep)[0] == os.pardir:
+            return None
+        for folder in self._folders:
+            where = folder / location
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                where.lstat()
+                found = where.resolve(strict=True)
+                return found if any(found.is_relative_to(root) for root in self._roots) else None
+        raise FileNotFoundError(2, "No such file", str(self._folders[0] / location))
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        """The folders that data may be in."""
+        real = [folder.resolve() for folder in self._folders]
+        homes = dict.fromkeys(parent for folder in real for parent in (folder, *folder.parents))
+        stores = (home / store for home in homes for store in _STORES)
+        return [*real, *(store.resolve() for store in stores if store.is_dir() and not store.is_symlink())]
+
+
+def _hops(path: Path) -> Iterator[Path]:
+    """Yield the absolute path of a file, and the path that each link leads to until there is none."""
+    path = Path(os.path.abspath(path))
+    for _ in range(_MOST_LINKS):
+        yield path
+        if not path.is_symlink():
+            return
+        path = Path(os.path.abspath(path.parent.resolve() / os.readlink(path)))
