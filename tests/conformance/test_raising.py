@@ -68,11 +68,20 @@ def declare(model, results):
 
 def is_valid(model):
     try:
-        onnx.checker.check_model(model)
+        check(model)
         onnx.shape_inference.infer_shapes(model, check_type=True)
     except Exception:
         return False
     return True
+
+
+def check(model):
+    """Check a model; that an operator is deprecated is no fault (GroupNormalization of opset 18)."""
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        if "is deprecated in domain_version" not in str(error):
+            raise
 
 
 def operators(model):
@@ -114,7 +123,7 @@ def assert_raises_unchanged(model, given, opset, expected):
         raise_opset(raised, opset, target)
         set_default_version(raised, target)
         raised.ir_version = max(8, helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", target), 8))
-        onnx.checker.check_model(raised)
+        check(raised)
         if operators(model) & RANDOM or target < OLDEST_WITH_KERNELS:
             continue
         after = results_of(raised, given)
