@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
@@ -88,6 +88,12 @@ class OutputComparison:
     answers: bool = False
     kl: float | None = None
     drawn_by: str = ""
+
+    def drawn(self, by: str) -> OutputComparison:
+        """Return the comparison of a random output: of its shape alone; itself if nothing draws random numbers."""
+        broken = self.non_finite if self.shapes else 0
+        none = (None, None, None, None, None, 0.0, None)
+        return OutputComparison(self.name, *none, broken, self.shapes, drawn_by=by) if by else self
 
     @property
     def broken(self) -> bool:
@@ -212,15 +218,12 @@ class Verification:
         """Return the text for the coverage line."""
         rated = [output for output in self.outputs if output.snr_db is not None]
         random = [output.name for output in self.outputs if output.drawn_by]
-        if random:
-            own = f"{pluralize(len(random), 'output')} random, such as '{random[0]}'"
-            rest = replace(self, outputs=[output for output in self.outputs if not output.drawn_by]).short()
-            return "; ".join(filter(None, (rest, own)))
-        if not rated:
-            return ""
-        worst = min(rated, key=lambda output: cast("float", output.snr_db))
-        line = f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
-        return f"{line}; {pluralize(len(self.warnings), 'warning')}" if self.warnings else line
+        texts = [f"{pluralize(len(random), 'output')} random, such as '{random[0]}'"] if random else []
+        if rated:
+            worst = min(rated, key=lambda output: cast("float", output.snr_db))
+            line = f"SNR {worst.snr_text}" + (f" (worst: '{worst.name}')" if len(rated) > 1 else "")
+            texts[:0] = [line, *([pluralize(len(self.warnings), "warning")] if self.warnings else ())]
+        return "; ".join(texts)
 
 
 def verify(
@@ -281,18 +284,8 @@ def verify(
     outputs = [_comparison(name, total) for name, total in sums.items()]
     cautious = [spread[output.name].applied(output) for output in outputs]
     drawn = random_outputs(model)
-    outputs, cautious = ([_unrated(one, drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
+    outputs, cautious = ([one.drawn(drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
     return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
-
-
-def _unrated(output: OutputComparison, drawn_by: str) -> OutputComparison:
-    """Return a comparison without numbers if the output is random; only its shape is compared."""
-    if not drawn_by:
-        return output
-    broken = output.non_finite if output.shapes else 0
-    return OutputComparison(
-        output.name, None, None, None, None, None, 0.0, None, broken, output.shapes, drawn_by=drawn_by
-    )
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
