@@ -306,6 +306,30 @@ def test_samples_for_hb_compile_are_normalized_already(tmp_path, monkeypatch):
     np.testing.assert_array_equal(fed(monkeypatch, path)[0]["x"], IMAGES[0].astype(np.float32))
 
 
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 16, 16)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("march", "inputs", "arrays", "is_noted"),
+    [
+        ("bernoulli2", "norm_type: no_preprocess", PIXELS, True),
+        ("nash-e", "norm_type: data_mean_and_scale\nmean_value: 128\nscale_value: 0.017", PIXELS, True),
+        ("bernoulli2", "norm_type: data_mean_and_scale\nmean_value: 128\nscale_value: 0.017", PIXELS, False),
+        ("bernoulli2", "norm_type: no_preprocess", PIXELS / 255, False),
+        ("bernoulli2", "norm_type: no_preprocess", PIXELS - 128, False),
+        ("bernoulli2", "norm_type: no_preprocess", PIXELS * 0.25, False),
+        ("bernoulli2", "", PIXELS, False),
+    ],
+)
+def test_pixels_that_nothing_normalizes_are_noted(march, inputs, arrays, is_noted, tmp_path):
+    samples(tmp_path / "cal", arrays.astype(np.float32))
+    path = yaml(tmp_path, march=march, inputs=inputs, calibration="cal_data_dir: ./cal\ncal_data_type: float32")
+    notes = [why for why, _ in asked(planned(path)).get("notes", ()) if "holds pixels from 0 to 255" in why]
+    assert len(notes) == is_noted
+    if is_noted:
+        assert "norm_type changes no sample here; cal/" in notes[0] and "the threshold of its input is 255" in notes[0]
+
+
 def test_data_of_the_user_wins(tmp_path):
     samples(tmp_path / "cal", IMAGES.astype(np.float32))
     path = yaml(tmp_path, calibration="cal_data_dir: ./cal")

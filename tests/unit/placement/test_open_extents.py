@@ -128,3 +128,21 @@ def test_extents_of_data_need_data(model, capsys):
     with pytest.raises(UsageError, match="there is no data"):
         dovetail.plan(model, BPU, fix_shapes="data")
     assert main(["plan", model, "--backend", BPU, "--fix-shape", "data"]) == 2
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_many_inputs_are_fixed_by_the_data_and_not_one_by_one(data):
+    from dovetail_onnx.opening import open_text
+
+    names = [f"input_{number}" for number in range(16)]
+    declared = ", ".join(f"float[batch, seq, {number + 2}] {name}" for number, name in enumerate(names))
+    sums = " ".join(f"r{number} = ReduceSum <keepdims = 0> ({name})" for number, name in enumerate(names))
+    total = f"y = Sum ({', '.join(f'r{number}' for number in range(16))})"
+    model = open_text(f'<ir_version: 8, opset_import: ["": 17]> g ({declared}) => (float y) {{ {sums} {total} }}', "m")
+    arrays = {name: np.ones((1, 3, number + 2), np.float32) for number, name in enumerate(names)}
+    plan = dovetail.plan(model, "cpu-bf16", **({"data": arrays} if data else {}))
+    texts = [
+        f"{remark.why} {remark.suggest}" for remark in plan.remarks if "--fix-shape" in f"{remark.why} {remark.suggest}"
+    ]
+    assert texts
+    assert all("--fix-shape data" in text and "input_7:" not in text for text in texts)

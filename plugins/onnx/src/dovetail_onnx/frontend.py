@@ -90,6 +90,7 @@ class OnnxFrontend(Frontend):
         return None
 
 
+_MANY = 3  # inputs; a longer list of shapes is more than a reader checks
 UNKNOWN = "N"
 """Placeholder in an option for an extent that only the user knows."""
 
@@ -107,6 +108,9 @@ def fixing_option(inputs: Iterable[ir.Value], known: Mapping[str, Sequence[int]]
         known: Known shapes by input name. For other inputs, an open first extent becomes 1: it counts samples in most
             models, and backends with static shapes process one sample at a time.
     """
+    inputs = list(inputs)
+    if len(inputs) > _MANY and known is not None and {name_of(value) for value in inputs} <= known.keys():
+        return "--fix-shape data", True
     words, complete = [], True
     for value in inputs:
         guessed = [_guess(extent, axis) for axis, extent in enumerate(value.shape or (UNKNOWN,))]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _KEPT = "open-extents"  # the shapes of the data, which are the same in every round of decisions
+_LONGEST = 120  # characters of a list of shapes to copy
 _LOST_SHAPE = "lost-shape"
 
 
@@ -110,6 +111,8 @@ def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
     text, complete = fixing_option(inputs, known)
     if complete or ctx.request.data is not None:
         return text
+    if len(text) > _LONGEST:
+        return "--data FILE --fix-shape data, which takes the extents of your inputs"
     return f"{text} (or --data FILE --fix-shape data for the extents of your inputs)"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, system_error
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, why_rows_stay_together
@@ -110,4 +110,4 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     try:
         np.savez(path, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own parameters
     except OSError as error:
-        raise DovetailError(f"{path}: samples cannot be written: {error}", "free some space") from None
+        raise system_error(error, f"{path}: samples cannot be written") from None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, system_error
 from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import UnreadableInput, read_input
 from dovetail_runtime.machine import difference
@@ -101,7 +101,7 @@ class Journal:
                     # A run that was interrupted may have left half a line.
                     file.write("".join(["" if self._begun else "\n", *(json.dumps(line) + "\n" for line in lines)]))
             except OSError as error:
-                raise DovetailError(f"{self._path}: the journal cannot be written: {error}") from None
+                raise system_error(error, f"{self._path}: the journal cannot be written") from None
             self._begun = True
         return entry
 

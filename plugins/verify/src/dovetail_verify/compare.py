@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
@@ -115,12 +115,8 @@ class Verification:
     def short(self) -> str:
         """Return the text for the coverage line."""
         random = [output.name for output in self.outputs if output.drawn_by]
-        if random:
-            own = f"{pluralize(len(random), 'output')} random, such as '{random[0]}'"
-            rest = replace(self, outputs=[output for output in self.outputs if not output.drawn_by]).short()
-            return "; ".join(filter(None, (rest, own)))
         floats = [output for output in self.outputs if output.snr_db is not None]
-        others = [output for output in self.outputs if output.snr_db is None]
+        others = [output for output in self.outputs if output.snr_db is None and not output.drawn_by]
         parts = []
         if floats:
             worst = min(floats, key=lambda output: cast("float", output.snr_db))
@@ -133,6 +129,8 @@ class Verification:
             parts.append("all elements equal")
         if self.warnings:
             parts.append(pluralize(len(self.warnings), "warning"))
+        if random:
+            parts.append(f"{pluralize(len(random), 'output')} random, such as '{random[0]}'")
         return "; ".join(parts)
 
 
@@ -194,18 +192,8 @@ def verify(
     outputs = [comparison_of(name, total) for name, total in sums.items()]
     cautious = [spread[output.name].applied(output) for output in outputs]
     drawn = random_outputs(model)
-    outputs, cautious = ([_unrated(one, drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
+    outputs, cautious = ([one.drawn(drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
     return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
-
-
-def _unrated(output: OutputComparison, drawn_by: str) -> OutputComparison:
-    """Return a comparison without numbers if the output is random; only its shape is compared."""
-    if not drawn_by:
-        return output
-    broken = output.non_finite if output.shapes else 0
-    return OutputComparison(
-        output.name, None, None, None, None, None, 0.0, None, broken, output.shapes, drawn_by=drawn_by
-    )
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:

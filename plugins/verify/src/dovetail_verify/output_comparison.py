@@ -57,6 +57,12 @@ class OutputComparison:
     agreement_db: float | None = None
     drawn_by: str = ""
 
+    def drawn(self, by: str) -> OutputComparison:
+        """Return the comparison of a random output: of its shape alone; itself if nothing draws random numbers."""
+        broken = self.non_finite if self.shapes else 0
+        none = (None, None, None, None, None, 0.0, None)
+        return OutputComparison(self.name, *none, broken, self.shapes, drawn_by=by) if by else self
+
     @property
     def rated_db(self) -> float:
         """The SNR of floats, and `agreement_db` of anything else; -inf if broken, infinite if random."""

@@ -28,6 +28,7 @@ _IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff"}
 _RAW = ("float32", "uint8", "int8", "int16", "int32")
 _Shapes = Mapping[str, tuple[int, ...] | None]
 _RANDOM_SAMPLES, _SEED = 8, 0
+_BRIGHT = 200  # of 255; a sample with less may be anything
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,12 @@ class CalibrationData:
         wanted = dtype.numpy() if dtype is not None else np.float32
         return array.astype(wanted)
 
-    def _array(self, index: int, path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
+    def raw(self, index: int, path: Path) -> np.ndarray:
+        """Return the numbers in a sample of an input, without a shape if the file has none.
+
+        Raises:
+            DovetailError: It is no array.
+        """
         if path.suffix == ".npy":
             try:
                 return np.load(path, allow_pickle=False)
@@ -111,13 +117,18 @@ class CalibrationData:
                 raise DovetailError(f"{path}: not an array: {error}", "save it with numpy.save") from None
         folder = self.folders[index]
         kind = self.types[index] if self.types else "float32" if folder.name.endswith("_f32") else "uint8"
-        array = np.fromfile(path, np.dtype(kind).newbyteorder("<"))
+        return np.fromfile(path, np.dtype(kind).newbyteorder("<"))
+
+    def _array(self, index: int, path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
+        array = self.raw(index, path)
+        if path.suffix == ".npy":
+            return array
         if shape is None:
             raise FileError(self.place, f"{path.name} holds raw numbers, and the model's input has open extents",
                             "write input_shape, such as 1x3x224x224")  # fmt: skip
         if array.size != math.prod(shape):
             extents = "x".join(map(str, shape))
-            problem = f"{path} has {path.stat().st_size} bytes, which are {array.size} numbers in {kind}"
+            problem = f"{path} has {path.stat().st_size} bytes, which are {array.size} numbers in {array.dtype.name}"
             hint = f"its input takes {extents} = {math.prod(shape)}; cal_data_type says how numbers are stored"
             raise DovetailError(problem, hint)
         return array
@@ -152,12 +163,40 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> 
             return None
         folders.append(path)
     count = len(folders)
-    return CalibrationData(
-        given,
-        tuple(folders),
-        _types(calibration, count),
-        normalization(inputs, count, asked),
-    )
+    data = CalibrationData(given, tuple(folders), _types(calibration, count), normalization(inputs, count, asked))
+    _note_raw_pixels(data, inputs, asked)
+    return data
+
+
+def _note_raw_pixels(data: CalibrationData, inputs: Entries, asked: Asked) -> None:
+    """Note that samples are pixels that nothing normalizes, in a file that speaks of normalization."""
+    kind = inputs.get("norm_type")
+    if kind is None:
+        return
+    for index, folder in enumerate(data.folders):
+        if data.normalized and data.normalized[index] is not None:
+            continue
+        first = next((path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix not in _OWN), None)
+        if first is None:
+            continue
+        try:
+            array = data.raw(index, first)
+        except (DovetailError, OSError):
+            continue  # calibration says what is wrong with it
+        if _holds_pixels(array):
+            why = f"{folder.name}/{first.name} holds pixels from 0 to 255, so that the threshold of its input is 255"
+            advice = (
+                "if the model takes normalized inputs, normalize the samples; if it normalizes by itself, all is well"
+            )
+            asked.note(f"{kind.where}: norm_type changes no sample here; {why}", advice)
+
+
+def _holds_pixels(array: np.ndarray) -> bool:
+    """Whether numbers are whole, and use most of the range from 0 to 255."""
+    if not array.size or array.dtype.kind not in "iuf":
+        return False
+    low, high = float(array.min()), float(array.max())
+    return low >= 0 and _BRIGHT <= high <= 255 and bool((array == np.round(array)).all())
 
 
 def _found(word: Scalar, folder: Path) -> Path | None:
