@@ -22,6 +22,7 @@ BACKENDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.generated(one_of=4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("body", BODIES)
 def test_models_with_empty_values_compile_with_data(body, backend):

@@ -48,6 +48,7 @@ def model_of(operator):
     )
 
 
+@pytest.mark.generated(one_of=4)
 @pytest.mark.parametrize("backend", ["host", "cpu-bf16", "gpu-fp16", "cpu-int8", "ppl-int8"])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_host_runs_them(operator, backend):

@@ -31,6 +31,7 @@ def saved(compiled, folder):
     return model.SerializeToString(deterministic=True)
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("solver", ["forward", "fixpoint", "min-cut"])
 @pytest.mark.parametrize("backend", ["gpu-fp16:policies=lean", "cpu-bf16"])
 @pytest.mark.parametrize("body", BODIES)

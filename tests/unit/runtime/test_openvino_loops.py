@@ -97,6 +97,31 @@ def test_a_remark_says_why_a_loop_runs_elsewhere(trips, goes, scans, why):
     assert any(why in remark.why for remark in compiled.plan.remarks if remark.node == "loop")
 
 
+READ = {  # bodies of two carried values, and where a loop that may make no trip runs
+    "t = Add(s, one_) u = Mul(r, half)": "cpu-bf16",
+    "t = Add(r, one_) u = Mul(s, half)": "cpu-bf16",
+    "t = Mul(s, r) u = Exp(e)": "cpu-bf16",
+    "t = Tanh(e) u = Mul(r, half)": "host",
+    "t = Add(s, one_) u = Mul(s, half)": "host",
+    "t = Tanh(e) u = Exp(e)": "host",
+}
+
+
+@pytest.mark.parametrize("body", READ)
+def test_carried_values_that_the_body_does_not_read_need_a_trip(body):
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]> g (float[N,4] x, int64 n) => (y, z) <
+        float half = {{0.5}}, float one_ = {{1}}> {{ e = Exp(x)
+        [loop] y, z = Loop(n, , x, e) <body = b (int64 i, bool c, float[N,4] s, float[N,4] r) =>
+            (bool d, float[N,4] t, float[N,4] u) {{ d = Identity(c) {body} }}> }}""")
+    compiled = dovetail.compile(model, ["cpu-bf16"], verify=False)
+    assert {node.backend for node in compiled.plan.nodes if node.name == "loop"} == {READ[body]}
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for number, (trips, rows) in enumerate([(2, 2), (0, 3), (3, 1), (0, 4), (1, 2), (0, 2)]):
+        feeds = {"x": np.full((rows, 4), 0.1 * number, np.float32), "n": np.array(trips)}
+        for got, expected in zip(compiled.run(feeds).values(), session.run(None, feeds)):
+            np.testing.assert_allclose(got, expected, rtol=2e-2)
+
+
 def test_counts_beyond_32_bits_are_large():
     compiled = dovetail.compile(loop("n, yes", WITHIN, False), ["cpu-bf16"], verify=False)
     feeds = {"x": np.zeros((2, 4), np.float32), "go": np.array(True), "q": np.zeros((4, 3), np.float32)}

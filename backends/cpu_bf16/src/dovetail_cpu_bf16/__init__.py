@@ -25,5 +25,5 @@ def register(registry):
         "strided_to_one_column",
     ):
         registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")
-    for fact in ("reserved_rows", "scan_outputs", "trips"):
+    for fact in ("reserved_rows", "trip_outputs", "trips"):
         registry.fact(fact, f"dovetail_cpu_bf16.loop_trips:{fact}")

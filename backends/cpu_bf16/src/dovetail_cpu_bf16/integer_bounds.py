@@ -26,6 +26,8 @@ _MAX_ELEMENTS = 4096
 """Largest constant that is read; larger ones are not extents or offsets."""
 _MAX_NODES = 32
 """Nodes visited per value, which keeps the cost of facts linear in the model's size."""
+_MAX_MOVES, _FEW = 6, 8  # nodes between an extent and a list of extents, and constants in it
+_MOVES = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
 _INDICES = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero"})
 _COUNTS = frozenset({"CumSum", "ReduceSum"})
 SELECTION = MOVEMENT | MERGING
@@ -40,7 +42,21 @@ def fits(value: ir.Value, bits: int = 31) -> bool:
     Indices, extents, comparisons and narrower integers are bounded, and so are results of selection, data movement and
     arithmetic on them. Model inputs are not, nor are products of extents of several tensors.
     """
-    return _fits(_Bounds(bits).of(value), bits)
+    return bits == 31 and _moves_extents(value, _MAX_MOVES) or _fits(_Bounds(bits).of(value), bits)
+
+
+def _moves_extents(value: ir.Value | None, steps: int) -> bool:
+    """Check whether `value` only collects extents and small constants, which is the common case and quickly seen."""
+    node = value.producer() if value is not None else None
+    if node is None:
+        constant = value.const_value if value is not None and not value.is_graph_input() else None
+        return constant is not None and constant.size <= _FEW and _fits(_of_constant(constant))
+    if node.op_type == "Shape":
+        return True
+    if not steps or node.op_type not in _MOVES or node.domain not in ("", "ai.onnx"):
+        return False
+    moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+    return all(_moves_extents(one, steps - 1) for one in moved)
 
 
 def fits_as_control(value: ir.Value, bits: int = 31) -> bool:

@@ -1,8 +1,9 @@
 """What is known of the trips of a Loop before it runs, as facts for the limits of `cpu-bf16`.
 
-After a call without trips, OpenVINO's scan outputs hold what an earlier call, of anybody, has left in their memory. If
-OpenVINO 2026.4 knows that there are no trips, it ends the process. It misreads counts below 0 and beyond 32 bits, which
-the engine mends (`workarounds.py`, `session.py`).
+After a call without trips, outputs that only the body computes hold what an earlier call, of anybody, has left in their
+memory: scan outputs, and carried values that the body does not read. If OpenVINO 2026.4 knows that there are no trips,
+it ends the process. It misreads counts below 0 and beyond 32 bits, which the engine mends (`loop_repairs.py`,
+`session.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir import bodies
+from dovetail_transforms.regions.regions import used_values
 from onnx_ir.convenience import get_const_tensor
 
 from dovetail_cpu_bf16.integer_bounds import bounds_of
@@ -17,7 +19,7 @@ from dovetail_cpu_bf16.integer_bounds import bounds_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["reserved_rows", "scan_outputs", "trips"]
+__all__ = ["reserved_rows", "trip_outputs", "trips"]
 
 _NO_LIMIT = 2**63 - 1
 
@@ -37,21 +39,40 @@ def trips(node: ir.Node) -> str:
     return "some" if starts and certain else "any"
 
 
-def scan_outputs(node: ir.Node) -> int:
-    """Return the number of used scan outputs of a Loop."""
-    return sum(value.is_graph_output() or bool(value.uses()) for value in _scanned(node))
+def trip_outputs(node: ir.Node) -> int:
+    """Return the number of used outputs of a Loop that only a trip computes."""
+    (body,) = bodies(node)
+    used = [value.is_graph_output() or bool(value.uses()) for value in node.outputs]
+    carried = len(body.inputs) - 2
+    read = _read_states(body, [1 + index for index, one in enumerate(used) if one])
+    return sum(used[carried:]) + sum(one and index not in read for index, one in enumerate(used[:carried]))
+
+
+def _read_states(body: ir.Graph, ends: list[int]) -> set[int]:
+    """Return the carried values that the condition and the results `ends` of a body are computed from, by index."""
+    states = {id(value): index for index, value in enumerate(list(body.inputs)[2:])}
+    found: set[int] = set()
+    seen: set[int] = set()
+    waiting = [body.outputs[index] for index in (0, *ends)]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if id(value) in states:
+            found.add(states[id(value)])
+            waiting.append(body.outputs[1 + states[id(value)]])  # what the next trip reads
+        elif (producer := value.producer()) is not None and producer.graph is body:
+            waiting += used_values(producer)
+    return found
 
 
 def reserved_rows(node: ir.Node) -> int:
     """Return the rows that OpenVINO reserves for each scan output before the first trip; 0 if there is no limit."""
-    constant = _number(_input(node, 0)) if scan_outputs(node) else None
+    (body,) = bodies(node)
+    scans = len(node.outputs) > len(body.inputs) - 2
+    constant = _number(_input(node, 0)) if scans else None
     return 0 if constant is None or constant == _NO_LIMIT else constant
-
-
-def _scanned(node: ir.Node) -> tuple[ir.Value, ...]:
-    """Return the scan outputs of a Loop: they follow the carried values, of which there is one for each input."""
-    carried = max((len(body.inputs) for body in bodies(node)), default=2) - 2
-    return tuple(node.outputs)[carried:]
 
 
 def _input(node: ir.Node, index: int) -> ir.Value | None:
