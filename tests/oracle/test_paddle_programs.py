@@ -1,7 +1,7 @@
 """Programs of Paddle with the outputs that Paddle computed: translated, compiled for the host and run.
 
 `legacy` holds programs of Paddle 2.6 (`.pdmodel`), `pir` and `operators` those of Paddle 3 (`.json`), `translated`
-legacy programs that Paddle 3 translated, `older` single operators of older programs, and `mixed` legacy ones that Paddle
+legacy programs that Paddle 3 translated, `older` single operators of older programs, `mixed` legacy ones that Paddle
 converted to float16.
 """
 
