@@ -53,7 +53,7 @@ def _definition(operator: str, version: int) -> int | None:
 def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
     """Convert the nodes of `proto` to a newer version of the default domain with onnx's converter.
 
-    Local functions are not converted.
+    Local functions are not converted, and nothing is if no operator changed.
 
     Raises:
         Exception: Whatever the C++ converter throws.
@@ -61,6 +61,10 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:
     import onnx.version_converter
 
     present = default_version(proto.opset_import)
+    if present is not None and same_definitions(all_nodes(proto.graph), present, version):
+        set_default_version(proto, version)
+        proto.ir_version = max(proto.ir_version, ir_version_of(present), _OLDEST_IR_VERSION)
+        return proto
     names = NodeNames(proto.graph)
     functions = list(proto.functions)
     del proto.functions[:]
