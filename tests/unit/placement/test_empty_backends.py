@@ -42,3 +42,12 @@ def test_without_a_node_that_the_backend_takes_the_commonest_reason_is_given():
 
 def test_a_backend_with_nodes_has_no_such_note():
     assert notes(net("Conv", "Relu", "Conv"), "ppl-int8")[1] == []
+
+
+def test_a_backend_behind_one_that_takes_all_is_said_to_stand_behind_it():
+    """No strategy of its own would help, so none is tried."""
+    model = net("Conv", "Relu", "Conv")
+    compiled = dovetail.compile(model, ["gpu-fp16", "cpu-bf16"])
+    (note,) = [note for note in compiled.notes() if "got no node" in note]
+    assert note.startswith("cpu-bf16 got no node") and "would claim" not in note
+    assert "3 nodes that its file takes went to gpu-fp16, named before it" in note

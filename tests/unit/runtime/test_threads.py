@@ -35,6 +35,27 @@ def test_every_answer_belongs_to_its_caller():
     assert right.count(False) == 0
 
 
+@pytest.mark.parametrize(
+    ("extent", "options", "spins"),
+    [
+        (4, {}, True),
+        (4, {"spin": False}, False),
+        (1 << 20, {"spin": False}, True),
+        (1 << 20, {"spin": False, "share_weights": True}, False),
+    ],
+    ids=["alone", "small, beside others", "large, beside others", "a few times"],
+)
+def test_threads_of_a_small_session_beside_others_never_spin(extent, options, spins):
+    """They would for 15 ms from the creation of the session on, which is more than it computes."""
+    model = parse(f"g (float[{extent}] x) => (float[{extent}] y) {{ y = Relu(x) }}")
+    settings = OnnxRuntimeCpu().load(RegionModel(model), options).native.get_session_options()
+    try:
+        spinning = settings.get_session_config_entry("session.intra_op.allow_spinning")
+    except RuntimeError:  # there is no such entry
+        spinning = "1"
+    assert (spinning == "1") == spins
+
+
 @pytest.mark.parametrize("engine", [OpenVinoCpu(), OnnxRuntimeCpu(), ReferenceEngine()], ids=lambda engine: engine.name)
 def test_what_was_executed_may_be_asked_meanwhile(engine):
     """With a profile, which ends when it is asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
+import math
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -58,8 +59,9 @@ class OnnxRuntimeCpu(Engine):
     sums of uint8 times int8 saturate, weights are held in uint8 (`unsigned_weights.py`).
 
     Options: `threads` (0: all cores), `optimize` (`none`, `basic`, `extended`, `all`), `profile` (true: `executed()`
-    reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends), `share_weights`
-    (true: the session reads weights in place, so they must not change; for regions that run only a few times),
+    reports the kernels of the runs so far), `spin` (false: threads stop spinning when a run ends, and in small regions
+    they never do), `share_weights` (true: the session reads weights in place, so they must not change, and threads do
+    not spin; for regions that run only a few times),
     `session_options` (an `onnxruntime.SessionOptions` to use, with its own settings), `disabled_optimizers` (names).
 
     Attributes:
@@ -86,7 +88,8 @@ class OnnxRuntimeCpu(Engine):
             EngineError: ONNX Runtime rejects the region; names the node if ONNX Runtime does.
         """
         ort = onnx_runtime()
-        settings, level = settings_of(options, self.name, records_assignments=self.providers != (CPU,))
+        waits = bool(options.get("share_weights")) or _does_little(region)
+        settings, level = settings_of(options, self.name, records_assignments=self.providers != (CPU,), waits=waits)
         profile = TemporaryFolder("profile") if options.get("profile") else None
         if profile:
             settings.enable_profiling = True
@@ -181,6 +184,22 @@ def _lists_axes(node: ir.Node) -> bool:
     if node.op_type == "Pad":
         return len(node.inputs) > 3 and node.inputs[3] is not None
     return node.op_type in ("CenterCropPad", "Resize") and "axes" in node.attributes
+
+
+def _does_little(region: RegionModel) -> bool:
+    """Check whether all results of a region together are so small that threads cannot share the work on them."""
+    elements = 0
+    for node in region.model.nodes():
+        for value in node.outputs:
+            if value.shape is None or not value.shape.is_static():
+                return False
+            elements += math.prod(value.shape.numpy())
+            if elements > _LITTLE:
+                return False
+    return True
+
+
+_LITTLE = 1 << 16  # elements
 
 
 class OnnxRuntimeSession(OnnxRuntimeBacked):

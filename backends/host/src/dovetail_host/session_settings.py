@@ -21,7 +21,7 @@ OPTIMIZATIONS = {
 
 
 def settings_of(
-    options: Mapping[str, object], engine: str, records_assignments: bool
+    options: Mapping[str, object], engine: str, records_assignments: bool, waits: bool = False
 ) -> tuple[ort.SessionOptions, str]:
     """Return the settings of a session and its level of optimization.
 
@@ -31,6 +31,8 @@ def settings_of(
         options: The options of the engine.
         engine: Its name, for messages.
         records_assignments: Whether the session has to know which execution provider runs a node.
+        waits: Whether threads that shall not spin behind a run may not spin within one either. A session whose threads
+            may spins 15 ms of a core's time when it is created, and many small ones are mostly that.
 
     Raises:
         DovetailError: The level does not exist.
@@ -43,7 +45,10 @@ def settings_of(
     if given is None or "threads" in options:
         settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
     if not options.get("spin", True):
-        _configure(settings, "session.force_spinning_stop", "1")
+        if waits:
+            _configure(settings, "session.intra_op.allow_spinning", "0")
+        else:
+            _configure(settings, "session.force_spinning_stop", "1")
     # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to int8.
     _configure(settings, "session.qdq_matmulnbits_accuracy_level", "1")
     if records_assignments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -101,4 +102,6 @@ def _attribute(attribute: ir.Attr) -> str:
         return "body"
     if attribute.type.name == "TENSOR":
         return f"{attribute.value.dtype}{attribute.value.shape}"
+    if isinstance(attribute.value, array):  # a long list, which is slow to write out
+        return hashlib.blake2b(attribute.value.tobytes(), digest_size=6).hexdigest()
     return repr(attribute.value)

@@ -1,9 +1,10 @@
-"""Types that onnx-ir lacks: maps are kept as metadata of outputs, sparse tensors become dense."""
+"""What onnx-ir lacks: map types are metadata of outputs, sparse tensors become dense, long attributes stay compact."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dovetail_onnx.source.tensors import form_problem, known_type, size_in_bytes
@@ -26,10 +27,15 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
     held = [(index, output) for index, output in enumerate(proto.graph.output) if _holds_map(output.type)]
     infos = [info for info in proto.graph.value_info if _holds_map(info.type)]
-    if not held and not infos:
+    long = [index for index, node in enumerate(proto.graph.node) if any(map(_is_long, node.attribute))]
+    if not held and not infos and not long:
         return ir.from_proto(proto)
     plain = type(proto)()
     plain.CopyFrom(proto)
+    for index in long:
+        attributes = plain.graph.node[index].attribute
+        for at in reversed([at for at, attribute in enumerate(attributes) if _is_long(attribute)]):
+            del attributes[at]
     for index, _ in held:
         plain.graph.output[index].ClearField("type")
     for info in [info for info in plain.graph.value_info if _holds_map(info.type)]:
@@ -37,7 +43,48 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     model = ir.from_proto(plain)
     for index, output in held:
         model.graph.outputs[index].meta[_TYPE] = output.type
+    nodes = list(model.graph) if long else []
+    for index in long:
+        _complete(nodes[index], proto.graph.node[index])
     return model
+
+
+_LONG = 1024  # numbers or texts
+_FLOATS, _INTS, _STRINGS = 6, 7, 8  # onnx.AttributeProto.AttributeType
+
+
+def _is_long(attribute: onnx.AttributeProto) -> bool:
+    """Check whether an attribute is a long list, such as those of a tree ensemble."""
+    if attribute.type not in (_FLOATS, _INTS, _STRINGS):
+        return False
+    return max(len(attribute.ints), len(attribute.floats), len(attribute.strings)) > _LONG
+
+
+def _complete(node: ir.Node, source: onnx.NodeProto) -> None:
+    """Give a node its long attributes, in the order of the source.
+
+    onnx-ir would hold, and check, an object for each number. Here numbers are arrays, and equal texts are one object.
+    """
+    import onnx_ir as ir
+
+    known = dict(node.attributes)
+    node.attributes.clear()
+    for attribute in source.attribute:
+        made = known.get(attribute.name)
+        if made is None:
+            kind = ir.AttributeType(attribute.type)
+            made = ir.Attr(attribute.name, kind, None, doc_string=attribute.doc_string or None)
+            made._value = _compact(attribute)
+        node.attributes.add(made)
+
+
+def _compact(attribute: onnx.AttributeProto) -> Sequence[object]:
+    if attribute.type == _INTS:
+        return array("q", attribute.ints)
+    if attribute.type == _FLOATS:
+        return array("f", attribute.floats)
+    texts = {raw: raw.decode("utf-8") for raw in set(attribute.strings)}
+    return tuple(texts[raw] for raw in attribute.strings)
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:

@@ -50,13 +50,35 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
             ctx.remark("failed", "", NOTHING_LEFT, f"{why} because {reason}", facts={"backend": backend.name})
             continue
         why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
+        suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
+        if others := _given_to_others(claiming, backend):
+            taken = pluralize(sum(others.values()), "node")
+            names = ", ".join(name for name, _ in others.most_common(_NAMED))
+            suggest = f"name {backend.name} first, or pin nodes to it"
+            why += f": {taken} that its file takes went to {names}, named before it"
+            ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
+            continue
         why += f": {_reason(claiming, backend, ctx)}"
         name, claims = _best_strategy(claiming, backend, ctx)
-        suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
         if claims:
             suggest = remedy(options={"strategy": name}, backend=backend.name)
             why += f"; {suggest.text} would claim {pluralize(claims, 'node')}"
         ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
+
+
+_NAMED = 3
+
+
+def _given_to_others(claiming: Claiming, backend: Backend) -> Counter[str]:
+    """Return the backends that have the nodes that this one's file takes; none if it takes one that nobody has."""
+    view, owners = claiming.view_of(backend), Counter[str]()
+    for node in claiming.flat.nodes:
+        owner = claiming.claimed.get(id(node))
+        if owner is None and view.verdict(node).ok is not False:
+            return Counter()
+        if owner is not None and view.verdict(node).ok is not False:
+            owners[owner[0]] += 1
+    return owners
 
 
 def _reason(claiming: Claiming, backend: Backend, ctx: Context) -> str:
