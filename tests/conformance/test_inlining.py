@@ -35,7 +35,7 @@ REFUSED = {"an output left out at the end", "an output that is an input", "an ou
            "an older function with a default", "an older function with a softmax"}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES.keys() - REFUSED)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in REFUSED])
 def test_onnx_runtime_computes_the_same_of_the_functions(name):
     proto, expected = CASES[name]
     (found,) = on_runtime(proto, {"x": X}, optimized=False)
