@@ -149,7 +149,7 @@ def test_a_pin_on_what_the_engine_refuses_is_an_error(picky):
 def test_what_was_loaded_for_the_trial_runs_the_model_until_it_is_unloaded(picky, monkeypatch):
     loads, load = [], OnnxRuntimeCpu.load
     monkeypatch.setattr(OnnxRuntimeCpu, "load", lambda *arguments: loads.append(1) or load(*arguments))
-    compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky([]))
+    compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky([]), check_prepare=False)
     tried = len(loads)
     compiled.run({"x": np.ones((2, 4), np.float32)})
     assert len(loads) == tried == len(compiled.regions)
@@ -164,7 +164,7 @@ def test_what_was_loaded_for_the_trial_runs_the_model_until_it_is_unloaded(picky
 def test_threads_that_run_a_model_at_once_load_it_once(picky, monkeypatch):
     loads, load = [], OnnxRuntimeCpu.load
     monkeypatch.setattr(OnnxRuntimeCpu, "load", lambda *arguments: loads.append(1) or load(*arguments))
-    compiled = dovetail.compile("m.onnxtxt", "host", plugins=picky([]))
+    compiled = dovetail.compile("m.onnxtxt", "host", plugins=picky([]), check_prepare=False)
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda _: compiled.run({"x": np.ones((2, 4), np.float32)})["y"], range(16)))
     assert len(loads) == 1

@@ -135,12 +135,30 @@ def _changes(op_type: str, wanted: int) -> Mapping[int, int]:
 
 
 def _concerned(nodes: Sequence[onnx.NodeProto], present: int, wanted: int) -> dict[str, bool]:
-    """Return the operators that change between two opsets, and whether the steps need types."""
+    """Return the operators that change between two opsets, and whether the steps need types.
+
+    Raises:
+        NotRaised: ONNX Runtime defines an operator for older opsets only.
+    """
     found = {}
+    for node in nodes:
+        if is_default(node.domain) and _ends(node.op_type, present, wanted):
+            name = node.name or (node.output[0] if node.output else node.op_type)
+            why = f"'{name}' ({node.op_type} of opset {present}) has no form in opset {wanted}: ONNX Runtime drops it"
+            raise NotRaised(name, why)
     for op_type in {node.op_type for node in nodes if is_default(node.domain)}:
         if next_version(op_type, present, wanted) is not None:
             found[op_type] = _needs_types(op_type, present, wanted)
     return found
+
+
+@cache
+def _ends(op_type: str, present: int, wanted: int) -> bool:
+    """Check whether an operator that ONNX Runtime alone defines (Crop) has another, empty version in `wanted`."""
+    if version_of(op_type, present) is not None:
+        return False
+    older, newer = find("", op_type, present), find("", op_type, wanted)
+    return older is not None and (newer is None or newer.version != older.version)
 
 
 def _needs_types(op_type: str, present: int, wanted: int) -> bool:
