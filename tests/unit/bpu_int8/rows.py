@@ -61,6 +61,7 @@ HINTS = {
     ("Gemm", "image_channels"): {"K": 0, "image_height": 2},
     ("Gemm", "image_height*image_width*image_channels"): {"K": 0},
     ("MatMul", "largest_size"): {"a": ("x",), "b": ("x",)},
+    ("MatMul", "largest_size", "bayes", 0): {"b": ()},
     ("Split", "axis"): {"N": 2},
     ("LSTM", "layout"): {"T": 1},
     **{(kind, "broadcast_first_axis"): {"N": 2} for kind in ("Add", "Sum", "Mul", "Sub", "Div")},
@@ -252,7 +253,7 @@ def search(case):
     """
     limit, march = limit_of(case), case.march
     row = rule(march, case.kind).rows[case.row]
-    hints = HINTS.get((case.kind, limit.term.text), {})
+    hints = HINTS.get((case.kind, limit.term.text), {}) | HINTS.get((case.kind, limit.term.text, march, case.row), {})
     block, base = row.blocks[case.block], start(march, case.kind, case.row) | hints
     sides = _sides(limit)
     found = {side: {"kept": None, "broken": None} for side in sides}
