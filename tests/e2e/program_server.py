@@ -134,7 +134,7 @@ def _import_all():
     for engine in ("onnx", "onnx_ir", "onnxruntime", "openvino"):
         with contextlib.suppress(ImportError):
             importlib.import_module(engine)
-    for package in sorted({name.partition(".")[0] for name in sys.modules if name.startswith("dovetail")}):
+    for package in sorted({name.partition(".")[0] for name in list(sys.modules) if name.startswith("dovetail")}):
         for module in pkgutil.walk_packages(getattr(sys.modules[package], "__path__", ()), f"{package}."):
             importlib.import_module(module.name)
     _load_backends()
