@@ -52,6 +52,11 @@ class NotRaised(DovetailError):
         self.node = node
 
 
+def _not_raised(node: onnx.NodeProto, present: int, wanted: int, why: str) -> NotRaised:
+    name = node.name or (node.output[0] if node.output else node.op_type)
+    return NotRaised(name, f"'{name}' ({node.op_type} of opset {present}) has no form in opset {wanted}: {why}")
+
+
 @cache
 def load_table() -> Mapping[tuple[str, int], Row]:
     """Return the rows by operator and version."""
@@ -143,9 +148,7 @@ def _concerned(nodes: Sequence[onnx.NodeProto], present: int, wanted: int) -> di
     found = {}
     for node in nodes:
         if is_default(node.domain) and _ends(node.op_type, present, wanted):
-            name = node.name or (node.output[0] if node.output else node.op_type)
-            why = f"'{name}' ({node.op_type} of opset {present}) has no form in opset {wanted}: ONNX Runtime drops it"
-            raise NotRaised(name, why)
+            raise _not_raised(node, present, wanted, "ONNX Runtime drops it")
     for op_type in {node.op_type for node in nodes if is_default(node.domain)}:
         if next_version(op_type, present, wanted) is not None:
             found[op_type] = _needs_types(op_type, present, wanted)
@@ -205,9 +208,8 @@ class _Raising:
                     continue
                 waiting.extend(reversed(self._one_step(current, version, following)))
         except CannotRaise as why:
-            name = node.name or (node.output[0] if node.output else node.op_type)
-            text = f"'{name}' ({node.op_type} of opset {self._present}) has no form in opset {following}: {why}"
-            raise NotRaised(name, text) from None
+            assert following is not None
+            raise _not_raised(node, self._present, following, str(why)) from None
         return done
 
     def _one_step(self, node: onnx.NodeProto, version: int, following: int) -> list[tuple[onnx.NodeProto, int]]:
