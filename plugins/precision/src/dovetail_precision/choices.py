@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -104,6 +104,12 @@ class Choices:
     def with_nominal(self, format_: Format) -> Choice | None:
         """Return the first choice whose nominal output has this format; None if there is none."""
         return self._by_nominal.get(format_)
+
+    def with_floats_at(self, ports: Collection[str]) -> Choices:
+        """Return the choices that quantize none of these ports."""
+        if not ports:
+            return self
+        return Choices(choice for choice in self if not any(choice.format_of(port).quantized for port in ports))
 
     def __iter__(self) -> Iterator[Choice]:
         return iter(self._all)

@@ -209,6 +209,13 @@ class _Builder:
             if not len(choices):
                 self._problem.impossible.append((node, self._choices.obstacle(group, claim)))
                 choices = float_choices(frozenset({group.present}))
+            empty = _without_elements(group, node) if choices.quantized else ()
+            if empty:
+                choices = choices.with_floats_at(empty)
+                if not len(choices):
+                    why = f"quantizes {', '.join(empty)}, which has no elements"
+                    self._problem.impossible.append((node, why))
+                    choices = float_choices(frozenset({group.present}))
             variable = Variable(
                 node,
                 choices,
@@ -286,6 +293,17 @@ class _Builder:
         if key not in self._known_groups:
             self._known_groups[key] = port_groups(self._signatures(node), inputs, outputs)
         return self._known_groups[key]
+
+
+def _without_elements(group: PortGroup, node: ir.Node) -> list[str]:
+    """Return the ports whose values are known to have no elements.
+
+    Nothing can be measured there, and integer kernels misread them: ONNX Runtime's MatMulInteger leaves a sum of no
+    products as the memory was.
+    """
+    ports = [(node.inputs[index], name) for index, name in group.inputs]
+    ports += [(node.outputs[index], name) for index, name in group.outputs]
+    return [name for value, name in ports if value is not None and value.shape is not None and 0 in value.shape]
 
 
 def _policy_of(group: PortGroup, node: ir.Node, claim: Claim | None, policy: str) -> str:

@@ -115,10 +115,13 @@ def multiplied(left: Sequence[Part], right: Sequence[Part], extent: object, prod
         product: Builds the int32 product of two parts.
 
     Raises:
-        NotIntegerError: A sum may overflow int32.
+        NotIntegerError: A sum may overflow int32, or has no products, which ONNX Runtime's kernels leave as the memory
+            was.
     """
     if not isinstance(extent, int):
         raise NotIntegerError("how many products are summed is not known before it runs")
+    if extent == 0:
+        raise NotIntegerError("it sums no products")
     terms, largest = [], 0
     for one in left:
         for other in right:
