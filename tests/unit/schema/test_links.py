@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 import pytest
+from dovetail_onnx.native_runtime import native_state
 from dovetail_onnx.signatures import find
 from dovetail_schemas import load_operator_facts
 from dovetail_schemas.errors import SchemaError
@@ -55,6 +56,18 @@ def test_numbers_reach_an_output_unless_they_only_control_it(domain):
         made |= {f"{op_type}.{port}" for port in values if inputs and port not in reached}
     assert controls <= CONTROLS
     assert made <= MADE
+
+
+def test_operators_of_onnx_runtime_have_the_ports_that_facts_name():
+    """The reader of facts knows onnx's operators only, and takes any name for those of other domains."""
+    schemas = {(one.domain, one.name): one for one in native_state().get_all_operator_schema()}
+    named = set(FACTS._inputs) | set(FACTS._outputs) | set(FACTS._links)
+    for domain, op_type, port in sorted(one for one in named if one[0] == "com.microsoft"):
+        schema = schemas[domain, op_type]
+        assert port in {one.name for one in (*schema.inputs, *schema.outputs)}, f"{op_type}.{port}"
+    targets = {(*key[:2], port) for key, ports in FACTS._links.items() if key[0] == "com.microsoft" for port in ports}
+    for domain, op_type, port in sorted(targets):
+        assert port in {one.name for one in schemas[domain, op_type].outputs}, f"{op_type}.{port}"
 
 
 def test_every_exception_is_one_of_some_version():

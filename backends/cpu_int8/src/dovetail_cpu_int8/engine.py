@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from dovetail.plugin import Availability
 from dovetail_cpu_bf16.engine import OpenVinoCpu
@@ -40,9 +39,6 @@ class OpenVinoCpuInt8(OpenVinoCpu):
     """
 
     name = "openvino-cpu-int8"
-    # Products with weights of few bits and float inputs are computed as the file says. By default, the plugin rounds
-    # such inputs to int8.
-    settings: ClassVar[Mapping[str, object]] = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
 
     def available(self) -> Availability:
         """Check whether OpenVINO is installed, with a caveat if the CPU has no 8-bit dot products."""
