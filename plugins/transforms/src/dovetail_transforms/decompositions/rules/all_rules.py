@@ -1,0 +1,15 @@
+"""All decompositions, by operator with its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dovetail_transforms.decompositions.formula import Formula
+from dovetail_transforms.decompositions.rules import activations, norms, products
+
+FAMILIES = (norms, activations, products)
+
+RULES: Mapping[str, Callable[[Formula], Any]] = {
+    operator: rule for family in FAMILIES for operator, rule in family.RULES.items()
+}
