@@ -1,7 +1,7 @@
 """One node of ONNX Runtime, run as it is and written out; both without optimization, on the same inputs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -35,6 +35,7 @@ class Case:
         variadic: Values after the ports.
         expected: Computes the results, in float64, for operators that ONNX Runtime has no kernel of on CPUs.
         defined: The part of each result that is defined.
+        through_float32: Whether the kernel is that of float32, on the same numbers: there is none of the type.
         steps: By how much integers may differ, and for what part of the elements.
         close: The relative difference that is allowed, if it is not that of the type.
     """
@@ -51,6 +52,7 @@ class Case:
     variadic: Sequence[Any] = ()
     expected: Callable[..., Any] | None = None
     defined: Mapping[str, Any] = field(default_factory=dict)
+    through_float32: bool = False
     steps: tuple[int, float] = (0, 0.0)
     close: float | None = None
 
@@ -168,7 +170,9 @@ def assert_same(case, folder):
     found = on_runtime(result, given)
     names = [output.name.removeprefix("out_") for output in source.graph.output]
     kinds = [output.type.tensor_type.elem_type for output in source.graph.output]
-    if case.expected is None:
+    if case.through_float32:
+        expected = on_runtime(*_in_float32(case, folder))
+    elif case.expected is None:
         expected = on_runtime(source, given)
     else:
         wide = {name: _wide(value) for name, value in case.inputs.items()}
@@ -177,12 +181,24 @@ def assert_same(case, folder):
     assert len(found) == len(expected)
     for name, kind, ours, theirs in zip(names, kinds, found, expected, strict=True):
         assert ours.shape == theirs.shape, f"{name}: {ours.shape} instead of {theirs.shape}"
-        if case.expected is None:
+        if case.expected is None and not case.through_float32:
             assert ours.dtype == theirs.dtype, name
         defined = case.defined.get(name)
         if defined is not None:
             ours, theirs = ours[defined], theirs[defined]
         _assert_close(case, name, kind, ours, theirs)
+
+
+def _in_float32(case, folder):
+    """The model with floats of 32 bits, and what it is given."""
+    inputs = {name: value.astype(np.float32) if _is_narrow(value) else value for name, value in case.inputs.items()}
+    proto, given = model_of(replace(case, inputs=inputs))
+    normalized(proto).save(folder / "wide.onnx")
+    return onnx.load(folder / "wide.onnx"), given
+
+
+def _is_narrow(value):
+    return value is not None and np.asarray(value).dtype.name in ("float16", "bfloat16")
 
 
 def _wide(value):

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions with the transpositions, activations and layouts that ONNX Runtime fuses into them."""
+"""Matrix products and convolutions, with the transpositions, activations and layouts that ONNX Runtime fuses in."""
 
 from __future__ import annotations
 
