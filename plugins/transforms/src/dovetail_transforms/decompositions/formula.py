@@ -220,6 +220,13 @@ class Formula(Replacement):
             parts.append(self.integers(waiting, "shape"))
         return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
 
+    def of_shape(self, x: ir.Value, sizes: Sequence[Size | None]) -> ir.Value:
+        """Return `x` with the extents that are known of it, which onnx does not infer where others are computed."""
+        import onnx_ir as ir
+
+        x.shape = ir.Shape([size if isinstance(size, int) else None for size in sizes])
+        return x
+
     def reshape(self, x: ir.Value, *sizes: Size) -> ir.Value:
         """Return `x` in another shape: extents, 0 to keep one, -1 for what is left."""
         return self.Reshape(x, self.shape(sizes))

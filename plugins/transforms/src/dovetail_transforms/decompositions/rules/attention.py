@@ -1,8 +1,8 @@
 """Attention with as many keys as queries have heads: Attention, MultiHeadAttention, and those of decoders and of tokens
 without padding.
 
-Caches are [batch, heads, length, size]. `present` is `past` with the new keys behind it; where both are one buffer of the
-greatest length, new keys are written at `past_sequence_length`, and rows behind them stay as they are.
+Caches are [batch, heads, length, size]. `present` is `past` with the new keys behind it; where both are one buffer of
+the greatest length, new keys are written at `past_sequence_length`, and rows behind them stay as they are.
 """
 
 from __future__ import annotations

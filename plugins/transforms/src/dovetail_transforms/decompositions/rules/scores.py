@@ -20,7 +20,7 @@ class Attended(NamedTuple):
 
     Attributes:
         context: Weighted values, [batch, heads, queries, size].
-        scores: Scores with their masks, before the softmax.
+        scores: Scores with their biases, before the mask and the softmax.
         weights: Their softmax.
     """
 
@@ -36,6 +36,7 @@ def attend(
     v: ir.Value,
     scale: float,
     biases: tuple[ir.Value | None, ...] = (),
+    mask: ir.Value | None = None,
     softcap: float = 0.0,
     sink: ir.Value | None = None,
 ) -> Attended:
@@ -48,6 +49,7 @@ def attend(
         v: Values.
         scale: The factor of the products; 0 for one over the root of the size of a head.
         biases: What is added to the scores.
+        mask: What is added to them after that.
         softcap: The bound of the scores before the biases; 0 for none.
         sink: Scores that take part in the softmax and are dropped, one per head or one for all.
     """
@@ -57,12 +59,13 @@ def attend(
         scores = op.scaled(op.Tanh(op.scaled(scores, 1 / softcap)), softcap)
     for bias in biases:
         scores = op.plus_optional(scores, bias)
+    masked = op.plus_optional(scores, mask)
     if sink is None:
-        weights = op.Softmax(scores, axis=-1)
+        weights = op.Softmax(masked, axis=-1)
     else:
         column = op.expand(op.reshape(sink, 1, -1, 1, 1), op.size(q, 0), op.size(q, 1), op.size(q, 2), 1)
         length = op.size(k, 2)
-        weights = op.slice(op.Softmax(op.Concat(scores, column, axis=3), axis=-1), 3, 0, length)
+        weights = op.slice(op.Softmax(op.Concat(masked, column, axis=3), axis=-1), 3, 0, length)
     return Attended(op.MatMul(weights, v), scores, weights)
 
 
@@ -127,9 +130,10 @@ def padding_bias(
 ) -> ir.Value | None:
     """Return what a mask of any rank adds to scores; None without one.
 
-    Ranks, from ONNX Runtime's schemas and runs of its kernel: 1 for lengths of `batch` elements, with starts in a second
-    `batch` elements where it has two of them, or lengths and sums of lengths in `3 * batch + 2`; 2 for [batch, keys]; 3
-    for [batch, queries, keys]; 4 for [batch, 1, longest, longest], of which rows and columns in use are read.
+    Ranks, from ONNX Runtime's schemas and runs of its kernel: 1 for lengths of `batch` elements, with starts in a
+    second `batch` elements where it has two of them, or lengths and sums of lengths in `3 * batch + 2`; 2 for [batch,
+    keys]; 3 for [batch, queries, keys]; 4 for [batch, 1, longest, longest], of which the rows and columns in use are
+    read.
 
     Args:
         op: The formula.

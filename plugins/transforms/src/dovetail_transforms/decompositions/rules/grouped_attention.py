@@ -1,0 +1,202 @@
+"""GroupQueryAttention: queries that share the heads of keys, with a cache whose entries have lengths of their own.
+
+What the operator computes, for entry b of the batch, with S new tokens (ONNX Runtime's schema, checked on its kernel):
+
+- T = seqlens_k[b] + 1 tokens are cached after the call, Q of them are new: `query_seqlens[b]`, or min(S, T) without
+  this input. P = T - Q were there before. In a first call T may be less than S: the tokens from T on are padding.
+- Token s is at position P + s. It sees the positions up to its own, or the last `local_window_size` of them.
+- `present` is as long as `past`, or as `total_sequence_length` if that is more. Row t holds position t. Rows from T on, and
+  results of padding, are not defined: the kernel writes zeros into a cache of its own and leaves those of a shared one.
+  Here such rows hold what stood in `past`, or a copy of a new row.
+- `position_ids` replaces the positions for the rotary embedding alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.ir import dtype_of
+
+from dovetail_transforms.decompositions.rules.caches import Cached, dequantized, quantized, updated
+from dovetail_transforms.decompositions.rules.norms import root_mean_square
+from dovetail_transforms.decompositions.rules.rotary import rotated
+from dovetail_transforms.decompositions.rules.scores import LOWEST, attend, from_heads, repeated, where_allowed
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_transforms.decompositions.formula import Formula, Size
+
+    Results = Sequence[ir.Value | None]
+
+
+class _Lengths(NamedTuple):
+    """Numbers of tokens, int64 of [batch].
+
+    Attributes:
+        cached: Those in the cache after the call.
+        past: Those before it.
+        padded: Whether tokens behind the new ones may be padding at positions that no table has.
+    """
+
+    cached: ir.Value
+    past: ir.Value
+    padded: bool
+
+
+def _lengths(op: Formula, new: Size) -> _Lengths:
+    import onnx_ir as ir
+
+    dtype = ir.DataType.INT64
+    cached = op.Add(op.reshape(op.cast(op.required("seqlens_k"), dtype), -1), op.number(1, dtype))
+    given = op.input("query_seqlens")
+    if given is None:
+        return _Lengths(cached, op.Sub(cached, op.Min(op.as_value(new), cached)), False)
+    return _Lengths(cached, op.Sub(cached, op.reshape(op.cast(given, dtype), -1)), True)
+
+
+def _projections(op: Formula) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Return queries, keys and values of the new tokens, [batch, length, heads, size]."""
+    heads, shared = op.attribute("num_heads"), op.attribute("kv_num_heads")
+    query, key, value = op.required("query"), op.input("key"), op.input("value")
+    whole = op.required_extent(query, 2, "last extent of its queries")
+    if key is not None and value is not None:
+        size = whole // heads
+        return (
+            op.reshape(query, 0, 0, heads, size),
+            op.reshape(key, 0, 0, shared, size),
+            op.reshape(value, 0, 0, shared, -1 if op.extent(value, 2) is None else _last(op, value) // shared),
+        )
+    packed = op.reshape(query, 0, 0, heads + 2 * shared, whole // (heads + 2 * shared))
+    q, k, v = op.split(packed, 2, [heads, shared, shared])
+    return q, k, v
+
+
+def _last(op: Formula, x: ir.Value) -> int:
+    return op.required_extent(x, 2, "last extent of its values")
+
+
+def _normalized(op: Formula, x: ir.Value, name: str) -> ir.Value:
+    """Return queries or keys after their RMS normalization, if the node has one."""
+    weight = op.wide_or_none(f"{name}_norm_weight")
+    if weight is None:
+        return x
+    epsilon = op.attribute(f"{name}_norm_epsilon", None) or op.attribute("qk_norm_epsilon")
+    normal, _ = root_mean_square(op, op.wide(x), [-1], epsilon)
+    return op.cast(op.Mul(normal, weight), dtype_of(x))
+
+
+def _turned(op: Formula, parts: Sequence[ir.Value], lengths: _Lengths) -> list[ir.Value]:
+    """Return queries and keys turned by the angles of their positions, if the node does that."""
+    import onnx_ir as ir
+
+    if not op.attribute("do_rotary", 0):
+        return list(parts)
+    cos, sin, positions = op.required("cos_cache"), op.required("sin_cache"), op.input("position_ids")
+    if positions is None:
+        steps = op.counting(op.size(parts[0], 1))
+        positions = op.Add(op.unsqueeze(lengths.past, 1), op.unsqueeze(steps, 0))
+    if lengths.padded:
+        last = op.Sub(op.scalar(op.as_value(op.size(cos, 0))), op.number(1, ir.DataType.INT64))
+        positions = op.Min(positions, last)
+    angles = [op.unsqueeze(op.wide(op.Gather(table, positions, axis=0)), 2) for table in (cos, sin)]
+    interleaved = bool(op.attribute("rotary_interleaved", 0))
+    return [op.cast(rotated(op, op.wide(part), *angles, interleaved), dtype_of(part)) for part in parts]
+
+
+def _allowed(op: Formula, lengths: _Lengths, new: Size, keys: ir.Value) -> ir.Value:
+    """Return whether a query may see a key, [batch, 1, queries, keys].
+
+    Args:
+        op: The formula.
+        lengths: The lengths of the batch.
+        new: The number of queries.
+        keys: The positions of the keys, [batch or 1, 1, 1, keys].
+    """
+    import onnx_ir as ir
+
+    if not op.attribute("causal"):
+        return op.Less(keys, op.reshape(lengths.cached, -1, 1, 1, 1))
+    rows = op.Add(op.reshape(lengths.past, -1, 1, 1, 1), op.reshape(op.counting(new), 1, 1, -1, 1))
+    allowed = op.LessOrEqual(keys, rows)
+    window = op.attribute("local_window_size")
+    if window > 0:
+        oldest = op.Sub(rows, op.number(window, ir.DataType.INT64))
+        allowed = op.And(allowed, op.Greater(keys, oldest))
+    return allowed
+
+
+def _sink(op: Formula, dtype: ir.DataType) -> ir.Value | None:
+    """Return the scores that share in the softmax and are dropped; 0 for a smooth softmax."""
+    import numpy as np
+
+    given = op.wide_or_none("head_sink")
+    if given is not None:
+        return given
+    if op.attribute("smooth_softmax") != 1:
+        return None
+    return op.cast(op.tensor(np.zeros(1, np.float32), "sink"), dtype)
+
+
+def _group_query_attention(op: Formula) -> Results:
+    """Attention whose keys several queries share, with a cache, rotary embedding, windows, sinks and a bound of scores.
+
+    The bound `softcap` acts before the bias and the masks. Scores before the softmax are 0 where a key is not allowed.
+    """
+    query = op.required("query")
+    dtype, new = dtype_of(query), op.size(query, 1)
+    op.refuse_if(bool(op.attribute("sliding_window_cache")), "its cache drops rows by itself")
+    lengths = _lengths(op, new)
+    q, k, v = _projections(op)
+    q, k = _turned(op, [_normalized(op, q, "q"), _normalized(op, k, "k")], lengths)
+    q, k, v = (op.Transpose(part, perm=[0, 2, 1, 3]) for part in (q, k, v))
+    total = _total(op)
+    keys, values = (
+        updated(op, op.input(f"past_{name}"), quantized(op, new_rows, name[0]), lengths.past, total)
+        for name, new_rows in (("key", k), ("value", v))
+    )
+    return _results(op, q, keys, values, lengths, new, dtype)
+
+
+def _total(op: Formula) -> Size:
+    """Return the number of positions that the longest entry of the batch has after the call."""
+    import onnx_ir as ir
+
+    total = op.required("total_sequence_length")
+    known = op.known(total)
+    return int(known.reshape(-1)[0]) if known is not None else op.reshape(op.cast(total, ir.DataType.INT64), 1)
+
+
+def _results(
+    op: Formula, q: ir.Value, keys: Cached, values: Cached, lengths: _Lengths, new: Size, dtype: ir.DataType
+) -> Results:
+    import onnx_ir as ir
+
+    times = op.attribute("num_heads") // op.attribute("kv_num_heads")
+    k, v = (
+        repeated(op, dequantized(op, cache.used, name, dtype), times) for cache, name in ((keys, "k"), (values, "v"))
+    )
+    places = op.reshape(op.counting(op.size(keys.used, 2)), 1, 1, 1, -1)
+    allowed = _allowed(op, lengths, new, places)
+    mask = where_allowed(op, allowed, LOWEST)
+    bias = op.wide_or_none("attention_bias")
+    found = attend(
+        op,
+        op.wide(q),
+        k,
+        v,
+        op.attribute("scale", 0.0),
+        (bias,),
+        mask,
+        op.attribute("softcap", 0.0),
+        _sink(op, ir.DataType.FLOAT),
+    )
+    scores = None
+    if op.is_read("output_qk"):
+        before = op.Where(allowed, found.scores, op.number(0, ir.DataType.FLOAT))
+        scores = op.cast(before if op.attribute("qk_output") == 1 else found.weights, dtype)
+    return op.cast(from_heads(op, found.context), dtype), keys.present, values.present, scores
+
+
+RULES: Mapping = {"com.microsoft.GroupQueryAttention": _group_query_attention}
