@@ -135,7 +135,46 @@ def chunks():
         attributes = {"do_rotary": rotary, "local_window_size": 4}
         tables = caches(16, D // 2) if rotary else {}
         yield case(f"padded chunk {rotary} {new}", state, "float32", attributes, tables, new=list(new))
+    more = caches(16, D // 2) | {"position_ids": np.array([[3, 1, 2], [4, 5, 9]])}
+    yield case("padded chunk positions", (2, 3, 10, (5, 7)), attributes={"do_rotary": 1}, more=more, new=[2, 3])
+    more["position_ids"] = np.array([[3, 4, 5], [6, 7, 8]])
+    yield case("padded first positions", (2, 3, 10, (2, 3)), attributes={"do_rotary": 1}, more=more, new=[2, 3])
     yield case("padded, one", (2, 1, 10, (5, 7)), new=[1, 0])
+
+
+def resident(tokens, capacity, window):
+    """The number of rows in use of a cache that drops rows, as the schema says."""
+    step = capacity - window + 1
+    return tokens if tokens <= capacity else tokens - step * -(-(tokens - capacity) // step)
+
+
+def dropping():
+    window = 4
+    for dtype, (batch, length, cached, new), capacity, way in itertools.product(
+        ("float32", "float16"),
+        ((1, 1, (3,), None), (2, 1, (9, 4), None), (1, 3, (11,), None), (1, 6, (13,), None), (2, 3, (9, 5), (3, 1))),
+        (4, 6),
+        ("plain", "rotary", "bias"),
+    ):
+        total = max(*cached, length)
+        inputs, _ = call((batch, length, capacity, cached), dtype, new=None if new is None else list(new))
+        valid = new or [min(length, one) for one in cached]
+        more = caches(16, D // 2, TYPES[dtype]) if way == "rotary" else {}
+        if way == "bias":
+            more = {"attention_bias": numbers(1, N, length, total, seed=8, dtype=dtype)}
+        queries = np.arange(length)[None] < np.array(valid)[:, None]
+        stored = np.arange(capacity)[None] < np.array([[resident(one, capacity, window)] for one in cached])
+        stored = np.broadcast_to(stored[:, None], (batch, K, capacity))
+        attributes = {"num_heads": N, "kv_num_heads": K, "local_window_size": window, "sliding_window_cache": 1}
+        yield Case(
+            f"dropping {dtype} {batch} {length} {cached} {capacity} {way}",
+            "GroupQueryAttention",
+            inputs | more,
+            attributes | {"do_rotary": int(way == "rotary")},
+            OUTPUTS,
+            open={"query": {0: "batch"}} if way == "bias" else {},
+            defined={"output": queries, "present_key": stored, "present_value": stored},
+        )
 
 
 def in_integers():
@@ -170,4 +209,4 @@ def in_integers():
         )
 
 
-CASES = [*attending(), *turning(), *chunks(), *in_integers()]
+CASES = [*attending(), *turning(), *chunks(), *in_integers(), *dropping()]

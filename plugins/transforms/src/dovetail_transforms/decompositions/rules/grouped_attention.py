@@ -8,7 +8,9 @@ What the operator computes, for entry b of the batch, with S new tokens (ONNX Ru
 - `present` is as long as `past`, or as `total_sequence_length` if that is more. Row t holds position t. Rows from T on, and
   results of padding, are not defined: the kernel writes zeros into a cache of its own and leaves those of a shared one.
   Here such rows hold what stood in `past`, or a copy of a new row.
-- `position_ids` replaces the positions for the rotary embedding alone.
+- With `sliding_window_cache`, a cache is as long as `past`, and holds the last positions from its first row on.
+- `position_ids` replaces the positions for the rotary embedding alone. In a first call, the kernel counts from the first
+  element for the whole batch, as the schema says.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import dtype_of
 
-from dovetail_transforms.decompositions.rules.caches import Cached, dequantized, quantized, updated
+from dovetail_transforms.decompositions.rules.caches import Rows, dequantized, plain_rows, quantized, updated, windowed_rows
 from dovetail_transforms.decompositions.rules.norms import root_mean_square
 from dovetail_transforms.decompositions.rules.rotary import rotated
 from dovetail_transforms.decompositions.rules.scores import LOWEST, attend, from_heads, repeated, where_allowed
@@ -94,15 +96,23 @@ def _turned(op: Formula, parts: Sequence[ir.Value], lengths: _Lengths) -> list[i
     if not op.attribute("do_rotary", 0):
         return list(parts)
     cos, sin, positions = op.required("cos_cache"), op.required("sin_cache"), op.input("position_ids")
+    steps = op.unsqueeze(op.counting(op.size(parts[0], 1)), 0)
     if positions is None:
-        steps = op.counting(op.size(parts[0], 1))
-        positions = op.Add(op.unsqueeze(lengths.past, 1), op.unsqueeze(steps, 0))
+        positions = op.Add(op.unsqueeze(lengths.past, 1), steps)
+    elif not lengths.padded:
+        first = op.Add(op.slice(op.slice(positions, 0, 0, 1), 1, 0, 1), steps)
+        positions = first if op.input("past_key") is None else op.Where(_is_first(op, parts[0]), first, positions)
     if lengths.padded:
         last = op.Sub(op.scalar(op.as_value(op.size(cos, 0))), op.number(1, ir.DataType.INT64))
         positions = op.Min(positions, last)
     angles = [op.unsqueeze(op.wide(op.Gather(table, positions, axis=0)), 2) for table in (cos, sin)]
     interleaved = bool(op.attribute("rotary_interleaved", 0))
     return [op.cast(rotated(op, op.wide(part), *angles, interleaved), dtype_of(part)) for part in parts]
+
+
+def _is_first(op: Formula, query: ir.Value) -> ir.Value:
+    """Return whether there are as many new tokens as the longest entry has, which makes a call the first one."""
+    return op.Equal(op.as_value(op.size(query, 1)), op.as_value(_total(op)))
 
 
 def _allowed(op: Formula, lengths: _Lengths, new: Size, keys: ir.Value) -> ir.Value:
@@ -146,17 +156,28 @@ def _group_query_attention(op: Formula) -> Results:
     """
     query = op.required("query")
     dtype, new = dtype_of(query), op.size(query, 1)
-    op.refuse_if(bool(op.attribute("sliding_window_cache")), "its cache drops rows by itself")
     lengths = _lengths(op, new)
     q, k, v = _projections(op)
     q, k = _turned(op, [_normalized(op, q, "q"), _normalized(op, k, "k")], lengths)
     q, k, v = (op.Transpose(part, perm=[0, 2, 1, 3]) for part in (q, k, v))
-    total = _total(op)
-    keys, values = (
-        updated(op, op.input(f"past_{name}"), quantized(op, new_rows, name[0]), lengths.past, total)
-        for name, new_rows in (("key", k), ("value", v))
-    )
-    return _results(op, q, keys, values, lengths, new, dtype)
+    rows = _rows(op, k, lengths)
+    keys = updated(op, rows, op.input("past_key"), quantized(op, k, "k"))
+    values = updated(op, rows, op.input("past_value"), quantized(op, v, "v"))
+    times = op.attribute("num_heads") // op.attribute("kv_num_heads")
+    k = repeated(op, dequantized(op, keys.attended, "k"), times)
+    v = repeated(op, dequantized(op, values.attended, "v"), times)
+    result, scores = _attended(op, op.wide(q), k, v, lengths, rows)
+    return op.cast(result, dtype), keys.present, values.present, None if scores is None else op.cast(scores, dtype)
+
+
+def _rows(op: Formula, new: ir.Value, lengths: _Lengths) -> Rows:
+    past = op.input("past_key")
+    if not op.attribute("sliding_window_cache"):
+        return plain_rows(op, past, new, lengths.past, _total(op))
+    op.refuse_if(op.is_read("output_qk"), "it gives scores of a cache that drops rows, whose order is not documented")
+    if past is None:
+        op.refuse("its cache drops rows, and it has no cache before")
+    return windowed_rows(op, past, new, lengths.past, lengths.cached, op.attribute("local_window_size"))
 
 
 def _total(op: Formula) -> Size:
@@ -168,35 +189,35 @@ def _total(op: Formula) -> Size:
     return int(known.reshape(-1)[0]) if known is not None else op.reshape(op.cast(total, ir.DataType.INT64), 1)
 
 
-def _results(
-    op: Formula, q: ir.Value, keys: Cached, values: Cached, lengths: _Lengths, new: Size, dtype: ir.DataType
-) -> Results:
+def _bias(op: Formula, q: ir.Value, rows: Rows) -> ir.Value | None:
+    """Return the bias of the rows that are attended to; its columns are positions."""
+    bias = op.wide_or_none("attention_bias")
+    if bias is None or rows.used is not None:
+        return bias
+    last = op.Sub(op.scalar(op.as_value(op.size(bias, 3))), op.number(1, rows.places))
+    columns = op.unsqueeze(op.Min(rows.places, last), 1, 2)
+    heads, queries, keys = op.size(bias, 1), op.size(bias, 2), op.size(rows.places, 1)
+    whole = op.expand(bias, op.size(q, 0), 1, 1, 1)
+    return op.GatherElements(whole, op.expand(columns, 1, heads, queries, keys), axis=3)
+
+
+def _attended(
+    op: Formula, q: ir.Value, k: ir.Value, v: ir.Value, lengths: _Lengths, rows: Rows
+) -> tuple[ir.Value, ir.Value | None]:
+    """Return the attention, [batch, queries, heads * size], and the scores that the node gives."""
     import onnx_ir as ir
 
-    times = op.attribute("num_heads") // op.attribute("kv_num_heads")
-    k, v = (
-        repeated(op, dequantized(op, cache.used, name, dtype), times) for cache, name in ((keys, "k"), (values, "v"))
-    )
-    places = op.reshape(op.counting(op.size(keys.used, 2)), 1, 1, 1, -1)
-    allowed = _allowed(op, lengths, new, places)
-    mask = where_allowed(op, allowed, LOWEST)
-    bias = op.wide_or_none("attention_bias")
-    found = attend(
-        op,
-        op.wide(q),
-        k,
-        v,
-        op.attribute("scale", 0.0),
-        (bias,),
-        mask,
-        op.attribute("softcap", 0.0),
-        _sink(op, ir.DataType.FLOAT),
-    )
-    scores = None
-    if op.is_read("output_qk"):
-        before = op.Where(allowed, found.scores, op.number(0, ir.DataType.FLOAT))
-        scores = op.cast(before if op.attribute("qk_output") == 1 else found.weights, dtype)
-    return op.cast(from_heads(op, found.context), dtype), keys.present, values.present, scores
+    dtype = ir.DataType.FLOAT
+    allowed = _allowed(op, lengths, op.size(q, 2), op.unsqueeze(rows.places, 1, 2))
+    mask, bias = where_allowed(op, allowed, LOWEST), _bias(op, q, rows)
+    softcap, sink = op.attribute("softcap", 0.0), _sink(op, dtype)
+    found = attend(op, q, k, v, op.attribute("scale", 0.0), (bias,), mask, softcap, sink)
+    if not op.is_read("output_qk"):
+        return from_heads(op, found.context), None
+    before = op.attribute("qk_output") == 1
+    return from_heads(op, found.context), op.Where(
+        allowed, found.scores, op.number(0, dtype)
+    ) if before else found.weights
 
 
 RULES: Mapping = {"com.microsoft.GroupQueryAttention": _group_query_attention}
