@@ -7,9 +7,13 @@ compared with a formula in the cases. By default a sample runs; `--all-rows` run
 import pytest
 
 from .decomposing import assert_same
-from .decomposition_cases import activations, attention, grouped_attention, norms, products, rotary
+from .decomposition_cases import activations, attention, grouped_attention, norms, products, rotary, weights
 
-CASES = [case for family in (norms, rotary, attention, grouped_attention, activations, products) for case in family.CASES]
+CASES = [
+    case
+    for family in (norms, rotary, attention, grouped_attention, activations, products, weights)
+    for case in family.CASES
+]
 
 
 @pytest.mark.generated(one_of=12)

@@ -52,8 +52,11 @@ def call(state, dtype="float32", packed=False, new=None, size=D):
     scores = np.broadcast_to(queries[:, None, :, None], (batch, N, length, total))
     seen = np.arange(total)[None, None, None] < np.array(cached)[:, None, None, None]
     defined = {
-        "output": queries, "present_key": stored, "present_value": stored, "output_qk": scores & seen,
-    }  # fmt: skip
+        "output": queries,
+        "present_key": stored,
+        "present_value": stored,
+        "output_qk": scores & seen,
+    }
     return inputs, defined
 
 
@@ -111,7 +114,13 @@ def attending():
             yield case(f"bias {heads}", state, dtype, {"softcap": 1.5}, bias)
         for which in (1, 2):
             yield case(f"scores {which}", state, dtype, {"qk_output": which}, outputs=[*OUTPUTS, "output_qk"])
-        yield case("scores", state, dtype, {"qk_output": 1, "softcap": 2.0, "local_window_size": 2}, outputs=[*OUTPUTS, "output_qk"])
+        yield case(
+            "scores",
+            state,
+            dtype,
+            {"qk_output": 1, "softcap": 2.0, "local_window_size": 2},
+            outputs=[*OUTPUTS, "output_qk"],
+        )
 
 
 def turning():
@@ -122,7 +131,9 @@ def turning():
             continue
         tables = caches(16, 8 if part else D // 2, TYPES[dtype])
         attributes = {"do_rotary": 1, "rotary_interleaved": interleaved}
-        yield case(f"rotary {interleaved}{' part' * part}{' packed' * packed}", state, dtype, attributes, tables, packed=packed)
+        yield case(
+            f"rotary {interleaved}{' part' * part}{' packed' * packed}", state, dtype, attributes, tables, packed=packed
+        )
     for state in states():
         batch, length, _, _ = states()[state]
         places = (np.arange(length)[None] + np.array([2, 5])[:batch, None]).astype(np.int64)

@@ -6,9 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dovetail_transforms.decompositions.formula import Formula
-from dovetail_transforms.decompositions.rules import activations, attention, grouped_attention, norms, products, rotary
+from dovetail_transforms.decompositions.rules import (
+    activations,
+    attention,
+    grouped_attention,
+    norms,
+    products,
+    rotary,
+    weights,
+)
 
-FAMILIES = (norms, rotary, attention, grouped_attention, activations, products)
+FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights)
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import dtype_of
 
-from dovetail_transforms.decompositions.rules.caches import Rows, dequantized, plain_rows, quantized, updated, windowed_rows
+from dovetail_transforms.decompositions.rules.caches import (
+    Rows,
+    dequantized,
+    plain_rows,
+    quantized,
+    updated,
+    windowed_rows,
+)
 from dovetail_transforms.decompositions.rules.norms import root_mean_square
 from dovetail_transforms.decompositions.rules.rotary import rotated
 from dovetail_transforms.decompositions.rules.scores import LOWEST, attend, from_heads, repeated, where_allowed
