@@ -56,11 +56,28 @@ def products():
     }
     attributes = {"K": 64, "N": 6, "bits": 4, "block_size": 16}
     yield Case("flat scales", "MatMulNBits", flat, attributes, constants=["B", "scales", "zero_points"])
-    ordered = dict(flat, g_idx=whole(0, 4, 64, seed=5)) | {
-        "scales": flat["scales"].reshape(6, 4),
-        "zero_points": flat["zero_points"].reshape(6, -1),
-    }
-    yield Case("groups by index", "MatMulNBits", ordered, attributes, constants=["B", "scales", "zero_points", "g_idx"])
+    ordered = dict(flat, g_idx=whole(0, 4, 64, seed=5), scales=flat["scales"].reshape(6, 4))
+    shifts = {"none": None, "floats": numbers(6, 4, seed=3) + 8, "packed": flat["zero_points"].reshape(6, -1)}
+    for (name, shift), bits in itertools.product(shifts.items(), (4, 8)):
+        if bits == 8 and name != "none":
+            continue
+        inputs = ordered | {"zero_points": shift, "B": packed(6 * 4, 16, bits).reshape(6, 4, -1)}
+        yield Case(
+            f"groups by index {name} {bits}",
+            "MatMulNBits",
+            inputs,
+            attributes | {"bits": bits},
+            constants=["B", "scales", "zero_points", "g_idx"],
+            expected=_grouped if name == "packed" else None,
+        )
+
+
+def _grouped(A, B, scales, zero_points, g_idx, **_):  # noqa: N803
+    """The documented product: the kernel on CPUs leaves packed zero points out where columns name their groups."""
+    weight, zeros = (
+        np.stack([held & 15, held >> 4], -1).reshape(6, -1).astype(np.float64) for held in (B, zero_points)
+    )
+    return A @ ((weight - zeros[:, g_idx]) * scales[:, g_idx]).T
 
 
 def tables():

@@ -5,12 +5,12 @@ What the operator computes, for entry b of the batch, with S new tokens (ONNX Ru
 - T = seqlens_k[b] + 1 tokens are cached after the call, Q of them are new: `query_seqlens[b]`, or min(S, T) without
   this input. P = T - Q were there before. In a first call T may be less than S: the tokens from T on are padding.
 - Token s is at position P + s. It sees the positions up to its own, or the last `local_window_size` of them.
-- `present` is as long as `past`, or as `total_sequence_length` if that is more. Row t holds position t. Rows from T on, and
-  results of padding, are not defined: the kernel writes zeros into a cache of its own and leaves those of a shared one.
-  Here such rows hold what stood in `past`, or a copy of a new row.
+- `present` is as long as `past`, or as `total_sequence_length` if that is more. Row t holds position t. Rows from T on,
+  and results of padding, are not defined: the kernel writes zeros into a cache of its own and leaves those of a shared
+  one. Here such rows hold what stood in `past`, or a copy of a new row.
 - With `sliding_window_cache`, a cache is as long as `past`, and holds the last positions from its first row on.
-- `position_ids` replaces the positions for the rotary embedding alone. In a first call, the kernel counts from the first
-  element for the whole batch, as the schema says.
+- `position_ids` replaces the positions for the rotary embedding alone. In a first call, the kernel counts from the
+  first element for the whole batch, as the schema says.
 """
 
 from __future__ import annotations

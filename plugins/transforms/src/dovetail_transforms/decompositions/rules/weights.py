@@ -1,8 +1,8 @@
 """Weights of few bits: products with them, and rows gathered of them.
 
 Several numbers share a byte, the first one in its low bits. Constants stay as small as their type allows: 4 bits from
-opset 21 on, where DequantizeLinear knows blocks, else 8; they are computed when the model is saved. Scales are applied in
-float32, whatever their type.
+opset 21 on, where DequantizeLinear knows blocks, else 8; they are computed when the model is saved. Scales are applied
+in float32, whatever their type.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ def _check_bits(op: Formula, bits: int) -> None:
 def _mat_mul_n_bits(op: Formula) -> ir.Value:
     """`A B + bias` with a weight of 2, 4 or 8 bits in blocks of its inner axis.
 
-    `accuracy_level` is the least accuracy, and here all is float32; the kernel may round A to 8 bits at level 4.
+    `accuracy_level` is the least accuracy, and here all is float32; the kernel may round A to 8 bits at level 4. With
+    `g_idx`, the kernel on CPUs takes 8 for all packed zero points, as runs with unit vectors show; here they count, as
+    documented.
     """
     a = op.required("A")
     bits, block = op.attribute("bits"), op.attribute("block_size")
