@@ -1,5 +1,6 @@
 """One node of ONNX Runtime, run as it is and written out; both without optimization, on the same inputs."""
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -187,6 +188,14 @@ def assert_same(case, folder):
         if defined is not None:
             ours, theirs = ours[defined], theirs[defined]
         _assert_close(case, name, kind, ours, theirs)
+
+
+def kernel_results(case):
+    """The results of the kernel for another node."""
+    model = normalized(model_of(case)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/other.onnx")
+        return on_runtime(onnx.load(f"{folder}/other.onnx"), model_of(case)[1])
 
 
 def _in_float32(case, folder):

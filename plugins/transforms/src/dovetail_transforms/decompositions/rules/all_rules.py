@@ -9,6 +9,7 @@ from dovetail_transforms.decompositions.formula import Formula
 from dovetail_transforms.decompositions.rules import (
     activations,
     attention,
+    experts,
     grouped_attention,
     norms,
     products,
@@ -16,7 +17,7 @@ from dovetail_transforms.decompositions.rules import (
     weights,
 )
 
-FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights)
+FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts)
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()

@@ -42,8 +42,8 @@ class Cached(NamedTuple):
 def plain_rows(op: Formula, past: ir.Value | None, new: ir.Value, lengths: ir.Value, total: Size) -> Rows:
     """Return the rows of a cache in which row t holds position t.
 
-    Row t is row t of `past` before the length of its entry, and then row `t - length` of `new`. Rows behind the new ones
-    are not defined; they repeat the last new one.
+    Row t is row t of `past` before the length of its entry, and then row `t - length` of `new`. Rows behind the new
+    ones are not defined; they repeat the last new one.
 
     Args:
         op: The formula.
