@@ -7,11 +7,21 @@ compared with a formula in the cases. By default a sample runs; `--all-rows` run
 import pytest
 
 from .decomposing import assert_same
-from .decomposition_cases import activations, attention, experts, grouped_attention, norms, products, rotary, weights
+from .decomposition_cases import (
+    activations,
+    attention,
+    experts,
+    grouped_attention,
+    norms,
+    products,
+    quantized,
+    rotary,
+    weights,
+)
 
 CASES = [
     case
-    for family in (norms, rotary, attention, grouped_attention, activations, products, weights, experts)
+    for family in (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
     for case in family.CASES
 ]
 

@@ -84,6 +84,10 @@ class Formula(Replacement):
         if condition:
             self.refuse(why)
 
+    def has_input(self, name: str) -> bool:
+        """Check whether the operator has a port; operators that share a rule differ in some."""
+        return name in self._inputs
+
     def input(self, name: str) -> ir.Value | None:
         """Return the input of a port; None if it is absent."""
         index = self._inputs[name]

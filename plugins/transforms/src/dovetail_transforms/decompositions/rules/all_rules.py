@@ -13,11 +13,12 @@ from dovetail_transforms.decompositions.rules import (
     grouped_attention,
     norms,
     products,
+    quantized,
     rotary,
     weights,
 )
 
-FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts)
+FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()

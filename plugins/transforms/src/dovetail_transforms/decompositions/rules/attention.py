@@ -136,7 +136,7 @@ def _attended(
     before = (
         where_allowed(op, causal(op, keys.past, queries, length, _is_square(op)), LOWEST) if _is_causal(op) else None
     )
-    bias = op.wide_or_none("attention_bias")
+    bias = op.wide_or_none("attention_bias") if op.has_input("attention_bias") else None
     found = attend(op, q, k, v, op.attribute("scale", 0.0), (mask, before, bias))
     result = op.cast(from_heads(op, found.context), dtype)
     present = [op.cast(cache.present, dtype) for cache in (keys, values)]

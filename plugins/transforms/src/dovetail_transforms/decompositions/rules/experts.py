@@ -116,9 +116,7 @@ def _weight(op: Formula, which: int) -> ir.Value | None:
         return None
     bits = op.attribute(f"fc{which}_expert_weight_bits", None) or op.attribute("expert_weight_bits")
     op.refuse_if(bits not in (2, 4, 8), f"its weights have {bits} bits")
-    experts, rows, width = (
-        op.required_extent(packed, axis, "shape of its weights") for axis in range(3)
-    )
+    experts, rows, width = (op.required_extent(packed, axis, "shape of its weights") for axis in range(3))
     columns = width * 8 // bits
     block, zero = op.attribute("block_size", 0) or 0, op.input(f"fc{which}_zero_points")
     if zero is not None and op.rank(zero) == 2:  # packed along the rows
