@@ -14,6 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dovetail_transforms.canonicalize.names import all_nodes
+from dovetail_transforms.canonicalize.opsets import default_version
+from dovetail_transforms.decompositions.inference import infer_by_decomposition
 
 if TYPE_CHECKING:
     import onnx
@@ -100,12 +102,19 @@ class _Inference:
         data = {name: constants[name] for name in given if name in constants}
         key = _question(node, given, data)
         if key not in self._known:
-            ask = self._by_runtime if _is_foreign(node) else self._by_onnx
-            try:
-                self._known[key] = ask(node, given, data)
-            except Exception:  # C++ exceptions of any kind; the value stays untyped
-                self._known[key] = [None] * len(node.output)
+            asked = (self._by_runtime, self._by_decomposition) if _is_foreign(node) else (self._by_onnx,)
+            self._known[key] = [None] * len(node.output)
+            for ask in asked:
+                try:
+                    self._known[key] = ask(node, given, data)
+                    break
+                except Exception:  # C++ exceptions of any kind; the value stays untyped
+                    continue
         return self._known[key]
+
+    def _by_decomposition(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
+        """Return types for an operator that has no kernel on CPUs, so that no session loads it."""
+        return infer_by_decomposition(node, given, data, default_version(self._opsets) or 0)
 
     def _by_onnx(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
         import onnx

@@ -2,6 +2,7 @@
 
 from dovetail_transforms.rewriting.commuting import number_of as number_of
 from dovetail_transforms.rewriting.rewriting import (
+    NotRewritten as NotRewritten,
     Outcome as Outcome,
     Replacement as Replacement,
     Rewrite as Rewrite,

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
+class NotRewritten(Exception):
+    """Raised by a replacement that cannot be built for its match; the message is the reason."""
+
+
 class Replacement:
     """Builds the nodes of a replacement; they enter the graph when the replacement is complete.
 
@@ -72,6 +76,12 @@ class Replacement:
         copy.metadata_props.update(node.metadata_props)
         return made
 
+    def discard(self) -> None:
+        """Let go of the values that the new nodes read; they will not enter the graph."""
+        for made in self.nodes:
+            for index in range(len(made.inputs)):
+                made.replace_input_with(index, None)
+
     def constant(self, tensor: ir.TensorProtocol, what: str) -> ir.Value:
         """Create an initializer whose name ends in `what`. A lazy tensor is computed when the model is saved."""
         import onnx_ir as ir
@@ -101,11 +111,12 @@ class Rewrite:
         name: The rule in remarks, in kebab case.
         pattern: Returns the operators to match. Only the root may have users outside of the match.
         replacement: Returns the value, or values, that replace the first outputs of `node`. Its first argument, `op`,
-            makes the new nodes (see `Replacement`).
+            makes the new nodes (see `Replacement`). It may raise `NotRewritten`.
         check: Returns why a match cannot be replaced, or an empty text.
         done: Text of the remark on success, with names in braces.
         commutes: Match inputs of Add and Mul in both orders. Such a pattern may also use an operator at several places,
             which then is one node, `op.number(3)` for a constant, and `op.output(split, 1)` for a later output.
+        builder: The class of `op`.
     """
 
     name: str
@@ -114,6 +125,7 @@ class Rewrite:
     check: Callable[..., str] | None = None
     done: str = "it replaces '{node}'"
     commutes: bool = False
+    builder: type[Replacement] = Replacement
 
     @cached_property
     def root(self) -> Operator:
@@ -208,13 +220,15 @@ def rewrite_node(
     found = matched(rewrite, node, widely_read)
     if found.why:
         return Outcome(found.why)
-    op = Replacement(node, names, version)
-    returned = _call(rewrite.replacement, found.bound, op)
+    op = rewrite.builder(node, names, version)
+    try:
+        returned = _call(rewrite.replacement, found.bound, op)
+    except NotRewritten as refused:
+        op.discard()
+        return Outcome(str(refused))
     values = list(returned) if isinstance(returned, Sequence) else [returned]
     if why := _obstacle(node, values, op):
-        for made in op.nodes:
-            for index in range(len(made.inputs)):
-                made.replace_input_with(index, None)
+        op.discard()
         return Outcome(why)
     done = rewrite.done.format(**{name: (part and part.name) or "" for name, part in found.bound.items()})
     _splice(found, values, op, names)

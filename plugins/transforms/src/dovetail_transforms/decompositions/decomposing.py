@@ -1,0 +1,172 @@
+"""Decomposition of single nodes and of models: ONNX Runtime's own operators written in standard ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir import FreshNames, gc_paused
+from dovetail.passes import Pass
+from dovetail.planning import Refusal
+from dovetail.text import did_you_mean
+
+from dovetail_transforms.decompositions.formula import Formula, operator_of
+from dovetail_transforms.decompositions.rules.all_rules import RULES
+from dovetail_transforms.rewriting import NotRewritten, Outcome, Rewrite, rewrite_node
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir import Model
+    from dovetail.passes import Context
+    from dovetail_onnx.signatures import Opsets
+
+
+LOWEST = 17
+"""The opset from which on nodes are decomposed; `normalize` raises older models."""
+
+_SOURCE = "dovetail_transforms/decompositions/rules"
+
+
+def known_operators() -> Collection[str]:
+    """Return the operators that have a decomposition: `com.microsoft.BiasGelu`, `SimplifiedLayerNormalization`."""
+    return RULES.keys()
+
+
+def is_known(node: ir.Node) -> bool:
+    """Check whether the operator of a node has a decomposition."""
+    return operator_of(node) in RULES
+
+
+def can_decompose(node: ir.Node, opsets: Opsets | None = None) -> Refusal | None:
+    """Return why a node cannot be written in standard ONNX; None if it can.
+
+    The answer agrees with `decompose`: the new nodes are built, and let go of. The model is not changed.
+
+    Args:
+        node: A node of a graph whose values have types.
+        opsets: The opset imports of the model; a node of the main graph gets them from its graph.
+
+    Raises:
+        ValueError: The node is in a body, and `opsets` is not given.
+    """
+    if not is_known(node):
+        return Refusal(f"{operator_of(node)} has no decomposition", _SOURCE)
+    version = _default_version(node, opsets)
+    if version < LOWEST:
+        return Refusal(_too_old(node, version), _SOURCE)
+    taken = [node.name, *(value.name for value in (*node.inputs, *node.outputs) if value is not None)]
+    trial = Formula(node, FreshNames(taken), version)
+    try:
+        trial.results(RULES[operator_of(node)])
+    except NotRewritten as refused:
+        return Refusal(f"{node.op_type} is not written in standard ONNX: {refused}", _SOURCE)
+    finally:
+        trial.discard()
+    return None
+
+
+def decompose_node(node: ir.Node, names: FreshNames, version: int) -> Outcome:
+    """Replace one node by nodes of standard ONNX, or leave the graph as it is.
+
+    Args:
+        node: A node whose operator has a decomposition.
+        names: Names for new nodes and values.
+        version: The version of the default domain in the model.
+
+    Returns:
+        The new nodes, or why there are none.
+    """
+    if version < LOWEST:
+        return Outcome(_too_old(node, version))
+    return rewrite_node(_rewrite(node.domain, node.op_type), node, names, version)
+
+
+def decompose(model: Model, ctx: Context, operators: Collection[str] = ()) -> bool:
+    """Write operators of ONNX Runtime in standard ONNX, in the main graph and in all bodies.
+
+    Args:
+        model: A model whose values have types, as after `normalize`.
+        ctx: Receives a remark for every node: what it became, or why it stays.
+        operators: The operators to write out, as in `known_operators`; empty for all.
+
+    Returns:
+        Whether anything changed.
+    """
+    wanted = set(operators) or set(known_operators())
+    changed = False
+    with gc_paused():
+        names = ctx.analysis(FreshNames, model)
+        for node in list(model.nodes()):
+            if operator_of(node) not in wanted:
+                continue
+            operator, name = operator_of(node), node.name or ""
+            outcome = decompose_node(node, names, model.opset)
+            if outcome.why:
+                ctx.remark("missed", node, "write-out", f"{operator} stays: {outcome.why}")
+                continue
+            made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
+            ctx.remark("passed", name, "write-out", f"{operator} is written out: {made}")
+            ctx.count(operator)
+            changed = True
+    if changed:
+        model.touch()
+    return changed
+
+
+@dataclass(frozen=True)
+class WriteOut(Pass):
+    """Write operators that only ONNX Runtime defines in standard ONNX.
+
+    Given:  %y = com.microsoft.QuickGelu <alpha = 1.702> (%x)
+    Result: %s = Sigmoid(%x * 1.702), %y = %x * %s
+
+    Options:
+        ops: The operators, with semicolons or spaces between them; empty for all that have a decomposition.
+    """
+
+    name = "write-out"
+    after = ("normalize",)
+
+    ops: str = ""
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Write the operators out wherever they are.
+
+        Raises:
+            DovetailError: An option names an operator without a decomposition.
+        """
+        asked = self.ops.replace(";", " ").split()
+        for operator in asked:
+            if operator not in RULES:
+                near = did_you_mean(operator, RULES)
+                raise DovetailError(
+                    f"write-out: '{operator}' has no decomposition{near}",
+                    "docs/decompositions.md lists the operators, with their domain",
+                )
+        return decompose(model, ctx, asked)
+
+
+def _too_old(node: ir.Node, version: int) -> str:
+    return f"{node.op_type} is written in opset {LOWEST} or newer, and the model has opset {version}"
+
+
+def _default_version(node: ir.Node, opsets: Opsets | None) -> int:
+    known = opsets if opsets is not None or node.graph is None else node.graph.opset_imports
+    version = known if isinstance(known, int) else (known or {}).get("", (known or {}).get("ai.onnx"))
+    if version is None:
+        raise ValueError(f"the opset of node '{node.name}' is unknown: give the opsets that its model imports")
+    return version
+
+
+@cache
+def _rewrite(domain: str, op_type: str) -> Rewrite:
+    """Return the rewrite of an operator."""
+    return Rewrite(
+        "write-out",
+        lambda op: op.any_of(op_type, domain=domain)(...),
+        lambda op: op.results(RULES[operator_of(op.node)]),
+        builder=Formula,
+    )

@@ -1,0 +1,1 @@
+"""Decompositions of single operators, by family."""

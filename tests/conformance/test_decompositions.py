@@ -1,0 +1,32 @@
+"""Operators of ONNX Runtime, written out: each node computes what its kernel computes.
+
+float32 within 1e-5 of the largest value, float16 and bfloat16 within rounding. Operators without a kernel on CPUs are
+compared with a formula in the cases. By default a sample runs; `--all-rows` runs all of them.
+"""
+
+import pytest
+
+from .decomposing import assert_same
+from .decomposition_cases import (
+    activations,
+    attention,
+    experts,
+    grouped_attention,
+    norms,
+    products,
+    quantized,
+    rotary,
+    weights,
+)
+
+CASES = [
+    case
+    for family in (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
+    for case in family.CASES
+]
+
+
+@pytest.mark.generated(one_of=12)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_it_computes_the_same(case, tmp_path):
+    assert_same(case, tmp_path)
