@@ -14,6 +14,7 @@ def register(registry):
     registry.edit("clamp-comparisons", "dovetail_cpu_bf16.clamped_comparisons:ClampComparisons")
     for fact in (
         "channel_multiplier",
+        "computes_integers",
         "dynamic_extents",
         "dynamic_graph",
         "foreign_activations",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir import bodies
+from dovetail_precision.ranges.interval_arithmetic import is_integer
 from dovetail_transforms.regions.regions import used_values
 
 from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "channel_multiplier",
+    "computes_integers",
     "dynamic_extents",
     "dynamic_graph",
     "foreign_activations",
@@ -97,6 +99,11 @@ def channel_multiplier(node: ir.Node) -> int | None:
     if shape is None or not isinstance(shape[0], int):
         return None
     return shape[0] // group if shape[1] == 1 else 1
+
+
+def computes_integers(node: ir.Node) -> bool:
+    """Check whether the first result of a node holds integers, such as sums of extents."""
+    return is_integer(node.outputs[0])
 
 
 def dynamic_extents(node: ir.Node) -> bool:

@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `cpu-int8`, its engine, passes, strategies and observers."""
+    """Register the backend `cpu-int8`, its engine, passes, strategies, observers and facts."""
     registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
     registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
     registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")
@@ -21,5 +21,6 @@ def register(registry):
     registry.option("max-size", "dovetail_cpu_int8.max_size:MAX_SIZE")
     registry.observer("signed-symmetric", "dovetail_cpu_int8.observers:SignedSymmetric")
     registry.observer("reduced-range", "dovetail_cpu_int8.observers:ReducedRange")
+    registry.fact("turns_values", "dovetail_cpu_int8.facts:turns_values")
     registry.backend("cpu-int8", "dovetail_cpu_int8:cpu_int8.yaml")
     registry.conformance("cpu-int8", "dovetail_cpu_int8:conformance.yaml")

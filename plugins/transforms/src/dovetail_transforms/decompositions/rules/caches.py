@@ -101,8 +101,8 @@ def windowed_rows(op: Formula, past: ir.Value, new: ir.Value, before: ir.Value, 
     return Rows(index, capacity, None, op.Concat(old, added, axis=1))
 
 
-BEYOND = 2**40
-"""A position after all others, so that no query sees it."""
+BEYOND = 2**29
+"""A position after all others, so that no query sees it; small enough for engines of 32 bits to add others to it."""
 
 
 def _int64(op: Formula, number: int) -> ir.Value:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.ir import dtype_of
 
 from dovetail_transforms.decompositions.rules.caches import (
+    BEYOND,
     Rows,
     dequantized,
     plain_rows,
@@ -58,11 +59,24 @@ def _lengths(op: Formula, new: Size) -> _Lengths:
     import onnx_ir as ir
 
     dtype = ir.DataType.INT64
-    cached = op.Add(op.reshape(op.cast(op.required("seqlens_k"), dtype), -1), op.number(1, dtype))
+    cached = op.Add(op.reshape(_counted(op, op.required("seqlens_k")), -1), op.number(1, dtype))
     given = op.input("query_seqlens")
     if given is None:
-        return _Lengths(cached, op.Sub(cached, op.Min(op.as_value(new), cached)), False)
-    return _Lengths(cached, op.Sub(cached, op.reshape(op.cast(given, dtype), -1)), True)
+        return _Lengths(cached, _less(op, cached, op.Min(op.as_value(new), cached)), False)
+    return _Lengths(cached, _less(op, cached, op.reshape(_counted(op, given), -1)), True)
+
+
+def _less(op: Formula, number: ir.Value, other: ir.Value) -> ir.Value:
+    """Return a difference that is not negative, and says so."""
+    return op.Max(op.Sub(number, other), op.number(0, number))
+
+
+def _counted(op: Formula, number: ir.Value) -> ir.Value:
+    """Return a number of tokens as int64, with bounds that let engines of 32 bits prove what is computed from it."""
+    import onnx_ir as ir
+
+    lowest, most = op.number(-1, ir.DataType.INT64), op.number(BEYOND, ir.DataType.INT64)
+    return op.Min(op.Max(op.cast(number, ir.DataType.INT64), lowest), most)
 
 
 def _projections(op: Formula) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -189,11 +203,9 @@ def _rows(op: Formula, new: ir.Value, lengths: _Lengths) -> Rows:
 
 def _total(op: Formula) -> Size:
     """Return the number of positions that the longest entry of the batch has after the call."""
-    import onnx_ir as ir
-
     total = op.required("total_sequence_length")
     known = op.known(total)
-    return int(known.reshape(-1)[0]) if known is not None else op.reshape(op.cast(total, ir.DataType.INT64), 1)
+    return int(known.reshape(-1)[0]) if known is not None else op.reshape(_counted(op, total), 1)
 
 
 def _bias(op: Formula, q: ir.Value, rows: Rows) -> ir.Value | None:

@@ -1,0 +1,36 @@
+"""Facts about nodes for the limits of `cpu-int8`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+_MOVES = frozenset({"Cast", "Concat", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+_ROTARY = "RotaryEmbedding"
+_MOST_READERS = 64
+"""Readers visited per node, which keeps the cost of the fact linear in the model's size."""
+
+
+def turns_values(node: ir.Node) -> bool:
+    """Check whether the rows of a table multiply computed values, as the cosines and sines of positions do.
+
+    Their rounding errors would reach every query and key, and such tables are small beside the weights. The rows of a
+    table of tokens are added, normalized, or multiplied by a constant.
+    """
+    waiting, visited = list(node.outputs), 0
+    while waiting and visited < _MOST_READERS:
+        value = waiting.pop()
+        for reader, index in value.uses():
+            visited += 1
+            if reader.op_type == _ROTARY and index > 0:
+                return True
+            if reader.op_type == "Mul" and reader.domain in ("", "ai.onnx"):
+                other = reader.inputs[1 - index]
+                if other is not None and not other.is_initializer():
+                    return True
+            elif reader.op_type in _MOVES and reader.domain in ("", "ai.onnx"):
+                waiting.extend(reader.outputs)
+    return False
