@@ -21,7 +21,18 @@ from .decomposition_cases import (
 
 CASES = [
     case
-    for family in (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
+    for family in (
+        norms,
+        rotary,
+        attention,
+        grouped_attention,
+        activations,
+        products,
+        weights,
+        experts,
+        quantized,
+        states,
+    )
     for case in family.CASES
 ]
 

@@ -15,10 +15,11 @@ from dovetail_transforms.decompositions.rules import (
     products,
     quantized,
     rotary,
+    states,
     weights,
 )
 
-FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
+FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized, states)
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()
