@@ -10,8 +10,10 @@ from dovetail_transforms.decompositions.rules import (
     activations,
     attention,
     experts,
+    former,
     grouped_attention,
     norms,
+    packed_attention,
     products,
     quantized,
     rotary,
@@ -19,7 +21,20 @@ from dovetail_transforms.decompositions.rules import (
     weights,
 )
 
-FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized, states)
+FAMILIES = (
+    norms,
+    rotary,
+    attention,
+    grouped_attention,
+    packed_attention,
+    activations,
+    products,
+    weights,
+    experts,
+    quantized,
+    states,
+    former,
+)
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()
