@@ -176,7 +176,7 @@ def assert_same(case, folder):
     elif case.expected is None:
         expected = on_runtime(source, given)
     else:
-        wide = {name: _wide(value) for name, value in case.inputs.items()}
+        wide = {name: _wide(value) for name, value in case.inputs.items() if value is not None}
         expected = case.expected(*case.variadic, **wide, **case.attributes)
         expected = expected if isinstance(expected, (list, tuple)) else [expected]
     assert len(found) == len(expected)
@@ -211,8 +211,8 @@ def _is_narrow(value):
 
 
 def _wide(value):
-    value = np.asarray(value) if value is not None else None
-    return value.astype(np.float64) if value is not None and value.dtype.kind in "fV" else value
+    value = np.asarray(value)
+    return value.astype(np.float64) if value.dtype.kind in "fV" else value
 
 
 CLOSE = {

@@ -11,22 +11,35 @@ from .decomposition_cases import (
     activations,
     attention,
     experts,
+    former,
     grouped_attention,
     norms,
+    packed_attention,
     products,
     quantized,
     rotary,
+    states,
     weights,
 )
 
-CASES = [
-    case
-    for family in (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
-    for case in family.CASES
-]
+FAMILIES = (
+    norms,
+    rotary,
+    attention,
+    grouped_attention,
+    packed_attention,
+    activations,
+    products,
+    weights,
+    experts,
+    quantized,
+    states,
+    former,
+)
+CASES = [case for family in FAMILIES for case in family.CASES]
 
 
-@pytest.mark.generated(one_of=12)
+@pytest.mark.generated(one_of=25)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_it_computes_the_same(case, tmp_path):
     assert_same(case, tmp_path)

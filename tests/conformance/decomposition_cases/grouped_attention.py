@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from ..decomposing import TYPES, Case
+from ..decomposing import TYPES, Case, kernel_results
 from . import numbers, whole
 from .rotary import caches
 
@@ -220,4 +220,24 @@ def in_integers():
         )
 
 
-CASES = [*attending(), *turning(), *chunks(), *in_integers(), *dropping()]
+def _normalized_before(query, key, q_norm_weight, k_norm_weight, q_norm_epsilon=None, qk_norm_epsilon=1e-6, **given):
+    """The kernel on CPUs refuses norms of heads: its result for heads that were normalized before."""
+    attributes = {name: given.pop(name) for name in list(given) if not isinstance(given[name], np.ndarray)}
+    given = {name: value.astype(np.float32) if value.dtype == np.float64 else value for name, value in given.items()}
+    sides = ((query, q_norm_weight, q_norm_epsilon or qk_norm_epsilon), (key, k_norm_weight, qk_norm_epsilon))
+    for name, (x, weight, epsilon) in zip(("query", "key"), sides):
+        heads = x.reshape(*x.shape[:2], -1, D)
+        normal = heads / np.sqrt((heads**2).mean(-1, keepdims=True) + epsilon) * weight
+        given[name] = normal.reshape(x.shape).astype(np.float32)
+    return kernel_results(Case("before", "GroupQueryAttention", given, attributes, OUTPUTS))
+
+
+def normalizing():
+    for state, dtype, epsilon in itertools.product(states(), ("float32", "float16"), (None, 0.1)):
+        norms = {f"{name}_norm_weight": numbers(D, seed=seed, dtype=dtype) for seed, name in enumerate("qk")}
+        attributes = {"do_rotary": 1, "qk_norm_epsilon": 1e-3} | ({"q_norm_epsilon": epsilon} if epsilon else {})
+        more = norms | caches(16, D // 2, TYPES[dtype])
+        yield case(f"norms {epsilon}", state, dtype, attributes, more, expected=_normalized_before)
+
+
+CASES = [*attending(), *turning(), *chunks(), *in_integers(), *dropping(), *normalizing()]

@@ -119,6 +119,10 @@ class Formula(Replacement):
         value = self.node.outputs[index]
         return bool(value.uses()) or value.is_graph_output()
 
+    def fresh(self, what: str) -> str:
+        """Return an unused name for a value or a node of a body."""
+        return self._names.fresh(f"{self.node.name or self.node.op_type}_{what}")
+
     # Constants
 
     def tensor(self, array: np.ndarray, what: str) -> ir.Value:

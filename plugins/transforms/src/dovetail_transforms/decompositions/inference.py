@@ -32,7 +32,7 @@ def infer_by_decomposition(
 
     values: dict[str, ir.Value] = {}
     for name in dict.fromkeys(name for name in proto.input if name):
-        held = ir.from_proto(data[name]) if name in data else None
+        held = ir.serde.deserialize_tensor(data[name]) if name in data else None
         shape = ir.serde.deserialize_type_proto_for_shape(types[name])
         kind = ir.serde.deserialize_type_proto_for_type(types[name])
         values[name] = ir.Value(name=name, type=kind, shape=shape, const_value=held)

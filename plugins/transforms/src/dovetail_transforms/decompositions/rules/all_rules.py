@@ -10,15 +10,31 @@ from dovetail_transforms.decompositions.rules import (
     activations,
     attention,
     experts,
+    former,
     grouped_attention,
     norms,
+    packed_attention,
     products,
     quantized,
     rotary,
+    states,
     weights,
 )
 
-FAMILIES = (norms, rotary, attention, grouped_attention, activations, products, weights, experts, quantized)
+FAMILIES = (
+    norms,
+    rotary,
+    attention,
+    grouped_attention,
+    packed_attention,
+    activations,
+    products,
+    weights,
+    experts,
+    quantized,
+    states,
+    former,
+)
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()

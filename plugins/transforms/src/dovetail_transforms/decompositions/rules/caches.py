@@ -14,14 +14,14 @@ class Rows(NamedTuple):
     """How a cache and the new rows of a call become the cache after it; the same for keys and values.
 
     Attributes:
-        index: For each row after the call, its row in the cache before and the new ones behind it, [batch, rows]; None
+        source: For each row after the call, its row in the cache before and the new ones behind it, [batch, rows]; None
             if there was no cache.
         length: The number of rows after the call.
         used: The number of rows to attend to; None for those of the cache before, and the new ones.
         places: The positions of the rows to attend to, [batch or 1, rows]; of rows in no use, one beyond all others.
     """
 
-    index: ir.Value | None
+    source: ir.Value | None
     length: Size
     used: Size | None
     places: ir.Value
@@ -126,16 +126,16 @@ def updated(op: Formula, rows: Rows, past: ir.Value | None, new: ir.Value) -> Ca
         past: The cache before; None if there is none.
         new: The new rows, as the cache holds them.
     """
-    if past is None or rows.index is None:
+    if past is None or rows.source is None:
         return Cached(new, new)
     every = op.Concat(past, new, axis=2)
     batch = op.size(past, 0)
     extents = [batch, op.extent(new, 1), rows.length, op.extent(new, 3)]
     if batch == 1:
-        present = op.Gather(every, op.squeeze(rows.index, 0), axis=2)
+        present = op.Gather(every, op.squeeze(rows.source, 0), axis=2)
     else:
         shape = op.shape([batch, op.size(past, 1), rows.length, op.size(past, 3)])
-        present = op.GatherElements(every, op.Expand(op.unsqueeze(rows.index, 1, 3), shape), axis=2)
+        present = op.GatherElements(every, op.Expand(op.unsqueeze(rows.source, 1, 3), shape), axis=2)
     present = op.of_shape(present, extents)
     if rows.used is None:
         extents[2] = op.extent(every, 2)

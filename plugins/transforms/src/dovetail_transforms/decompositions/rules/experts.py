@@ -1,7 +1,7 @@
 """Mixtures of experts, in floats and in few bits.
 
-Standard ONNX has no product with a part of the weights per token, so all experts compute all tokens, and a token adds up
-those that its router chose: with E experts of which k are chosen, E / k times the products of the operator.
+Standard ONNX has no product with a part of the weights per token, so all experts compute all tokens, and a token adds
+up those that its router chose: with E experts of which k are chosen, E / k times the products of the operator.
 """
 
 from __future__ import annotations

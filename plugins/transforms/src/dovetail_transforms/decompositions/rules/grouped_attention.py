@@ -126,9 +126,9 @@ def _turned(op: Formula, parts: Sequence[ir.Value], lengths: _Lengths) -> list[i
     if lengths.padded:
         last = op.Sub(op.scalar(op.as_value(op.size(cos, 0))), op.number(1, ir.DataType.INT64))
         positions = op.Min(positions, last)
-    angles = [op.unsqueeze(op.wide(op.Gather(table, positions, axis=0)), 2) for table in (cos, sin)]
+    cos, sin = (op.unsqueeze(op.wide(op.Gather(table, positions, axis=0)), 2) for table in (cos, sin))
     interleaved = bool(op.attribute("rotary_interleaved", 0))
-    return [op.cast(rotated(op, op.wide(part), *angles, interleaved), dtype_of(part)) for part in parts]
+    return [op.cast(rotated(op, op.wide(part), cos, sin, interleaved), dtype_of(part)) for part in parts]
 
 
 def _is_first(op: Formula, query: ir.Value) -> ir.Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import dtype_of
 
@@ -84,9 +84,11 @@ def _activated(op: Formula, x: ir.Value, activation: str, given: Sequence[float 
         op.refuse(f"its activation '{activation}' is unknown")
     if activation == "Clip":
         low, high = ([number for number in given if number is not None] + [None, None])[:2]
-        op.refuse_if(low is None or high is None, "its activation Clip has no bounds")
+        if low is None or high is None:
+            op.refuse("its activation Clip has no bounds")
         return op.Max(op.Min(x, op.number(high, x)), op.number(low, x))
-    return op.make(activation, [x], **dict(zip(_PARAMETERS[activation], given)))
+    parameters: dict[str, Any] = dict(zip(_PARAMETERS[activation], given))
+    return op.make(activation, [x], **parameters)
 
 
 def _fused_gemm(op: Formula) -> ir.Value:

@@ -202,7 +202,7 @@ def _dynamic_product(op: Formula) -> ir.Value:
 
 
 def _q_gemm(op: Formula) -> ir.Value:
-    """Gemm of integers: `alpha` times both scales and the product plus C, in floats or rounded to the output's scale."""
+    """Gemm of integers: `alpha` times both scales and the product plus C, in floats or rounded to a scale."""
     import onnx_ir as ir
 
     a, b = op.required("A"), op.required("B")
