@@ -79,26 +79,26 @@ def windowed_rows(op: Formula, past: ir.Value, new: ir.Value, before: ir.Value, 
         after: Those after it.
         window: The number of positions that a token sees.
     """
-    capacity = op.required_extent(past, 2, "capacity of its cache")
-    op.refuse_if(capacity < window, f"its cache has {capacity} rows for a window of {window}")
-    more = op.size(new, 2)
+    rows = op.size(past, 2)
+    op.refuse_if(isinstance(rows, int) and rows < window, f"its cache has {rows} rows for a window of {window}")
+    more, capacity = op.size(new, 2), op.as_value(rows)
+    step, last = op.Sub(capacity, _int64(op, window - 1)), op.Sub(capacity, _int64(op, 1))
 
     def first_position(tokens: ir.Value) -> ir.Value:
-        step = capacity - window + 1
-        over = op.Max(op.Sub(tokens, _int64(op, capacity)), _int64(op, 0))
-        leaving = op.Div(op.Add(over, _int64(op, step - 1)), _int64(op, step))
-        return op.unsqueeze(op.Mul(leaving, _int64(op, step)), 1)
+        over = op.Max(op.Sub(tokens, capacity), _int64(op, 0))
+        leaving = op.Div(op.Add(over, op.Sub(step, _int64(op, 1))), step)
+        return op.unsqueeze(op.Mul(leaving, step), 1)
 
-    rows, tokens = op.unsqueeze(op.counting(capacity), 0), op.unsqueeze(before, 1)
-    old, first = op.Add(rows, first_position(before)), first_position(after)
-    ahead = op.Sub(op.Add(rows, first), tokens)
-    kept = op.Sub(op.Add(rows, first), first_position(before))
-    kept = op.Min(op.Max(kept, _int64(op, 0)), _int64(op, capacity - 1))
-    index = op.Where(op.Less(ahead, _int64(op, 0)), kept, _behind(op, ahead, capacity, more))
+    places, tokens = op.unsqueeze(op.counting(rows), 0), op.unsqueeze(before, 1)
+    old, first = op.Add(places, first_position(before)), first_position(after)
+    ahead = op.Sub(op.Add(places, first), tokens)
+    kept = op.Sub(op.Add(places, first), first_position(before))
+    kept = op.Min(op.Max(kept, _int64(op, 0)), last)
+    index = op.Where(op.Less(ahead, _int64(op, 0)), kept, _behind(op, ahead, rows, more))
     old = op.Where(op.Less(old, tokens), old, _int64(op, BEYOND))
     added = op.Add(tokens, op.unsqueeze(op.counting(more), 0))
     added = op.Where(op.Less(added, op.unsqueeze(after, 1)), added, _int64(op, BEYOND))
-    return Rows(index, capacity, None, op.Concat(old, added, axis=1))
+    return Rows(index, rows, None, op.Concat(old, added, axis=1))
 
 
 BEYOND = 2**29
