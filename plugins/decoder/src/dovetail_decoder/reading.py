@@ -1,0 +1,51 @@
+"""Reading of the folder of a language model, and of the ports of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail_decoder import genai_config, optimum
+from dovetail_decoder.caches import check_caches, ports_of
+from dovetail_decoder.folder import GeneratorFolder
+from dovetail_decoder.saving import check_source
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+
+    from dovetail_decoder.states import Chain
+
+
+def is_generator(folder: Path) -> bool:
+    """Return whether there is a configuration of onnxruntime-genai, or a decoder beside a `config.json`."""
+    return (folder / genai_config.CONFIG).is_file() or optimum.is_optimum_folder(folder)
+
+
+def read_folder(folder: Path) -> GeneratorFolder:
+    """Read the folder of a language model.
+
+    Raises:
+        DovetailError: What describes it is malformed, or names a file that is not there.
+    """
+    check_source(folder)
+    if (folder / genai_config.CONFIG).is_file():
+        return genai_config.read_genai_folder(folder)
+    return optimum.read_optimum_folder(folder)
+
+
+def chain_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> Chain:
+    """Return the parts of a folder, to be run in ONNX Runtime.
+
+    Raises:
+        DovetailError: A part cannot be read, or the caches are not those that the configuration describes.
+    """
+    from dovetail import api
+
+    from dovetail_decoder.states import Chain
+
+    models = {part.name: api.open(folder.file_of(part), plugins) for part in folder.parts}
+    ports = {part.name: ports_of(part, models[part.name]) for part in folder.parts}
+    produced = frozenset(port.role for one in ports.values() for port in one.outputs)
+    for part in folder.parts:
+        check_caches(folder, part, ports[part.name], produced)
+    return Chain(folder, ports)
