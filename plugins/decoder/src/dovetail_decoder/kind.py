@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import CompiledFolder, FolderKind
 
-from dovetail_decoder.folder import LOGITS, Part
+from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
 from dovetail_decoder.reading import chain_of, is_generator, read_folder
-from dovetail_decoder.saving import check_output
+from dovetail_decoder.saving import MANIFEST, check_output, check_source
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
@@ -37,7 +38,7 @@ class GeneratorKind(FolderKind):
 
     def check(self, folder: Path, output: Path) -> None:
         """Reject an output that is the source itself, or the result of another version."""
-        check_output(read_folder(folder), output)
+        check_output(_source(folder), output)
 
     def compile(self, folder: Path, *, plugins: PluginSet, **request: Any) -> CompiledFolder:
         """Compile every part by one request; see `FolderKind.compile`."""
@@ -51,7 +52,7 @@ class GeneratorKind(FolderKind):
                     f"--{name} belongs to one model, and {folder} has several parts",
                     f"compile a part alone with --{name}",
                 )
-        source = read_folder(folder)
+        source = _source(folder)
         keep, data = request.pop("keep", None), request.pop("data", None)
         request = {name: value for name, value in request.items() if name not in _OF_ONE_MODEL}
         prompts = None
@@ -72,7 +73,7 @@ class GeneratorKind(FolderKind):
                 except DovetailError as error:
                     if isinstance(error, UsageError):
                         raise
-                    raise DovetailError(f"{part.name} ({part.file}): {error.message}", error.hint) from error
+                    raise DovetailError(f"{part.name}: {error.message}", error.hint) from error
         finally:
             chain.close()
         compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports)
@@ -85,15 +86,35 @@ class GeneratorKind(FolderKind):
         return compiled
 
 
+def _source(folder: Path) -> GeneratorFolder:
+    """Read a folder that is to be compiled.
+
+    Raises:
+        DovetailError: It is a result itself, or cannot be read.
+    """
+    if (folder / MANIFEST).is_file():
+        check_source(folder)
+        raise DovetailError(f"{folder} is a result already", "name the folder that it was compiled from")
+    return read_folder(folder)
+
+
 def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Sequence[Prompt] | None) -> dict[str, Any]:
     """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that it can be held to."""
+    from dovetail_verify.arguments import GOALS
+
     from dovetail_decoder.states import batches
 
     given = dict(request)
-    scores = chain.ports[part.name].output(LOGITS) is not None
-    if prompts is not None and part.phase != "never":
-        given["data"] = batches(chain, part, prompts)
-    if not scores or part.phase == "never":
-        for name in _OF_TOKENS:
-            given.pop(name, None)
+    dropped: Sequence[str]
+    if prompts is None:
+        dropped = () if chain.ports[part.name].output(LOGITS) is not None else _OF_TOKENS
+    else:
+        found = batches(chain, part, prompts) if part.phase != "never" else iter(())
+        first = next(found, None)
+        if first is not None:
+            given["data"] = itertools.chain([first], found)
+        scores = any(name.startswith("labels:") for name in first or ())
+        dropped = GOALS if first is None else () if scores else _OF_TOKENS
+    for name in dropped:
+        given.pop(name, None)
     return given

@@ -111,14 +111,27 @@ def _save_part(
     place = made / part.file.parent
     place.mkdir(parents=True, exist_ok=True)
     if part.file.name != _RESULT:
-        # Its folder holds several results, so that only the model, its data, its plan and its artifacts have a place.
-        compiled.plan.save(place / f"{part.file.stem}.plan.yaml")
-        for name in ("plan.yaml", "remarks.json", "result.json"):
-            (saved / name).unlink(missing_ok=True)
-        (saved / _RESULT).rename(saved / part.file.name)
+        _rename(saved, part.file, compiled)
     for file in sorted(saved.rglob("*")):
+        target = place / file.relative_to(saved)
+        if file.is_file() and target.exists() and file.suffix != _DATA:
+            raise DovetailError(
+                f"{part.name}: another part has {file.relative_to(saved)}, too", "compile and save the parts alone"
+            )
         if file.is_file():
-            _move(file, place / file.relative_to(saved))
+            _move(file, target)
+
+
+def _rename(saved: Path, name: Path, compiled: CompiledModel) -> None:
+    """Name the files of a result after its model, because its folder will hold several results."""
+    for file in list(saved.iterdir()):
+        if file.name in ("plan.yaml", "remarks.json", "result.json"):
+            file.unlink()
+        elif file.name == _RESULT:
+            file.rename(saved / name.name)
+        elif file.is_file() and file.suffix != _DATA:
+            file.rename(saved / f"{name.stem}.{file.name}")
+    compiled.plan.save(saved / f"{name.stem}.plan.yaml")
 
 
 def _loadable(made: Path, part: Part, folder: GeneratorFolder, provider: str) -> Path:

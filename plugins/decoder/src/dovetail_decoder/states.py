@@ -223,7 +223,8 @@ def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = ST
 
     All but the last `steps` tokens of a prompt are read at once, the others one by one, with the caches of all before.
     A prompt that is too short for that goes on with the tokens that the model gives the highest scores. A part with the
-    scores of tokens also has labels: the next token of the prompt where there is one.
+    scores of tokens also has labels: the next token of the prompt where there is one. Calls without a sample, such as
+    those that embed no image, are left out.
 
     Args:
         chain: The parts.
@@ -241,9 +242,13 @@ def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = ST
 
         generation = Generation(chain, prompt, seen)
         for following in _answers(generation, steps, chain.folder.context):
-            for feeds in caught:
+            for feeds in filter(_has_samples, caught):
                 yield {**feeds, **({f"labels:{scores.name}": following} if scores is not None else {})}
             caught.clear()
+
+
+def _has_samples(feeds: Feeds) -> bool:
+    return all(not array.ndim or len(array) for array in feeds.values())
 
 
 def _answers(generation: Generation, steps: int, context: int | None) -> Iterator[np.ndarray]:
