@@ -155,7 +155,7 @@ def _part(
     around: Mapping[str, Any] | None = None,
 ) -> Part:
     """Return one part; the stages of a pipeline share the names of the entry `around` them."""
-    file = file_in(folder, entry.get("filename"), f"{path}: '{'.'.join(map(str, place[1:]))}.filename'")
+    file = file_in(folder, entry.get("filename"), f"{path}: '{'.'.join(map(str, place))}.filename'")
     names = around or entry
     return Part(name, file, phase, _named(names, "inputs", path), _named(names, "outputs", path), place)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail_decoder import genai_config, optimum
 from dovetail_decoder.caches import check_caches, ports_of
 from dovetail_decoder.folder import GeneratorFolder
+from dovetail_decoder.quantized_weights import check_blocks
 from dovetail_decoder.saving import check_source
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def chain_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> Chain
     """Return the parts of a folder, to be run in ONNX Runtime.
 
     Raises:
-        DovetailError: A part cannot be read, or the caches are not those that the configuration describes.
+        DovetailError: A part cannot be read, or its caches or quantized weights are not those that are declared.
     """
     from dovetail import api
 
@@ -47,5 +48,6 @@ def chain_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> Chain
     ports = {part.name: ports_of(part, models[part.name]) for part in folder.parts}
     produced = frozenset(port.role for one in ports.values() for port in one.outputs)
     for part in folder.parts:
+        check_blocks(models[part.name], folder.file_of(part))
         check_caches(folder, part, ports[part.name], produced)
     return Chain(folder, ports)
