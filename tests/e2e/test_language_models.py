@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from dovetail.errors import ResultError, UsageError
+from dovetail.errors import DovetailError, ResultError, UsageError
 
 pytest.importorskip("tokenizers")
 
@@ -264,6 +264,20 @@ def test_the_part_of_a_folder_has_its_plan_beside_it(tmp_path):
     assert loaded.remarks and loaded.plan.backends[0]["name"] == "gpu-fp16"
     shutil.copy(tmp_path / "out/embeddings.plan.yaml", tmp_path / "out/layers.plan.yaml")
     assert not api.load(tmp_path / "out/layers.onnx").remarks  # a plan of another model
+
+
+def test_pins_and_shapes_go_to_the_parts_that_have_what_they_name(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.vision_folder(tmp_path / "source")
+    compiled = api.compile(
+        source, "gpu-fp16", pins="attention0=host/float32", high=["type:ReduceSum"],
+        fix_shapes={"pixel_values": [1, 3, 2, 2]}, edits=(),
+    )  # fmt: skip
+    assert compiled.parts["vision"].model.graph.inputs[0].shape.numpy() == (1, 3, 2, 2)
+    nodes = {node.name: node for part in compiled.parts.values() for node in part.plan.nodes}
+    assert nodes["attention0"].backend == "host"
+    with pytest.raises(DovetailError, match="no node matches 'attention9'"):
+        api.compile(source, "gpu-fp16", pins=["attention9=host"])
 
 
 def test_what_belongs_to_one_model_is_refused(llama, tmp_path):

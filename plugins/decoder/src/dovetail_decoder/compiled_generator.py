@@ -71,6 +71,11 @@ class CompiledGenerator(CompiledFolder):
         save_folder(self.source, self.parts, Path(folder), self._providers, external, progress)
         self._saved = Path(folder)
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether it was written to a folder."""
+        return self._saved is not None
+
     def compare(self) -> Comparison | None:
         """Run source and result in ONNX Runtime on the prompts, and return how they compare.
 
@@ -113,17 +118,17 @@ class CompiledGenerator(CompiledFolder):
 
     def notes(self) -> list[str]:
         """Return the notes of all parts, and those about the whole."""
-        found = list(self._notes)
+        found: dict[str, list[str]] = {}
         for part in self.source.parts:
             compiled = self.parts[part.name]
             # Caches grow, so that their extents stay open.
             open_ = {r.why for r in compiled.remarks if r.rule == "open-extents"} if part.phase != "once" else ()
-            found += [
-                f"{part.name}: {text}" if len(self.parts) > 1 else text
-                for text in compiled.notes()
-                if text not in open_
-            ]
-        return list(dict.fromkeys(found))
+            for text in dict.fromkeys(compiled.notes()):
+                if text not in open_:
+                    found.setdefault(text, []).append(part.name)
+        whole = len(self.parts)
+        texts = [text if len(names) == whole else f"{', '.join(names)}: {text}" for text, names in found.items()]
+        return [*self._notes, *texts]
 
     def summary(self) -> str:
         """Return one line: the coverage of a single part, or how many parts there are."""

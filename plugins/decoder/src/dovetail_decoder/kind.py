@@ -11,7 +11,8 @@ from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import CompiledFolder, FolderKind
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
-from dovetail_decoder.reading import chain_of, is_generator, read_folder
+from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
+from dovetail_decoder.routing import requests_of_parts
 from dovetail_decoder.saving import MANIFEST, check_output, check_source
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ class GeneratorKind(FolderKind):
             from dovetail_decoder.tokens import read_prompts
 
             prompts = read_prompts(data, source)
-        chain = chain_of(source, plugins)
+        models = models_of(source, plugins)
+        chain = chain_of(source, models)
+        requests = requests_of_parts(models, request)
         parts, failed = {}, []
         try:
             for part in source.parts:
-                given = _keywords(part, chain, request, prompts)
+                given = _keywords(part, chain, requests[part.name], prompts)
                 try:
                     parts[part.name] = api.compile(source.file_of(part), plugins=plugins, **given)
                 except ResultError as error:
@@ -79,7 +82,8 @@ class GeneratorKind(FolderKind):
         compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports)
         if keep is not None:
             keep(compiled)
-        if request.get("verify") is not False and request.get("try_engines") is not False:
+        measurable = request.get("verify") is not False and request.get("try_engines") is not False
+        if measurable and (prompts is not None or compiled.is_saved):
             compiled.compare()
         if compiled.failed:
             raise ResultError(cast("CompiledModel", compiled), "; ".join(compiled.failed), _MISSED)

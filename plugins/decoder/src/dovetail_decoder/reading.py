@@ -12,6 +12,9 @@ from dovetail_decoder.quantized_weights import check_blocks
 from dovetail_decoder.saving import check_source
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
     from dovetail_decoder.states import Chain
@@ -34,17 +37,30 @@ def read_folder(folder: Path) -> GeneratorFolder:
     return optimum.read_optimum_folder(folder)
 
 
-def chain_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> Chain:
+def models_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> dict[str, Model]:
+    """Open the model of every part; weights stay on disk.
+
+    Raises:
+        DovetailError: A part cannot be read.
+    """
+    from dovetail import api
+
+    return {part.name: api.open(folder.file_of(part), plugins) for part in folder.parts}
+
+
+def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None) -> Chain:
     """Return the parts of a folder, to be run in ONNX Runtime.
+
+    Args:
+        folder: The folder.
+        models: The models of its parts, if they are open.
 
     Raises:
         DovetailError: A part cannot be read, or its caches or quantized weights are not those that are declared.
     """
-    from dovetail import api
-
     from dovetail_decoder.states import Chain
 
-    models = {part.name: api.open(folder.file_of(part), plugins) for part in folder.parts}
+    models = models or models_of(folder)
     ports = {part.name: ports_of(part, models[part.name]) for part in folder.parts}
     produced = frozenset(port.role for one in ports.values() for port in one.outputs)
     for part in folder.parts:

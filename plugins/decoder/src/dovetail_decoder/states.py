@@ -245,6 +245,7 @@ def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = ST
             for feeds in filter(_has_samples, caught):
                 yield {**feeds, **({f"labels:{scores.name}": following} if scores is not None else {})}
             caught.clear()
+    chain.close()  # what was yielded is kept by its reader, and the models need not be in memory any more
 
 
 def _has_samples(feeds: Feeds) -> bool:
