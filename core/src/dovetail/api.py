@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dovetail.compiler.driver import Driver, compile_job
 from dovetail.compiler.listing import BackendInfo, backends
@@ -15,6 +15,7 @@ from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.request import BackendChoice, Request
 from dovetail.plugin.backend_files import use_file
+from dovetail.plugin.folders import compiled_folder
 from dovetail.plugin.loader import load_plugins
 from dovetail.plugin.output import own_output
 
@@ -143,7 +144,9 @@ def compile(
     If the model is already the result of the same request, it is recognized and returned unchanged.
 
     Args:
-        model: A model, its path, or any other object that `dovetail.open` takes; a model in memory is not changed.
+        model: A model, its path, or any other object that `dovetail.open` takes; a model in memory is not changed. For
+            the folder of several models that belong together, such as a language model, the result is what its plugin
+            makes of it: a `dovetail.plugin.CompiledFolder`.
         data: Inputs for calibration, and for options that run the result; see `dovetail.input_data`.
         plan: A plan to replay, or its path. Its backends are used if `backends` is empty.
         try_engines: Load the result on the backends' engines, and place rejected nodes elsewhere: always (True), never
@@ -161,6 +164,15 @@ def compile(
         DovetailError: The model or the request is at fault.
     """
     plugins = plugins or load_plugins()
+    if isinstance(model, (str, Path)) and Path(model).is_dir():
+        whole = compiled_folder(
+            Path(model), plugins, backends=backends, data=data, plan=plan, strategy=strategy, solver=solver,
+            costs=costs, pins=pins, edits=edits, low=low, high=high, keep_io_types=keep_io_types,
+            freeze_inputs=freeze_inputs, try_engines=try_engines, passes=passes, progress=progress,
+            instrumentation=instrumentation, keep=keep, **options,
+        )  # fmt: skip
+        if whole is not None:
+            return cast("CompiledModel", whole)  # not typed as a union, which would burden every other caller
     chosen = OptionChain(plugins.registry, options)
     original = open(model, plugins)
     planned, backends = _replayed(plan, named_backends(backends, plugins), plugins)

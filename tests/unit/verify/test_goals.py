@@ -39,6 +39,8 @@ def missed(outputs, **goals):
         ({"min_top1": "1%"}, {"min_top1": 0.01}),
         ({"min_snr": 0}, {"min_snr": 0.0}),
         ({"max_kl": "1e-3"}, {"max_kl": 0.001}),
+        ({"max_perplexity_rise": "1%"}, {"max_perplexity_rise": 0.01}),
+        ({"max_perplexity_rise": 2.5}, {"max_perplexity_rise": 2.5}),
         ({}, {}),
     ],
 )
@@ -57,6 +59,7 @@ def test_goals_are_numbers_or_texts(given, understood):
         *(("min_top1", value) for value in (-0.1, 1.01, 99, "101%", "-1%", "nan%", math.nan, "%")),
         *(("max_abs", value) for value in (0, -1e-3, math.nan, math.inf)),
         *(("max_kl", value) for value in (0, -1e-3, math.nan, math.inf, "none")),
+        *(("max_perplexity_rise", value) for value in (0, "0%", -0.1, math.nan, math.inf, "%")),
     ],
 )
 def test_what_is_no_goal(name, value):
@@ -75,6 +78,13 @@ def test_what_is_no_goal(name, value):
         ({}, {"max_abs": 0.1}, []),
         ({}, {"max_abs": 0.01}, [("y", "max abs 0.1", "--max-abs 0.01")]),
         ({"kl": 0.01}, {"max_kl": 0.01}, []),
+        ({"perplexity": (10.0, 10.1)}, {"max_perplexity_rise": 0.011}, []),
+        ({"perplexity": (10.0, 9.0)}, {"max_perplexity_rise": 0.001}, []),
+        (
+            {"perplexity": (10.0, 10.3)},
+            {"max_perplexity_rise": "1%"},
+            [("y", "a perplexity that is 3 % higher", "--max-perplexity-rise 0.01")],
+        ),
         ({"kl": 0.02}, {"max_kl": 0.01}, [("y", "KL 0.02 nats per row", "--max-kl 0.01")]),
         ({"top1": 0.99}, {"min_top1": "99%"}, []),
         ({"top1": 0.98}, {"min_top1": "99%"}, [("y", "top-1 agreement 98.00 %", "--min-top1 0.99")]),

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from dovetail_verify.metrics import Difference
+from dovetail_verify.metrics import LEFT_OUT, UNKNOWN, Difference
+from dovetail_verify.output_comparison import comparison_of
 
 
 def compared(*pairs, **options):
@@ -94,3 +95,29 @@ def test_rows_of_logits_have_a_divergence_and_rows_of_probabilities_the_same_one
 def test_maps_and_single_columns_are_no_distributions():
     for shape in ((1, 2, 3, 4), (5, 1), (5,)):
         assert compared((np.ones(shape), np.zeros(shape))).distributions == 0
+
+
+LOGITS = np.log(np.array([[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6], [0.6, 0.2, 0.2]]]))
+WORSE = np.log(np.array([[[0.25, 0.55, 0.2], [0.1, 0.8, 0.1], [0.6, 0.2, 0.2], [0.3, 0.3, 0.4]]]))
+
+
+def test_the_perplexity_of_labels_is_that_of_known_answers():
+    total = compared((LOGITS, WORSE), labels=np.array([0, 1, UNKNOWN, 0]))
+    before, after = np.exp(-np.log([0.5, 0.8, 0.6]).mean()), np.exp(-np.log([0.25, 0.8, 0.3]).mean())
+    assert total.perplexity == pytest.approx((before, after))
+    assert (total.rows, total.same_top, total.labeled, total.hits) == (4, 1, 3, [3, 1])
+    assert comparison_of("logits", total).perplexity_rise == pytest.approx(after / before - 1)
+
+
+def test_rows_that_are_left_out_are_no_answers():
+    padded = compared((LOGITS, WORSE), labels=np.array([0, 1, LEFT_OUT, LEFT_OUT]))
+    alone = compared((LOGITS[:, :2], WORSE[:, :2]), labels=np.array([0, 1]))
+    assert (padded.kl, padded.distributions, padded.rows) == (alone.kl, 2, 2)
+    assert padded.perplexity == alone.perplexity
+    assert compared((LOGITS, WORSE), labels=np.full(4, LEFT_OUT)).distributions == 0
+
+
+def test_logits_of_three_axes_are_scores_where_labels_say_so():
+    assert compared((LOGITS, WORSE)).rows == 0
+    assert compared((LOGITS, WORSE)).perplexity is None
+    assert compared((LOGITS, WORSE), scores=False).distributions == 0

@@ -127,7 +127,7 @@ def _march(job: CompileJob) -> str:
         raise UsageError("--ladder needs data to measure on", "give --data: inputs like those the model will see")
     if job.keywords.get("verify") is False:
         raise UsageError("--ladder measures the result, and verify=False forbids it", "leave one of them out")
-    goals = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl")
+    goals = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl", "max_perplexity_rise")
     others = [name for name in goals if job.keywords.get(name) is not None]
     if others:
         other = f"--{others[0].replace('_', '-')}"

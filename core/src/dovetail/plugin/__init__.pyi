@@ -51,6 +51,11 @@ from dovetail.plugin.engine import (
     SelectiveEngine as SelectiveEngine,
     Session as Session,
 )
+from dovetail.plugin.folders import (
+    CompiledFolder as CompiledFolder,
+    FolderKind as FolderKind,
+    compiled_folder as compiled_folder,
+)
 from dovetail.plugin.frontend import (
     Dialect as Dialect,
     Frontend as Frontend,

@@ -59,7 +59,8 @@ def run_compile(args: argparse.Namespace) -> int:
         check_store(args.output, plugins_of(args))
     existing(path)
     if path.is_dir():
-        return _run_folder(args, path, request)
+        code = _run_whole(args, path, request)
+        return _run_folder(args, path, request) if code is None else code
     model = api.open(path, plugins_of(args))
     failure: ResultError | None = None
     with Progress() as progress:
@@ -93,6 +94,42 @@ def run_compile(args: argparse.Namespace) -> int:
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
+
+
+def _run_whole(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int | None:
+    """Compile a folder that a plugin compiles as one thing; return None if no plugin does."""
+    from dovetail.plugin import CompiledFolder, compiled_folder
+
+    request = {**request, "plugins": plugins_of(args)}
+    failure: ResultError | None = None
+    with Progress() as progress:
+
+        def keep(compiled: CompiledFolder) -> None:
+            if args.output:
+                compiled.save(args.output, external=True if args.external_data else None, progress=progress)
+
+        try:
+            watch = instrumentation_of(args, progress)
+            compiled = compiled_folder(
+                folder, output=args.output, keep=keep, progress=progress, instrumentation=watch, **request
+            )
+        except ResultError as error:
+            if not isinstance(error.compiled, CompiledFolder):
+                raise
+            compiled, failure = error.compiled, error
+    if compiled is None:
+        return None
+    if args.json:
+        print_json({**compiled.as_dict(), "output": args.output and str(args.output)})
+    else:
+        for rows in compiled.tables():
+            table(list(rows))
+        for text in compiled.notes():
+            say_note(text)
+        say(compiled.summary())
+    if failure is not None:
+        note(*(f"error: {text}" for text in compiled.failed), f"  {failure.hint}")
+    return 1 if failure is not None else 0
 
 
 def _run_folder(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int:

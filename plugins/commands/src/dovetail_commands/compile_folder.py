@@ -136,9 +136,9 @@ def compile_folder(
             compiled = compile(
                 folder / model, named, data=found, plugins=plugins, keep=keep, progress=progress, **given
             )
-            outcomes.append(_outcome(model, "ok", compiled, target))
+            outcomes.append(outcome_of(model, "ok", compiled, target))
         except ResultError as error:
-            outcomes.append(_outcome(model, "missed", error.compiled, target, error))
+            outcomes.append(outcome_of(model, "missed", error.compiled, target, error))
         except UsageError:
             raise  # the request is wrong for every model
         except DovetailError as error:
@@ -206,9 +206,18 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
-def _outcome(
+def outcome_of(
     model: Path, status: str, compiled: CompiledModel, target: Path | None, error: DovetailError | None = None
 ) -> ModelOutcome:
+    """Return what became of a model.
+
+    Args:
+        model: Its path in the folder.
+        status: See `ModelOutcome`; a result that is broken is `missed`.
+        compiled: Its result.
+        target: The folder of the result; None if it was not saved.
+        error: Why it misses a goal, or None.
+    """
     placed = [place for node in compiled.model.nodes() if (place := get_placement(node))]
     accuracy = compiled.verification.short() if compiled.verification is not None else ""
     if status == "ok" and compiled.verification is not None and compiled.verification.broken:

@@ -61,7 +61,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         "--data",
         type=Path,
         metavar="FILE|FOLDER",
-        help="calibration and verification data: .npz, .npy, .pb, or a folder of them",
+        help="calibration and verification data: .npz, .npy, .pb, or a folder of them; for a language model: prompts, "
+        "as texts (.txt, .json) or token ids (.json, .npy, .npz)",
     )
     add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
     add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint, min-cut, or one of a plugin")

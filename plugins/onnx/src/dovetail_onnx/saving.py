@@ -261,8 +261,12 @@ def _drop_stubs(graph: onnx.GraphProto) -> None:
 
 
 def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> SavedFile:
-    """Write the data file, named by a digest of its content, and redirect the stubs to it."""
+    """Write the data file, named by a digest of its content, and redirect the stubs to it.
+
+    Weights that shared one place, such as an embedding and a head, share one again.
+    """
     places: list[tuple[int, int]] = []
+    known: dict[tuple, tuple[int, int]] = {}
     hashed: _Hashed
 
     def target() -> Path:
@@ -272,8 +276,14 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) 
         hashed = _Hashed(file)
         for done, tensor in enumerate(tensors):
             tell("save", done, len(tensors))
+            source = _source_of(tensor)
+            if source in known:
+                places.append(known[source])
+                continue
             hashed.write(bytes(-hashed.size % _ALIGNMENT))
             places.append((hashed.size, tensor.nbytes))
+            if source:
+                known[source] = places[-1]
             _write_tensor(hashed, tensor)
     for proto, (offset, length) in zip(stubs, places, strict=True):
         del proto.external_data[:]
@@ -281,6 +291,15 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) 
             entry = proto.external_data.add()
             entry.key, entry.value = key, str(value)
     return hashed.saved(target())
+
+
+def _source_of(tensor: ir.TensorProtocol) -> tuple:
+    """Return the place that an unchanged weight is read from; empty for one that is in memory, or computed."""
+    import onnx_ir as ir
+
+    if not isinstance(tensor, ir.ExternalTensor):
+        return ()
+    return str(tensor.path), tensor.offset or 0, tensor.nbytes
 
 
 def data_files(path: Path) -> set[Path]:

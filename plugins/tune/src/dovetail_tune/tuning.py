@@ -50,6 +50,7 @@ def tune(
     min_top1: float | str | None = None,
     max_abs: float | None = None,
     max_kl: float | None = None,
+    max_perplexity_rise: float | str | None = None,
     measure: str = LATENCY,
     threads: Sequence[int] = (),
     mixed: bool = True,
@@ -69,7 +70,8 @@ def tune(
         backends: Backends to try beside the host; all that run here by default. One that is named with options
             (`NAME:key=value`) competes with these only.
         data: Inputs like those that the model will see; see `dovetail.input_data`. The first batch is what is timed.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, of which one is needed; see `dovetail.compile`.
+        min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, of
+            which one is needed; see `dovetail.compile`.
         measure: `latency` times one call, `throughput` as many calls at the same time as there are CPUs.
         threads: Thread counts of the engines to try, 0 for their own choice; by default 0, for throughput 0 and 1.
         mixed: Whether to profile segments of the model, and to try plans that mix candidates.
@@ -85,7 +87,7 @@ def tune(
         UsageError: There is no goal or no data, or an argument is invalid.
         DovetailError: The model or the data is invalid, no backend runs here, or the time is up before the host ran.
     """
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
+    goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     check(goals, data, measure)
     deadline = Deadline(budget)
     plugins = plugins or load_plugins()

@@ -19,7 +19,7 @@ InputShapes: TypeAlias = "Mapping[str, Sequence[int]] | Sequence[str | Path] | s
 """Shapes by input name, or texts: `NAME:1x3x48x320`, or the path of a file of arrays with these shapes."""
 
 
-GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl")
+GOALS = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl", "max_perplexity_rise")
 """Names of the accuracy goals, as keyword arguments have them."""
 
 
@@ -44,6 +44,11 @@ def add_goals(parser: argparse.ArgumentParser) -> None:
     add("--min-top1", metavar="SHARE", help="share of rows of scores with the same largest element: 0.99 or 99%%")
     add("--max-abs", metavar="X", help="largest difference of any element")
     add("--max-kl", metavar="NATS", help="mean divergence of the distributions that rows of logits stand for")
+    add(
+        "--max-perplexity-rise",
+        metavar="SHARE",
+        help="by how much the perplexity of labels under rows of logits may rise: 0.01 or 1%%",
+    )
 
 
 def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str, Any]:

@@ -175,13 +175,16 @@ def verify(
     }
     for count, (feeds, labels, ours) in enumerate(runs, start=1):
         theirs = result(feeds)
+        labeled = labels.keys() & ours.keys()
         for position, (output, value) in enumerate(ours.items()):
             truth = labels.get(output, labels.get("") if position == 0 else None)
             given = arrays_of(output, theirs.get(output))
             for name, array in arrays_of(output, value).items():
                 total = sums.setdefault(name, Difference())
                 if name in given:
-                    total.add(array, given[name], truth, findings.get(output, "places"))
+                    total.add(
+                        array, given[name], truth, findings.get(output, "places"), not labeled or output in labeled
+                    )
                 else:
                     total.broken += max(array.size, 1)
                 spread.setdefault(name, Spread()).add(total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import AnyModel, named_backends, requested
@@ -50,6 +50,7 @@ def verify(
     min_top1: float | str | None = None,
     max_abs: float | None = None,
     max_kl: float | None = None,
+    max_perplexity_rise: float | str | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -61,7 +62,8 @@ def verify(
         data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
         seed: Seed of random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, which require data; violations are in `missed`
+        min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
+            Accuracy goals, which require data; violations are in `missed`
             of the result.
         plugins: The plugins to use.
         progress: Called with (what, done, total).
@@ -69,7 +71,7 @@ def verify(
     Raises:
         DovetailError: One of the models cannot be run, or the data does not match.
     """
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
+    goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     goals.check_data(data)
     plugins = plugins or load_plugins()
     ctx = Context(Request(), plugins=plugins)
@@ -94,6 +96,7 @@ def bisect(
     min_top1: float | str | None = None,
     max_abs: float | None = None,
     max_kl: float | None = None,
+    max_perplexity_rise: float | str | None = None,
     runs: int | None = None,
     strategy: str | None = None,
     solver: str = "forward",
@@ -116,7 +119,8 @@ def bisect(
 
     Args:
         data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Goals for `Ranking.high`; without any, 10 dB more.
+        min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
+            Goals for `Ranking.high`; without any, 10 dB more.
         runs: Number of runs that refine the ranking; more runs distinguish more nodes.
         model, backends, strategy, solver, costs, pins, edits, low, high, keep_io_types, freeze_inputs, passes, plugins,
             progress: As for `compile`.
@@ -130,7 +134,7 @@ def bisect(
         raise UsageError("there is no data to rank nodes on", "give --data: inputs like those that the model will see")
     if runs is not None and runs < 1:
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
+    goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "bisect")
     original = dovetail.open(model, plugins)

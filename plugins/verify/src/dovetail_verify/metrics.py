@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Findings = Literal["rows", "lists", "places"]
 
+UNKNOWN, LEFT_OUT = -1, -100
+"""Labels of rows without a known answer, and of rows that are not compared as scores."""
+
 _SMALLEST = 1e-15  # relative to the signal; float32 cannot distinguish less from zero
 _NO_SHARE = 1e-30
 _AT_ONCE = 1 << 20  # elements whose exponentials are held
@@ -39,6 +42,7 @@ class Difference:
         margin_signal, margin_noise: For rows of probabilities, sums of squares of the margin and of its difference.
         rows, same_top: Count of rows of scores, and of those whose largest element is at the same index.
         labeled, hits: Count of labeled rows, and of correct ones in original and result.
+        surprise: Sums over labeled rows of logits of -log p(label), in original and result; see `perplexity`.
         shared, union: Counts of findings (indices, or rows of them) in both, and in either.
         elements, equal: Count of elements, and of exactly equal ones.
         kl, distributions: Sum of the divergences of rows of logits or probabilities in nats, and count of these rows.
@@ -60,6 +64,7 @@ class Difference:
     same_top: int = 0
     labeled: int = 0
     hits: list[int] = field(default_factory=lambda: [0, 0])
+    surprise: list[float] = field(default_factory=lambda: [0.0, 0.0])
     shared: int = 0
     union: int = 0
     elements: int = 0
@@ -73,15 +78,18 @@ class Difference:
         result: np.ndarray,
         labels: np.ndarray | None = None,
         findings: Findings = "places",
+        scores: bool = True,
     ) -> None:
         """Add a pair of arrays; their types may differ.
 
         Args:
             original: Output of the original.
             result: Output of the result.
-            labels: Index of the correct score in every row.
+            labels: Index of the correct score in every row: `UNKNOWN` where nobody knows it, `LEFT_OUT` in rows that
+                are no answers, such as those of padding.
             findings: The unit of comparison for indices: `rows` (NonMaxSuppression), members of unordered `lists`
                 (TopK), or elements in their `places` (ArgMax).
+            scores: Whether rows may be scores; not where the labels say that those of another output are.
         """
         import numpy as np
 
@@ -96,9 +104,9 @@ class Difference:
             self.broken += max(original.size, result.size, 1)
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            self._add_floats(original.astype(np.float64), result.astype(np.float64), labels)
+            self._add_floats(original.astype(np.float64), result.astype(np.float64), labels, scores)
 
-    def _add_floats(self, a: np.ndarray, b: np.ndarray, labels: np.ndarray | None) -> None:
+    def _add_floats(self, a: np.ndarray, b: np.ndarray, labels: np.ndarray | None, scores: bool) -> None:
         import numpy as np
 
         finite = np.isfinite(a) & np.isfinite(b)
@@ -116,13 +124,19 @@ class Difference:
             return
         shares = a.ndim in (2, 3) and _are_shares(a)
         left, right = (array.reshape(-1, array.shape[-1] if array.ndim else 1) for array in (a, b))
-        if a.ndim in (2, 3) and a.shape[-1] > 1:
-            self._add_divergences(left, right, shares)
+        truth = labels.reshape(-1) if labels is not None and labels.size == len(left) else None
+        if truth is not None and (truth == LEFT_OUT).any():
+            judged = truth != LEFT_OUT
+            left, right, truth = left[judged], right[judged], truth[judged]
+            if not len(left):
+                return
         (self._add_margins if shares else self._add_rows)(left, right)
-        if shares or a.ndim == 2 and a.shape[1] > 1:
-            self._add_scores(left, right, labels)
+        if scores and a.ndim in (2, 3) and a.shape[-1] > 1:
+            self._add_divergences(left, right, shares, truth)
+            if shares or a.ndim == 2 or truth is not None:
+                self._add_scores(left, right, truth)
 
-    def _add_divergences(self, a: np.ndarray, b: np.ndarray, shares: bool) -> None:
+    def _add_divergences(self, a: np.ndarray, b: np.ndarray, shares: bool, labels: np.ndarray | None) -> None:
         """Add KL(softmax(a) || softmax(b)) of each row; rows of probabilities are distributions themselves."""
         import numpy as np
 
@@ -135,6 +149,11 @@ class Difference:
             logs = [top - np.log(np.exp(top).sum(axis=1, keepdims=True)) for top in tops]
             # Not below 0, whatever rounding does.
             self.kl += float(np.maximum((np.exp(logs[0]) * (logs[0] - logs[1])).sum(axis=1), 0.0).sum())
+            if labels is not None:
+                answers = labels[begin : begin + step]
+                known = np.flatnonzero((answers >= 0) & (answers < a.shape[1]))
+                for index, log in enumerate(logs):
+                    self.surprise[index] -= float(log[known, answers[known]].sum())
         self.distributions += len(a)
 
     def _add_margins(self, a: np.ndarray, b: np.ndarray) -> None:
@@ -165,10 +184,10 @@ class Difference:
         tops = a.argmax(axis=1), b.argmax(axis=1)
         self.rows += len(a)
         self.same_top += int((tops[0] == tops[1]).sum())
-        if labels is not None and len(labels) == len(a):
-            self.labeled += len(a)
+        if labels is not None:
+            self.labeled += int((labels >= 0).sum())
             for index, top in enumerate(tops):
-                self.hits[index] += int((top == labels.reshape(-1)).sum())
+                self.hits[index] += int((top == labels).sum())
 
     def _add_exact(self, a: np.ndarray, b: np.ndarray, findings: Findings) -> None:
         sets = [_found(array, findings) for array in (a, b)]
@@ -218,6 +237,13 @@ class Difference:
         if not self.row_signal:
             return self.snr_db
         return 10 * (math.log10(self.row_signal / self.signal_rows) - self.row_logs / self.row_signal / math.log(10))
+
+    @property
+    def perplexity(self) -> tuple[float, float] | None:
+        """Return the perplexity of the labels under the logits of original and result; None without labeled rows."""
+        if not self.labeled or not any(self.surprise):
+            return None
+        return math.exp(self.surprise[0] / self.labeled), math.exp(min(self.surprise[1] / self.labeled, _MOST))
 
     @property
     def cosine(self) -> float:
@@ -299,7 +325,15 @@ class Spread:
         return replace(
             output, snr_db=low, cosine=max(cosine, -1.0), typical_snr_db=typical if typical is None else typical - lost,
             kl=None if output.kl is None else output.kl * 10 ** (lost / 10),
+            perplexity=_risen(output.perplexity, 10 ** (lost / 10)),
         )  # fmt: skip
+
+
+def _risen(perplexity: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
+    """Return perplexities whose rise is that of more noise, which is no fall."""
+    if perplexity is None or perplexity[1] <= perplexity[0]:
+        return perplexity
+    return perplexity[0], perplexity[0] + (perplexity[1] - perplexity[0]) * factor
 
 
 def _decibels(signal: float, noise: float) -> float:

@@ -36,9 +36,10 @@ class VerifyResult(Option):
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals, which every float output must meet on the data;
-            see `dovetail_verify.accuracy.goals.Goals`. What costs the accuracy is raised to the types of the source
-            model, as little as possible; the remarks and `plan.summary["accuracy"]` say what and why.
+        min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
+            must meet on the data; see `dovetail_verify.accuracy.goals.Goals`. What costs the accuracy is raised to the
+            types of the source model, as little as possible; the remarks and `plan.summary["accuracy"]` say what and
+            why.
     """
 
     commands = ("compile",)

@@ -39,6 +39,7 @@ class OutputComparison:
             rather than indices, the SNR itself where that is higher. None for floats.
         drawn_by: The node whose random numbers it depends on, in words; empty for an output that does not depend on
             any. Numbers of a random output are not compared: the original differs from itself in them.
+        perplexity: Of labels under rows of logits, that of the original and of the result; None without labels.
     """
 
     name: str
@@ -56,6 +57,7 @@ class OutputComparison:
     kl: float | None = None
     agreement_db: float | None = None
     drawn_by: str = ""
+    perplexity: tuple[float, float] | None = None
 
     def drawn(self, by: str) -> OutputComparison:
         """Return the comparison of a random output: of its shape alone; itself if nothing draws random numbers."""
@@ -70,6 +72,11 @@ class OutputComparison:
             return math.inf
         known = self.agreement_db if self.snr_db is None else self.snr_db
         return -math.inf if self.broken or known is None else known
+
+    @property
+    def perplexity_rise(self) -> float | None:
+        """By which share the perplexity of the labels is higher than the original's; negative if it fell."""
+        return self.perplexity and self.perplexity[1] / self.perplexity[0] - 1
 
     @property
     def disagreement(self) -> str:
@@ -111,6 +118,8 @@ class OutputComparison:
             parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
         if self.hits is not None:
             parts.append(f"top-1 on the labels {100 * self.hits[0]:.2f} % original, {100 * self.hits[1]:.2f} % result")
+        if self.perplexity is not None:
+            parts.append(f"perplexity {self.perplexity[0]:.4g} original, {self.perplexity[1]:.4g} result")
         return f"{self.name}: " + ", ".join(parts)
 
 
@@ -158,6 +167,7 @@ def comparison_of(name: str, total: Difference) -> OutputComparison:
         total.typical_snr_db,
         bool(total.margin_signal or total.labeled),
         total.kl / total.distributions if total.distributions else None,
+        perplexity=total.perplexity,
     )
 
 

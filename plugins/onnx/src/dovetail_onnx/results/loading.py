@@ -135,10 +135,12 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
 
 def _plan_beside(model: Model, file: Path) -> Plan:
     """Return the plan next to a file that belongs to no result, if it matches; else the plan in its annotations."""
-    beside = file.parent / PLAN
-    if file.name == MODEL and beside.is_file():
+    own = file.name != MODEL  # one of several models in a folder; a plan of its source may have the same name
+    beside = file.parent / (f"{file.stem}.{PLAN}" if own else PLAN)
+    digest = content_digest_of(model)
+    if beside.is_file() and (digest or not own):
         plan = Plan(**read_plan(beside))
-        if plan.model.get("result", "") in ("", content_digest_of(model)):
+        if plan.model.get("result", "") in ((digest,) if own else ("", digest)):
             return plan
     return Plan.extract(model)
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _SCORES = (2, 3)
 """Ranks of outputs that may hold rows of scores."""
 
-_OF_ROWS = ("min_top1", "max_kl")
+_ABOVE_ZERO = {"max_abs": "a difference", "max_kl": "a divergence in nats", "max_perplexity_rise": "a share"}
+_OF_ROWS = ("min_top1", "max_kl", "max_perplexity_rise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Goals:
         max_kl: Mean Kullback-Leibler divergence of rows, in nats; above 0. A row along the last axis of an output of
             rank 2 or 3 holds logits, unless it is a distribution: KL(softmax(original) || softmax(result)). Outputs
             without such rows are exempt.
+        max_perplexity_rise: By which share of the original's the perplexity of labels under rows of logits may be
+            higher; above 0, or a text such as `1%`. Outputs without labels are exempt.
 
     Raises:
         UsageError: A goal is not a number in its range.
@@ -74,6 +77,7 @@ class Goals:
     min_top1: float | None = None
     max_abs: float | None = None
     max_kl: float | None = None
+    max_perplexity_rise: float | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -82,10 +86,15 @@ class Goals:
         set_(self, "min_top1", _share("min_top1", self.min_top1))
         set_(self, "max_abs", _number("max_abs", self.max_abs, 0, math.inf, "a difference above 0"))
         set_(self, "max_kl", _number("max_kl", self.max_kl, 0, math.inf, "a divergence in nats, above 0"))
-        if self.max_abs == 0:
-            raise UsageError("--max-abs 0 is no goal: it is a difference above 0")
-        if self.max_kl == 0:
-            raise UsageError("--max-kl 0 is no goal: it is a divergence in nats, above 0")
+        set_(self, "max_perplexity_rise", _share("max_perplexity_rise", self.max_perplexity_rise, math.inf))
+        for name, what in _ABOVE_ZERO.items():
+            if getattr(self, name) == 0:
+                raise UsageError(f"{_option(name, 0)} is no goal: it is {what}, above 0")
+
+    @classmethod
+    def of(cls, *given: float | str | None) -> Goals:
+        """Return goals of numbers or texts, in the order of the attributes."""
+        return cls(*cast("tuple[float | None, ...]", given))
 
     def __bool__(self) -> bool:
         return bool(self.as_dict())
@@ -140,6 +149,7 @@ class Goals:
             self.min_top1,
             None if self.max_abs is None else self.max_abs * noise**0.5,
             None if self.max_kl is None else self.max_kl * noise,
+            None if self.max_perplexity_rise is None else self.max_perplexity_rise * noise,
         )
 
     def missed(self, verification: Verification) -> list[Miss]:
@@ -163,6 +173,10 @@ class Goals:
             raise self._without_scores()
         if self.max_kl is not None and all(output.kl is None and not output.broken for output in floats):
             raise self._without_scores()
+        if self.max_perplexity_rise is not None and all(one.perplexity is None and not one.broken for one in floats):
+            goal = _option("max_perplexity_rise", self.max_perplexity_rise)
+            hint = "give the data an array labels:OUTPUT with the right index of every row, or a language model prompts"
+            raise UsageError(f"no output has labels, so {goal} cannot be measured", hint)
         return [miss for output in outputs for miss in self._missed_by(output)]
 
     def doubts(self, verification: Verification) -> list[str]:
@@ -193,6 +207,10 @@ class Goals:
             found.append(Miss(output.name, f"max abs {output.max_abs:.3g}", _option("max_abs", self.max_abs)))
         if self.max_kl is not None and output.kl is not None and output.kl > self.max_kl:
             found.append(Miss(output.name, f"KL {output.kl:.3g} nats per row", _option("max_kl", self.max_kl)))
+        rise, most = output.perplexity_rise, self.max_perplexity_rise
+        if most is not None and rise is not None and rise > most:
+            figure = f"a perplexity that is {100 * rise:.3g} % higher"
+            found.append(Miss(output.name, figure, _option("max_perplexity_rise", most)))
         return found
 
     def _missed_by_elements(self, output: OutputComparison) -> list[Miss]:
@@ -230,11 +248,12 @@ def _number(name: str, given: object, low: float, high: float, what: str) -> flo
     return value
 
 
-def _share(name: str, given: object) -> float | None:
+def _share(name: str, given: object, most: float = 1) -> float | None:
+    what = "a share, from 0 to 1 or 0% to 100%" if most == 1 else "a share: 0.01 or 1%"
     if isinstance(given, str) and given.strip().endswith("%"):
-        percent = _number(name, given.strip().removesuffix("%").strip(), 0, 100, "a share, from 0 to 1 or 0% to 100%")
+        percent = _number(name, given.strip().removesuffix("%").strip(), 0, 100 * most, what)
         return percent and percent / 100
-    return _number(name, given, 0, 1, "a share, from 0 to 1 or 0% to 100%")
+    return _number(name, given, 0, most, what)
 
 
 def record(

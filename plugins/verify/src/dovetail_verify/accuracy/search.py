@@ -49,6 +49,9 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
         bounds.append((goals.max_abs / output.max_abs) ** 2)
     if goals.max_kl is not None and output.kl:
         bounds.append(goals.max_kl / output.kl)
+    rise = output.perplexity_rise
+    if goals.max_perplexity_rise is not None and rise is not None and rise > 0:
+        bounds.append(goals.max_perplexity_rise / rise)
     answers = output.top1 if output.snr_db is not None else max(output.equal, output.set_agreement or 0.0)
     if goals.min_top1 is not None and answers is not None and answers < goals.min_top1:
         bounds.append(0.1)

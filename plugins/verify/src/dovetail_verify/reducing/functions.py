@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import AnyModel, named_backends
@@ -40,6 +40,7 @@ def reduce(
     min_top1: float | str | None = None,
     max_abs: float | None = None,
     max_kl: float | None = None,
+    max_perplexity_rise: float | str | None = None,
     data: object = None,
     output: str | Path | None = None,
     timeout: float = 120.0,
@@ -59,7 +60,8 @@ def reduce(
         check: Instead: a shell command with `{model}` that exits with another code than 0 if the model fails, or a
             function that is called with a model and its inputs and returns whether they fail.
         raises: What the error, or the output of the command, must hold for a failure to count.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Accuracy goals for the backends' result.
+        min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
+            Accuracy goals for the backends' result.
         data: Inputs, see `dovetail_runtime.data.sources.read_data`; random ones by default.
         output: A folder for the model, its inputs and the journal. With the same arguments, a reduction that was
             interrupted goes on there.
@@ -79,7 +81,7 @@ def reduce(
         raise UsageError("attempts and timeout are numbers above 0")
     plugins = plugins or load_plugins()
     backends = named_backends(backends, plugins)
-    goals = Goals(min_snr, min_cosine, cast("float | None", min_top1), max_abs, max_kl)  # accepts text
+    goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     tested = _check(check, backends, goals, raises, timeout, {"backends": backends, **request}, plugins)
     source = dovetail.open(model, plugins)
     given = None if data is None else input_data(data).given

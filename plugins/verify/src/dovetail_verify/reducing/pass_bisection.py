@@ -222,6 +222,7 @@ def bisect_passes(
     min_top1: float | None = None,
     max_abs: float | None = None,
     max_kl: float | None = None,
+    max_perplexity_rise: float | str | None = None,
     stop_after: int | None = None,
     plugins: PluginSet | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -233,7 +234,8 @@ def bisect_passes(
         model: The model.
         backends: See `dovetail.compile`.
         data: The inputs to compare on.
-        min_snr, min_cosine, min_top1, max_abs, max_kl: Goals; without any, an SNR below 20 dB is broken.
+        min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
+            Goals; without any, an SNR below 20 dB is broken.
         stop_after: Return the model after so many passes instead.
         plugins: The plugins, which get an observer of passes.
         progress: Called with (what, done, total).
@@ -246,7 +248,7 @@ def bisect_passes(
     if data is None:
         raise UsageError("there is no data to compare on", "give --data: inputs like those that the model will see")
     plugins = plugins or load_plugins()
-    goals = Goals(min_snr, min_cosine, min_top1, max_abs, max_kl)
+    goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     source = dovetail.open(model, plugins)
     search = PassBisection(source, backends, data, goals, plugins, dict(request), progress)
     return search.find() if stop_after is None else search.after(stop_after)

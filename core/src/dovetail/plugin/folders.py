@@ -1,0 +1,112 @@
+"""The contract of folders that are compiled as one thing: several models that belong together, such as a generator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.plugin.contracts import made
+from dovetail.plugin.isolation import calling
+
+if TYPE_CHECKING:
+    from dovetail.compiler.compiled import CompiledModel
+    from dovetail.plugin.loader import PluginSet
+
+
+class CompiledFolder(ABC):
+    """The result of compiling a folder as one thing.
+
+    Attributes:
+        parts: The result of each of its models, by name.
+        failed: What is wrong with the complete result, such as a goal that it misses, as sentences.
+    """
+
+    parts: Mapping[str, CompiledModel]
+    failed: list[str]
+
+    @abstractmethod
+    def save(self, folder: str | Path, *, external: bool | None = None, progress: Any = None) -> None:
+        """Write all models and the files beside them; an earlier result is replaced only by a complete one.
+
+        Args:
+            folder: The folder to write to.
+            external: As for `CompiledModel.save`; by default as in the source folder.
+            progress: As for `CompiledModel.save`.
+
+        Raises:
+            DovetailError: The folder cannot be written.
+        """
+
+    @abstractmethod
+    def tables(self) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return what to print: tables of rows, each row with its cells by heading."""
+
+    @abstractmethod
+    def notes(self) -> Sequence[str]:
+        """Return notes for the user, as sentences."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return one line about the whole."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+
+
+class FolderKind(ABC):
+    """A kind of folder whose models are compiled together: `registry.folder_kind("generator", "acme.folder:Kind")`.
+
+    Its class is instantiated without arguments.
+    """
+
+    @abstractmethod
+    def recognizes(self, folder: Path) -> bool:
+        """Return whether a folder is of this kind; must be cheap."""
+
+    def check(self, folder: Path, output: Path) -> None:  # noqa: B027, need not be overridden
+        """Reject an output that the result of a folder cannot be written to; called before anything is compiled.
+
+        Raises:
+            DovetailError: No result can be written there.
+        """
+
+    @abstractmethod
+    def compile(self, folder: Path, *, plugins: PluginSet, **request: Any) -> CompiledFolder:
+        """Compile all models of a folder.
+
+        Args:
+            folder: The folder.
+            plugins: The plugins to use.
+            request: The keywords of `dovetail.compile`; `keep` is called with the result before it is examined.
+
+        Raises:
+            UsageError: A keyword makes no sense for a folder.
+            ResultError: The result is complete, but something is wrong with it; `compiled` of the error is the result.
+            DovetailError: The folder or the request is at fault.
+        """
+
+
+def compiled_folder(
+    folder: Path, plugins: PluginSet, output: Path | None = None, **request: Any
+) -> CompiledFolder | None:
+    """Compile a folder with the first plugin that recognizes it; return None if none does.
+
+    Args:
+        folder: The folder.
+        plugins: The plugins to use.
+        output: Where the result will be saved, if that is known.
+        request: See `FolderKind.compile`.
+    """
+    table = plugins.registry.folder_kind
+    for name in table:
+        title = table.title(name)
+        kind = made(table[name], title, FolderKind)
+        with calling(title):
+            if kind.recognizes(folder):
+                if output is not None:
+                    kind.check(folder, output)
+                return kind.compile(folder, plugins=plugins, **request)
+    return None

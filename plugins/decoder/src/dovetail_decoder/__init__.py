@@ -1,0 +1,11 @@
+"""Folders of language models: every part compiled by one request, into a folder that generators load unchanged."""
+
+from dovetail.plugin import hookimpl
+
+dovetail_api = 1
+
+
+@hookimpl
+def register(registry):
+    """Register the kind of folder."""
+    registry.folder_kind("generator", "dovetail_decoder.kind:GeneratorKind")

@@ -1,0 +1,124 @@
+"""The kind of folder that `dovetail.compile` recognizes, and its result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from dovetail.errors import DovetailError, ResultError, UsageError
+from dovetail.plugin import CompiledFolder, FolderKind
+
+from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
+from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
+from dovetail_decoder.routing import requests_of_parts
+from dovetail_decoder.saving import MANIFEST, check_output, check_source
+
+if TYPE_CHECKING:
+    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import PluginSet
+
+    from dovetail_decoder.states import Chain
+    from dovetail_decoder.tokens import Prompt
+
+_OF_TOKENS = ("min_top1", "max_kl", "max_perplexity_rise")
+"""Goals that are judged over the next token, so that parts without its scores have none of them."""
+
+_MISSED = "the result is complete: lower the goal, or compile with more in the source's types (--high)"
+_OF_ONE_MODEL = ("plan", "report")
+"""Keywords that belong to a single model."""
+
+
+class GeneratorKind(FolderKind):
+    """Folders of language models, as onnxruntime-genai or Optimum have them."""
+
+    def recognizes(self, folder: Path) -> bool:
+        """Return whether there is a configuration of onnxruntime-genai, or a decoder beside a `config.json`."""
+        return is_generator(folder)
+
+    def check(self, folder: Path, output: Path) -> None:
+        """Reject an output that is the source itself, or the result of another version."""
+        check_output(_source(folder), output)
+
+    def compile(self, folder: Path, *, plugins: PluginSet, **request: Any) -> CompiledFolder:
+        """Compile every part by one request; see `FolderKind.compile`."""
+        from dovetail import api
+
+        from dovetail_decoder.compiled_generator import CompiledGenerator
+
+        for name in _OF_ONE_MODEL:
+            if request.get(name) is not None:
+                raise UsageError(
+                    f"--{name} belongs to one model, and {folder} has several parts",
+                    f"compile a part alone with --{name}",
+                )
+        source = _source(folder)
+        keep, data = request.pop("keep", None), request.pop("data", None)
+        request = {name: value for name, value in request.items() if name not in _OF_ONE_MODEL}
+        prompts = None
+        if data is not None:
+            from dovetail_decoder.tokens import read_prompts
+
+            prompts = read_prompts(data, source)
+        models = models_of(source, plugins)
+        chain = chain_of(source, models)
+        requests = requests_of_parts(models, request)
+        parts, failed = {}, []
+        try:
+            for part in source.parts:
+                given = _keywords(part, chain, requests[part.name], prompts)
+                try:
+                    parts[part.name] = api.compile(source.file_of(part), plugins=plugins, **given)
+                except ResultError as error:
+                    parts[part.name] = error.compiled
+                    failed.append(f"{part.name}: {error.message}")
+                except DovetailError as error:
+                    if isinstance(error, UsageError):
+                        raise
+                    raise DovetailError(f"{part.name}: {error.message}", error.hint) from error
+        finally:
+            chain.close()
+        compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports)
+        if keep is not None:
+            keep(compiled)
+        measurable = request.get("verify") is not False and request.get("try_engines") is not False
+        if measurable and (prompts is not None or compiled.is_saved):
+            compiled.compare()
+        if compiled.failed:
+            raise ResultError(cast("CompiledModel", compiled), "; ".join(compiled.failed), _MISSED)
+        return compiled
+
+
+def _source(folder: Path) -> GeneratorFolder:
+    """Read a folder that is to be compiled.
+
+    Raises:
+        DovetailError: It is a result itself, or cannot be read.
+    """
+    if (folder / MANIFEST).is_file():
+        check_source(folder)
+        raise DovetailError(f"{folder} is a result already", "name the folder that it was compiled from")
+    return read_folder(folder)
+
+
+def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Sequence[Prompt] | None) -> dict[str, Any]:
+    """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that it can be held to."""
+    from dovetail_verify.arguments import GOALS
+
+    from dovetail_decoder.states import batches
+
+    given = dict(request)
+    dropped: Sequence[str]
+    if prompts is None:
+        dropped = () if chain.ports[part.name].output(LOGITS) is not None else _OF_TOKENS
+    else:
+        found = batches(chain, part, prompts) if part.phase != "never" else iter(())
+        first = next(found, None)
+        if first is not None:
+            given["data"] = itertools.chain([first], found)
+        scores = any(name.startswith("labels:") for name in first or ())
+        dropped = GOALS if first is None else () if scores else _OF_TOKENS
+    for name in dropped:
+        given.pop(name, None)
+    return given

@@ -1,0 +1,195 @@
+"""Measurement of a folder in ONNX Runtime, in a process of its own: speed, memory, and what it answers.
+
+python -m dovetail_decoder.measure FOLDER REQUEST.npz ANSWER.npz
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dovetail.errors import DovetailError
+from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
+
+from dovetail_decoder.states import Chain, Generation
+from dovetail_decoder.tokens import Prompt
+
+if TYPE_CHECKING:
+    from dovetail_decoder.folder import GeneratorFolder
+
+PREFILL = 100
+"""Tokens whose reading is timed."""
+
+DECODED = 24
+"""Tokens that are generated for each prompt, greedily."""
+
+_PROMPTS = 8  # of which answers are compared
+_TURNS = 3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one folder does.
+
+    Attributes:
+        prefill_ms: Milliseconds to read 100 tokens.
+        tokens_per_second: Tokens that are decoded in a second, one stream.
+        memory: Peak memory of the process in bytes; None if the system does not tell.
+        answers: The tokens that it gives the highest scores, for each prompt.
+        scores: For each prompt, the scores behind the prompt and each of the tokens that were to follow it.
+    """
+
+    prefill_ms: float
+    tokens_per_second: float
+    memory: int | None
+    answers: Sequence[np.ndarray]
+    scores: Sequence[np.ndarray]
+
+
+def measured(
+    folder: GeneratorFolder, prompts: Sequence[Prompt], following: Sequence[np.ndarray] | None = None
+) -> Measurement:
+    """Measure a folder in a process of its own.
+
+    Args:
+        folder: The folder.
+        prompts: What to answer; the first ones count.
+        following: Tokens to take after each prompt for `scores`; by default its own answers.
+
+    Raises:
+        DovetailError: ONNX Runtime cannot load or run it; the message is that of the process.
+    """
+    with TemporaryFolder("measure") as place:
+        request, answer = place / "request.npz", place / "answer.npz"
+        arrays = {}
+        for number, prompt in enumerate(prompts[:_PROMPTS]):
+            arrays[f"ids:{number}"] = prompt.ids
+            arrays |= {f"other:{number}:{name}": array for name, array in prompt.others.items()}
+            if following is not None:
+                arrays[f"following:{number}"] = following[number]
+        save_arrays(request, arrays)
+        words = [str(folder.path), str(request), str(answer)]
+        with (place / "said").open("wb") as said:
+            code = PythonProcess("dovetail_decoder.measure", words, stdout=said, stderr=said).wait()
+        if code or not answer.is_file():
+            lines = (place / "said").read_text(errors="replace").strip().splitlines()
+            raise DovetailError(lines[-1] if lines else f"the measurement ended with {code}", "look at each part alone")
+        with np.load(answer, allow_pickle=False) as found:
+            numbers = json.loads(str(found["numbers"]))
+            count = len(prompts[:_PROMPTS])
+            return Measurement(
+                numbers["prefill_ms"],
+                numbers["tokens_per_second"],
+                numbers["memory"],
+                [found[f"answer:{number}"] for number in range(count)],
+                [found[f"scores:{number}"] for number in range(count)],
+            )
+
+
+def answers_of(chain: Chain, prompt: Prompt, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return a folder's own answer to a prompt, and its scores for the tokens that follow the prompt.
+
+    Both are as long as the context allows.
+    """
+    context = chain.folder.context
+    generation = Generation(chain, prompt)
+    logits = generation.feed(generation.ids)[-1]
+    room = DECODED if context is None else max(min(DECODED, context - len(generation.ids)), 0)
+    answer, scores = [int(logits.argmax())], [logits]
+    for _ in range(room):
+        logits = generation.feed(np.array([answer[-1]]))[-1]
+        answer.append(int(logits.argmax()))
+        scores.append(logits)
+    if following is not None:
+        generation = Generation(chain, prompt)
+        scores = [generation.feed(generation.ids)[-1]]
+        scores += [generation.feed(np.array([token]))[-1] for token in following[: len(answer) - 1]]
+    return np.array(answer), np.array(scores, np.float32)
+
+
+def _timed(chain: Chain, prompt: Prompt) -> tuple[float, float]:
+    """Return the milliseconds of 100 tokens at once, and the tokens per second after them."""
+    context = chain.folder.context or PREFILL + DECODED
+    count = max(min(PREFILL, context - DECODED), 1)
+    repeated = Prompt(np.resize(prompt.ids, count), prompt.where, prompt.others)
+    best, fastest = float("inf"), 0.0
+    for _ in range(_TURNS):
+        begin = time.perf_counter()
+        generation = Generation(chain, repeated)
+        if generation.ids is repeated.ids:  # otherwise the encoder is what reads the prompt
+            begin = time.perf_counter()
+        logits = generation.feed(generation.ids)
+        best = min(best, (time.perf_counter() - begin) * 1e3 * PREFILL / count)
+        steps = max(min(DECODED, context - len(generation.ids)), 1)
+        begin = time.perf_counter()
+        for _ in range(steps):
+            logits = generation.feed(logits[-1:].argmax(axis=-1))
+        fastest = max(fastest, steps / (time.perf_counter() - begin))
+    return best, fastest
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name; `numpy.savez` would take a name such as `file` for an argument."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+
+
+def _memory() -> int | None:
+    """Return the peak memory of this process in bytes; None where the system does not tell."""
+    try:
+        # Not `getrusage`, whose peak begins with that of the process that started this one.
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:  # another system than Linux
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+
+
+def _prompts_of(arrays: Mapping[str, np.ndarray]) -> list[Prompt]:
+    count = sum(name.startswith("ids:") for name in arrays)
+    return [
+        Prompt(
+            arrays[f"ids:{number}"],
+            f"prompt {number + 1}",
+            {name.split(":", 2)[2]: arrays[name] for name in arrays if name.startswith(f"other:{number}:")},
+        )
+        for number in range(count)
+    ]
+
+
+def main(folder: str, request: str, answer: str) -> int:
+    """Measure a folder, and write what was found."""
+    from dovetail_decoder.reading import chain_of, read_folder
+
+    with np.load(request, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    prompts = _prompts_of(arrays)
+    try:
+        chain = chain_of(read_folder(Path(folder)))
+        chain.load()
+        prefill, speed = _timed(chain, prompts[0])
+        memory = _memory()
+        results = {}
+        for number, prompt in enumerate(prompts):
+            results[f"answer:{number}"], results[f"scores:{number}"] = answers_of(
+                chain, prompt, arrays.get(f"following:{number}")
+            )
+    except DovetailError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    numbers = {"prefill_ms": prefill, "tokens_per_second": speed, "memory": memory}
+    save_arrays(Path(answer), {"numbers": np.array(json.dumps(numbers)), **results})
+    return 0
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    sys.exit(main(*sys.argv[1:]))

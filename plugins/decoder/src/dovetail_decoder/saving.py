@@ -1,0 +1,249 @@
+"""Saving of a compiled folder: all models, the configuration that follows the plan, and everything else as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, system_error
+from dovetail.plugin import TemporaryFolder
+from dovetail_onnx.files.writing import created_folders, write_text
+
+from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
+from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, read_document
+from dovetail_decoder.genai_config import CONFIG, written_config
+from dovetail_decoder.shared_weights import share_weights, tensors_of
+
+if TYPE_CHECKING:
+    from dovetail.compiler import CompiledModel
+
+MANIFEST = "dovetail.json"
+"""Lists what belongs to the result, so that a later one can replace it."""
+
+FORMAT = 1
+_RESULT = "model.onnx"
+"""The file name of a model for which its folder is an ordinary result, too."""
+
+_DATA = ".data"
+_LARGE = 64 << 20  # bytes; larger files are recognized by their size alone
+Progress = Callable[[str, int, int], None]
+
+
+def check_output(folder: GeneratorFolder, target: Path) -> None:
+    """Reject an output folder before anything is compiled.
+
+    Raises:
+        DovetailError: It is a file, the source itself, or the result of another version.
+    """
+    if target.exists() and not target.is_dir():
+        raise DovetailError(f"{target} is a file", "name a folder to write to")
+    if target.exists() and target.samefile(folder.path):
+        raise DovetailError(f"the result would replace its own source {target}", "name another folder")
+    _manifest_of(target)
+
+
+def check_source(folder: Path) -> None:
+    """Reject a folder that another version of this program has written.
+
+    Raises:
+        DovetailError: Its manifest has another format.
+    """
+    _manifest_of(folder)
+
+
+def save_folder(
+    folder: GeneratorFolder,
+    parts: Mapping[str, CompiledModel],
+    target: Path,
+    providers: Mapping[str, str],
+    external: bool | None,
+    progress: Progress | None,
+) -> None:
+    """Write a complete result beside an earlier one, then move it into place; the configuration comes last.
+
+    Args:
+        folder: The source.
+        parts: The result of each part.
+        target: The folder to write to.
+        providers: See `written_config`.
+        external: Store weights in files of their own; by default as the source does.
+        progress: See `CompiledModel.save`.
+
+    Raises:
+        DovetailError: The folder cannot be written.
+    """
+    check_output(folder, target)
+    try:
+        with created_folders(target), TemporaryFolder("generator", target) as staging:
+            made = staging / "made"
+            for part in folder.parts:
+                _save_part(folder, part, parts[part.name], staging, made, external, progress)
+            # The first one keeps its data: `model.onnx`, which a manifest describes.
+            share_weights(made, sorted((part.file for part in folder.parts), key=lambda file: file.name != _RESULT))
+            files = {part.name: _loadable(made, part, folder, providers[part.name]) for part in folder.parts}
+            _copy_others(folder, made, target)
+            if folder.document is not None:
+                document = written_config(folder, files, providers)
+                write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
+            _commit(made, target)
+    except OSError as error:
+        raise system_error(error, f"{target} cannot be written") from error
+
+
+def _save_part(
+    folder: GeneratorFolder,
+    part: Part,
+    compiled: CompiledModel,
+    staging: Path,
+    made: Path,
+    external: bool | None,
+    progress: Progress | None,
+) -> None:
+    """Save one part under the name that its source has."""
+    saved = staging / part.name
+    kept_outside = external if external is not None else _is_external(folder.file_of(part))
+    compiled.save(saved, external=True if kept_outside else external, progress=progress)
+    place = made / part.file.parent
+    place.mkdir(parents=True, exist_ok=True)
+    if part.file.name != _RESULT:
+        _rename(saved, part.file, compiled)
+    for file in sorted(saved.rglob("*")):
+        target = place / file.relative_to(saved)
+        if file.is_file() and target.exists() and file.suffix != _DATA:
+            raise DovetailError(
+                f"{part.name}: another part has {file.relative_to(saved)}, too", "compile and save the parts alone"
+            )
+        if file.is_file():
+            _move(file, target)
+
+
+def _rename(saved: Path, name: Path, compiled: CompiledModel) -> None:
+    """Name the files of a result after its model, because its folder will hold several results."""
+    for file in list(saved.iterdir()):
+        if file.name in ("plan.yaml", "remarks.json", "result.json"):
+            file.unlink()
+        elif file.name == _RESULT:
+            file.rename(saved / name.name)
+        elif file.is_file() and file.suffix != _DATA:
+            file.rename(saved / f"{name.stem}.{file.name}")
+    compiled.plan.save(saved / f"{name.stem}.plan.yaml")
+
+
+def _loadable(made: Path, part: Part, folder: GeneratorFolder, provider: str) -> Path:
+    """Return the file that ONNX Runtime loads: the model itself, or another one that reads the same weights."""
+    import onnx
+
+    model = made / part.file
+    proto = onnx.load(model, load_external_data=False)
+    if provider or not has_bfloat16(proto):
+        return part.file
+    compute_in_float32(proto)
+    del proto.metadata_props[:]
+    if folder.document is None:
+        # These folders have no configuration: programs find models by their names.
+        plain, model = model, model.with_name(f"{model.stem}.bfloat16{MODEL_SUFFIX}")
+        plain.rename(model)
+        if plain.name == _RESULT:
+            (plain.parent / "result.json").unlink(missing_ok=True)
+    else:
+        plain = model.with_name(f"{model.stem}.float32{MODEL_SUFFIX}")
+    onnx.save(proto, plain)
+    return plain.relative_to(made)
+
+
+def _is_external(file: Path) -> bool:
+    """Return whether a source model keeps weights in files of their own."""
+    return bool(_data_of(file))
+
+
+def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> None:
+    """Copy what belongs to no model: the tokenizer, and whatever programs look for beside it."""
+    models = {folder.file_of(part).resolve() for part in folder.parts}
+    data = {file.resolve() for part in folder.parts for file in _data_of(folder.file_of(part))}
+    written = _manifest_of(folder.path).get("files", {})
+    for file in sorted(folder.path.rglob("*")):
+        inner = file.relative_to(folder.path)
+        hidden = any(name.startswith(".") for name in inner.parts) or target.resolve() in file.resolve().parents
+        ours = inner.as_posix() in written or inner.name == MANIFEST
+        if not file.is_file() or hidden or ours or file.resolve() in models | data or (made / inner).exists():
+            continue
+        (made / inner).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, made / inner)
+
+
+def _data_of(model: Path) -> set[Path]:
+    """Return the files with the weights of a model."""
+    import onnx
+
+    graph = onnx.load(model, load_external_data=False).graph
+    names = {entry.value for tensor in tensors_of(graph) for entry in tensor.external_data if entry.key == "location"}
+    return {model.parent / name for name in names}
+
+
+def _commit(made: Path, target: Path) -> None:
+    """Move a complete result into its folder: data first, then models, and what names them last."""
+    old = _manifest_of(target).get("files", {})
+    files = sorted((file for file in made.rglob("*") if file.is_file()), key=_turn)
+    names = {file.relative_to(made).as_posix(): _record(file) for file in files}
+    for name in names:
+        if (target / name).is_dir():
+            raise DovetailError(f"{target / name} is a folder", "remove it, or name another folder to write to")
+    write_text(made / MANIFEST, json.dumps({"format": FORMAT, "files": names}, indent=1) + "\n")
+    for file in (*files, made / MANIFEST):
+        _move(file, target / file.relative_to(made))
+    _remove(target, {name: record for name, record in old.items() if name not in names})
+
+
+def _turn(file: Path) -> tuple[int, str]:
+    order = (file.suffix == _DATA, file.suffix == MODEL_SUFFIX, file.name != CONFIG)
+    return order.index(True) if True in order else len(order), str(file)
+
+
+def _remove(target: Path, files: Mapping[str, Any]) -> None:
+    """Remove files of an earlier result, unless somebody changed them."""
+    for name, record in files.items():
+        path = target / name
+        if ".." not in Path(name).parts and path.is_file() and not path.is_symlink() and _record(path) == record:
+            path.unlink()
+
+
+def _record(file: Path) -> dict[str, Any]:
+    size = file.stat().st_size
+    if size > _LARGE:
+        return {"size": size}
+    return {"size": size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
+def _manifest_of(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        return {}
+    found = read_document(path)
+    files = found.get("files")
+    if (
+        found.get("format") != FORMAT
+        or not isinstance(files, dict)
+        or not all(isinstance(one, dict) for one in files.values())
+    ):
+        raise DovetailError(
+            f"{folder} was written by another version of Dovetail: {path.name} has format {found.get('format')!r}, "
+            f"this version writes {FORMAT}",
+            "name another folder, or use the version that wrote it",
+        )
+    return found
+
+
+def _move(file: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(file, target)
+
+
+def size_of(folder: GeneratorFolder) -> int:
+    """Return the bytes of a folder's models with their weights; what several models share counts once."""
+    models = [folder.file_of(part) for part in folder.parts]
+    return sum(file.stat().st_size for file in {*models, *(data for model in models for data in _data_of(model))})

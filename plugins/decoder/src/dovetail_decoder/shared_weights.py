@@ -1,0 +1,132 @@
+"""Weights that several models of a folder have in common, kept once."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import onnx
+
+_SMALLEST = 1 << 14  # bytes; what is smaller is not worth a reference into another file
+_ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
+_CHUNK = 1 << 22  # bytes
+
+
+class Place(NamedTuple):
+    """Where the bytes of a weight are."""
+
+    file: str
+    offset: int
+    length: int
+
+
+def share_weights(folder: Path, models: Sequence[Path]) -> None:
+    """Let models refer to the weights of earlier ones that have the same bytes, and write their own data without them.
+
+    Only models with external data share, and only those of one folder: ONNX Runtime reads no data outside of it.
+
+    Args:
+        folder: The folder.
+        models: Their files in it; the first ones keep all their weights.
+    """
+    import onnx
+
+    known: dict[tuple[Path, str], Place] = {}
+    for path in models:
+        proto = onnx.load(folder / path, load_external_data=False)
+        places = [(tensor, place) for tensor in tensors_of(proto.graph) if (place := _place_of(tensor)) is not None]
+        shared = []
+        for tensor, place in places:
+            if place.length < _SMALLEST:
+                continue
+            key = path.parent, _digest(folder / path.parent / place.file, place)
+            found = known.setdefault(key, place)
+            if found.file != place.file:
+                shared.append((tensor, found))
+        if shared:
+            _rewrite(folder, path, proto, places, shared)
+
+
+def _rewrite(
+    folder: Path,
+    path: Path,
+    proto: onnx.ModelProto,
+    places: Sequence[tuple[onnx.TensorProto, Place]],
+    shared: Sequence[tuple[onnx.TensorProto, Place]],
+) -> None:
+    """Write a model's data without what it shares, and the model with the new places."""
+    from dovetail_onnx.files.writing import replacing
+    from dovetail_onnx.saving import CONTENT_DIGEST
+
+    elsewhere = {id(tensor): place for tensor, place in shared}
+    old = {place.file for _, place in places}
+    digest = hashlib.sha256()
+    name = ""
+    moved: dict[Place, Place] = {}
+    parent = folder / path.parent
+
+    def named() -> Path:
+        return parent / f"{path.stem}-{digest.hexdigest()[:12]}.data"
+
+    with replacing(parent / f"{path.stem}-shared.data", named) as file:
+        size = 0
+        for tensor, place in places:
+            if id(tensor) in elsewhere or place in moved:
+                continue
+            gap = bytes(-size % _ALIGNMENT)
+            begin = size + len(gap)
+            for chunk in (gap, *_chunks(parent / place.file, place)):
+                digest.update(chunk)
+                file.write(chunk)
+                size += len(chunk)
+            moved[place] = Place("", begin, place.length)
+    name = named().name
+    for tensor, place in places:
+        found = elsewhere.get(id(tensor)) or moved[place]._replace(file=name)
+        del tensor.external_data[:]
+        for key, value in (("location", found.file), ("offset", found.offset), ("length", found.length)):
+            tensor.external_data.add(key=key, value=str(value))
+    # The digest of the content that it was saved with is no longer that of its files.
+    kept = [entry for entry in proto.metadata_props if entry.key != CONTENT_DIGEST]
+    copies = [type(entry).FromString(entry.SerializeToString()) for entry in kept]
+    del proto.metadata_props[:]
+    proto.metadata_props.extend(copies)
+    with replacing(folder / path) as file:
+        file.write(proto.SerializeToString(deterministic=True))
+    for stale in old - {name}:
+        (parent / stale).unlink(missing_ok=True)
+
+
+def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Yield the weights of a graph and of its bodies."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from tensors_of(attribute.g)
+
+
+def _place_of(tensor: onnx.TensorProto) -> Place | None:
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    if "location" not in fields or "length" not in fields:
+        return None
+    return Place(fields["location"], int(fields.get("offset", 0)), int(fields["length"]))
+
+
+def _digest(file: Path, place: Place) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(file, place):
+        digest.update(chunk)
+    return f"{place.length}:{digest.hexdigest()}"
+
+
+def _chunks(file: Path, place: Place) -> Iterator[bytes]:
+    if not place.length:
+        return
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for begin in range(place.offset, place.offset + place.length, _CHUNK):
+            yield content[begin : min(begin + _CHUNK, place.offset + place.length)]

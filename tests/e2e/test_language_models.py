@@ -1,0 +1,287 @@
+"""Folders of language models: every part by one request, into a folder that generators load unchanged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import dovetail as api
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from dovetail.errors import DovetailError, ResultError, UsageError
+
+pytest.importorskip("tokenizers")
+
+from . import generators as nets
+
+PROMPT = [1, 20, 30, 40, 50]
+LONG = list(range(3, 43))
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n\n".join(nets.TEXTS) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return nets.llama_folder(tmp_path_factory.mktemp("llama"))
+
+
+def generated(folder, count=24):
+    """What onnxruntime-genai answers."""
+    genai = pytest.importorskip("onnxruntime_genai")
+    model = genai.Model(str(folder))
+    settings = genai.GeneratorParams(model)
+    settings.set_search_options(max_length=count, do_sample=False)
+    generator = genai.Generator(model, settings)
+    generator.append_tokens([PROMPT])
+    while not generator.is_done():
+        generator.generate_next_token()
+    return list(map(int, generator.get_sequence(0)))
+
+
+def by_hand(path, count=24):
+    """What the same file answers in ONNX Runtime, token by token."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    feeds = {
+        value.name: np.zeros((1, value.shape[1], 0, nets.SIZE), np.float32)
+        for value in session.get_inputs()
+        if value.name.startswith("past")
+    }
+    tokens, new = list(PROMPT), list(PROMPT)
+    names = [value.name for value in session.get_outputs()]
+    while len(tokens) < count and tokens[-1] != 2:
+        feeds |= {"input_ids": np.array([new]), "attention_mask": np.ones((1, len(tokens)), np.int64)}
+        results = dict(zip(names, session.run(None, feeds)))
+        feeds |= {name: results[name.replace("past_key_values", "present")] for name in feeds if name[0] == "p"}
+        new = [int(results["logits"][0, -1].argmax())]
+        tokens += new
+    return tokens
+
+
+@pytest.mark.parametrize("backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int8"])
+def test_generators_load_the_result_and_answer_as_its_file_does(llama, prompts, tmp_path, backend):
+    api.compile(llama, backend, data=prompts).save(tmp_path / "out")
+    config = json.loads((tmp_path / "out/genai_config.json").read_text())
+    file = tmp_path / "out" / config["model"]["decoder"]["filename"]
+    assert generated(tmp_path / "out") == by_hand(file)
+    source = json.loads((llama / "genai_config.json").read_text())
+    config["model"]["decoder"]["filename"] = "model.onnx"
+    assert config == source  # names, caches and options stay
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        assert (tmp_path / "out" / name).read_bytes() == (llama / name).read_bytes()
+
+
+def test_the_table_compares_source_and_result_as_a_generator_runs_them(dovetail, llama, prompts):
+    done = dovetail("compile", llama, "--backend", "gpu-fp16", "--data", prompts, "--min-top1", "99%", "-o", "out")
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    lines = [line.split("  ") for line in done.stdout.splitlines()]
+    heading = next(line for line in lines if "KL" in line)
+    assert [word.strip() for word in heading if word.strip()] == [
+        "model", "prefill ms per 100 tokens", "tokens per second", "memory MB", "size MB", "KL", "same tokens",
+    ]  # fmt: skip
+    assert [line[0] for line in lines if line[0] in ("source", "result")] == ["source", "result"]
+    assert "gpu-fp16 32/34 nodes in 3 regions, host 2" in done.stdout
+    assert sorted(path.name for path in Path("out").iterdir() if path.suffix not in (".data", ".json")) == [
+        "chat_template.jinja", "model.onnx", "plan.yaml",
+    ]  # fmt: skip
+    assert "names no provider, because onnxruntime-cuda is not available here" in done.stdout
+
+
+def test_the_result_of_one_decoder_is_an_ordinary_result_too(dovetail, llama):
+    assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
+    assert "GroupQueryAttention" in dovetail("explain", "out", "attention0").stdout
+
+
+def test_as_json_the_comparison_is_numbers(dovetail, llama, prompts):
+    done = dovetail("compile", llama, "--backend", "gpu-fp16", "--data", prompts, "--json")
+    document = json.loads(done.stdout)
+    assert document["parts"]["decoder"]["provider"] == "cpu" and document["failed"] == []
+    assert document["comparison"]["same_tokens"] == 1.0 and document["comparison"]["kl"] < 1e-6
+    assert document["comparison"]["source"]["tokens_per_second"] > 0
+    (logits,) = [one for one in document["parts"]["decoder"]["verification"]["outputs"] if one["name"] == "logits"]
+    assert logits["perplexity"][0] == pytest.approx(logits["perplexity"][1], rel=1e-3)
+
+
+SLOW = ("pipeline", "two", "past")
+FORMS = {
+    "vision": (nets.vision_folder, ["vision", "embedding", "decoder"]),
+    "pipeline": (nets.pipeline_folder, ["decoder.embeddings", "decoder.layers"]),
+    "merged": (lambda folder: nets.optimum_folder(folder, "merged"), ["decoder"]),
+    "two": (lambda folder: nets.optimum_folder(folder, "two"), ["decoder", "decoder_with_past"]),
+    "past": (lambda folder: nets.optimum_folder(folder, "past"), ["decoder"]),
+    "encoder": (lambda folder: nets.optimum_folder(folder, "encoder"), ["encoder", "decoder", "decoder_with_past"]),
+}
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(form, marks=pytest.mark.slow) if form in SLOW else form for form in FORMS]
+)
+def test_every_part_is_compiled_and_the_whole_answers_the_same(form, prompts, tmp_path):
+    make, names = FORMS[form]
+    (tmp_path / "source").mkdir()
+    source = make(tmp_path / "source")
+    compiled = api.compile(source, "gpu-fp16", data=prompts, min_top1=0.9)
+    assert list(compiled.parts) == names
+    assert compiled.comparison.agreement == 1.0 and 0 <= compiled.comparison.kl < 1e-6
+    compiled.save(tmp_path / "out")
+    models = sorted(path.relative_to(source) for path in source.rglob("*.onnx"))
+    assert models == sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.onnx"))
+    for path in models:
+        ports = [
+            [(value.name, value.type.tensor_type.elem_type) for value in (*graph.input, *graph.output)]
+            for graph in (
+                onnx.load(folder / path, load_external_data=False).graph for folder in (source, tmp_path / "out")
+            )
+        ]
+        assert ports[0] == ports[1]
+
+
+def test_arrays_give_what_a_vision_part_needs(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.vision_folder(tmp_path / "source")
+    images = np.random.default_rng(0).standard_normal((2, 3, 2, 2)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", input_ids=np.array([LONG[:16], LONG[16:32]]), pixel_values=images)
+    compiled = api.compile(source, "gpu-fp16", data=tmp_path / "data.npz", min_snr=40)
+    assert all(one.verification is not None and one.verification.batches for one in compiled.parts.values())
+
+
+def test_states_are_those_of_prompts_and_of_single_tokens(llama):
+    from dovetail_decoder.reading import chain_of, read_folder
+    from dovetail_decoder.states import STEPS, batches
+    from dovetail_decoder.tokens import read_prompts
+
+    chain = chain_of(read_folder(llama))
+    (part,) = chain.folder.parts
+    found = list(batches(chain, part, read_prompts([LONG], chain.folder)))
+    lengths = [(feeds["input_ids"].shape[1], feeds["past_key_values.1.value"].shape[2]) for feeds in found]
+    assert lengths == [(33, 0), *((1, 33 + step) for step in range(STEPS))]
+    labels = np.concatenate([feeds["labels:logits"] for feeds in found])
+    assert labels.tolist() == [*LONG[1:], -1]  # nobody knows what follows the prompt
+    # The caches are those that the whole prompt at once fills.
+    session = onnxruntime.InferenceSession(llama / "model.onnx", providers=["CPUExecutionProvider"])
+    last = {name: array for name, array in found[-1].items() if not name.startswith("labels")}
+    whole = {**{name: array[:, :, :0] for name, array in last.items() if name[0] == "p"}}
+    whole |= {"input_ids": np.array([LONG]), "attention_mask": np.ones((1, len(LONG)), np.int64)}
+    both = [session.run(["logits"], feeds)[0][0, -1] for feeds in (last, whole)]
+    np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
+
+
+def test_short_prompts_go_on_with_the_models_own_tokens(llama):
+    from dovetail_decoder.reading import chain_of, read_folder
+    from dovetail_decoder.states import batches
+    from dovetail_decoder.tokens import read_prompts
+
+    chain = chain_of(read_folder(llama))
+    found = list(batches(chain, chain.folder.parts[0], read_prompts([PROMPT], chain.folder), steps=3))
+    tokens = [token for feeds in found for token in feeds["input_ids"][0]]
+    assert tokens == by_hand(llama / "model.onnx", len(PROMPT) + 3)
+    assert [list(feeds["labels:logits"]) for feeds in found] == [[20, 30, 40, 50, -1], [-1], [-1], [-1]]
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [
+        {"max_perplexity_rise": 1e-6},
+        pytest.param({"max_kl": 1e-13}, marks=pytest.mark.slow),
+        pytest.param({"min_snr": 200}, marks=pytest.mark.slow),
+    ],
+    ids=lambda goals: next(iter(goals)),
+)
+def test_goals_are_met_by_raising_nodes(llama, prompts, goals):
+    compiled = api.compile(llama, "cpu-bf16", data=prompts, **goals)
+    assert compiled.parts["decoder"].plan.summary["accuracy"]["met"]
+    assert compiled.parts["decoder"].plan.summary["accuracy"]["raised"]
+
+
+@pytest.mark.slow
+def test_a_goal_that_the_whole_misses_is_missed_though_each_part_meets_its_own(tmp_path, prompts):
+    """An encoder has no scores of tokens to be judged by; its errors show in the whole."""
+    (tmp_path / "source").mkdir()
+    source = nets.optimum_folder(tmp_path / "source", "encoder")
+    kept = []
+    with pytest.raises(ResultError, match=r"the whole model has KL .* --max-kl 1e-14 is asked for") as caught:
+        api.compile(source, "gpu-fp16", data=prompts, max_kl=1e-14, keep=kept.append)
+    assert kept == [caught.value.compiled]  # the result is there
+
+
+def test_weights_that_two_parts_share_are_there_once(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.optimum_folder(tmp_path / "source", "two")
+    weight = np.random.default_rng(0).standard_normal((nets.VOCABULARY, 2048)).astype(np.float32)
+    for name in ("decoder_model", "decoder_with_past_model"):
+        model = onnx.load(source / f"{name}.onnx")
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "table"))
+        model.graph.node.append(onnx.helper.make_node("Gather", ["table", "input_ids"], ["rows"], f"rows of {name}"))
+        model.graph.output.append(nets.port("rows", nets.FLOAT, "batch_size", "sequence_length", 2048))
+        nets.save(model, source / f"{name}.onnx", True)
+    api.compile(source, "gpu-fp16").save(tmp_path / "out")
+    sizes = [path.stat().st_size for path in (tmp_path / "out").glob("*.data")]
+    assert weight.nbytes < sum(sizes) < 1.5 * weight.nbytes
+    for name in ("decoder_model", "decoder_with_past_model"):
+        onnxruntime.InferenceSession(tmp_path / "out" / f"{name}.onnx", providers=["CPUExecutionProvider"])
+
+
+def test_two_tensors_of_one_place_stay_in_one_place(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.llama_folder(tmp_path / "source")
+    model = onnx.load(source / "model.onnx", load_external_data=False)
+    embed = next(weight for weight in model.graph.initializer if weight.name == "embed")
+    model.graph.initializer.append(embed)
+    model.graph.initializer[-1].name = "again"
+    model.graph.node.append(onnx.helper.make_node("Gather", ["again", "input_ids"], ["words"], "words"))
+    model.graph.output.append(nets.port("words", nets.FLOAT, "batch_size", "sequence_length", nets.WIDTH))
+    onnx.save(model, source / "model.onnx")
+    api.compile(source, "gpu-fp16").save(tmp_path / "out")
+    saved = onnx.load(tmp_path / "out/model.onnx", load_external_data=False)
+    places = [
+        tuple(entry.value for entry in weight.external_data)
+        for weight in saved.graph.initializer
+        if weight.name in ("embed", "again")
+    ]
+    assert len(places) == 2 and len(set(places)) == 1
+
+
+def test_an_earlier_result_is_replaced_and_what_is_not_ours_stays(llama, tmp_path):
+    out = tmp_path / "out"
+    api.compile(llama, "cpu-bf16").save(out)
+    (out / "notes.txt").write_text("mine")
+    assert (out / "model.float32.onnx").is_file()
+    api.compile(llama, "gpu-fp16").save(out)
+    assert not (out / "model.float32.onnx").exists() and (out / "notes.txt").read_text() == "mine"
+    assert len(list(out.glob("*.data"))) == 1
+    assert generated(out) == by_hand(out / "model.onnx")
+
+
+def test_the_part_of_a_folder_has_its_plan_beside_it(tmp_path):
+    (tmp_path / "source").mkdir()
+    api.compile(nets.pipeline_folder(tmp_path / "source"), "gpu-fp16").save(tmp_path / "out")
+    loaded = api.load(tmp_path / "out/layers.onnx")
+    assert loaded.remarks and loaded.plan.backends[0]["name"] == "gpu-fp16"
+    shutil.copy(tmp_path / "out/embeddings.plan.yaml", tmp_path / "out/layers.plan.yaml")
+    assert not api.load(tmp_path / "out/layers.onnx").remarks  # a plan of another model
+
+
+def test_pins_and_shapes_go_to_the_parts_that_have_what_they_name(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.vision_folder(tmp_path / "source")
+    compiled = api.compile(
+        source, "gpu-fp16", pins="attention0=host/float32", high=["type:ReduceSum"],
+        fix_shapes={"pixel_values": [1, 3, 2, 2]}, edits=(),
+    )  # fmt: skip
+    assert compiled.parts["vision"].model.graph.inputs[0].shape.numpy() == (1, 3, 2, 2)
+    nodes = {node.name: node for part in compiled.parts.values() for node in part.plan.nodes}
+    assert nodes["attention0"].backend == "host"
+    with pytest.raises(DovetailError, match="no node matches 'attention9'"):
+        api.compile(source, "gpu-fp16", pins=["attention9=host"])
+
+
+def test_what_belongs_to_one_model_is_refused(llama, tmp_path):
+    with pytest.raises(UsageError, match="--plan belongs to one model"):
+        api.compile(llama, "gpu-fp16", plan=tmp_path / "plan.yaml")
+    with pytest.raises(UsageError, match="is a goal without data"):
+        api.compile(llama, "gpu-fp16", max_kl=0.1)
