@@ -84,3 +84,12 @@ def test_the_plan_of_a_widened_model_is_replayed(tmp_path):
     first.save(tmp_path / "out")
     again = dovetail.compile(conv(), plan=tmp_path / "out")
     assert np.array_equal(first.run(pictures())["y"], again.run(pictures())["y"])
+
+
+def test_operators_of_onnx_runtime_are_widened_where_their_schema_takes_float32():
+    text = """<ir_version: 10, opset_import: ["": 22, "com.microsoft": 1]> g (float16[2,4] x) => (float16[2,4] y) {
+                [relu] a = Relu (x) [gelu] y = com.microsoft.QuickGelu (a) }"""
+    feeds = {"x": np.linspace(-2, 2, 8, dtype=np.float16).reshape(2, 4)}
+    compiled = dovetail.compile(open_text(text, "m"), "cpu-bf16", data=feeds)
+    assert precisions(compiled)["gelu"] == "float32"
+    assert compiled.run(feeds)["y"].dtype == np.float16 and compiled.verification.worst_snr_db > 50

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, dtype_name, name_of, replace_uses_except
 from dovetail.passes import Pass
+from dovetail_onnx.signatures import Signatures
 
 from dovetail_precision.weights import CastTensor
 
@@ -70,6 +71,7 @@ class _Widening:
         self._narrow = narrow
         self._graphs = [graph for _, graph in model.graphs()]
         self._main = model.graph
+        self._signatures = Signatures(model.ir.opset_imports)
         self.values = [value for graph in self._graphs for value in _values(graph) if self._is_narrow(value.dtype)]
         self.named = ", ".join(sorted({dtype_name(value.dtype) for value in self.values}))
 
@@ -80,11 +82,24 @@ class _Widening:
                 narrow = [
                     one for one in (*node.inputs, *node.outputs) if one is not None and self._is_narrow(one.dtype)
                 ]
-                if narrow and (
-                    node.domain not in _STANDARD or node.op_type in _BITS or not all(map(_is_tensor, narrow))
-                ):
+                if narrow and (node.op_type in _BITS or not all(map(_is_tensor, narrow)) or not self._takes_wide(node)):
                     return node
         return None
+
+    def _takes_wide(self, node: ir.Node) -> bool:
+        """Check whether the ports of a node take float32; all of ONNX's operators do that take a narrower float."""
+        if node.domain in _STANDARD:
+            return True
+        signature = self._signatures(node)
+        if signature is None:
+            return False
+        ports = [(value, signature.input(index)) for index, value in enumerate(node.inputs)]
+        ports += [(value, signature.output(index)) for index, value in enumerate(node.outputs)]
+        return all(
+            port is not None and "float32" in port.dtypes
+            for value, port in ports
+            if value is not None and self._is_narrow(value.dtype)
+        )
 
     def widen(self, names: FreshNames) -> None:
         """Give every value its wide type, and insert conversions at the inputs and outputs of the model."""
