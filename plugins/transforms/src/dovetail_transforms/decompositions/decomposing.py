@@ -13,6 +13,7 @@ from dovetail.passes import Pass
 from dovetail.planning import Refusal
 from dovetail.text import did_you_mean
 
+from dovetail_transforms.canonicalize.clean_up import DeadCode
 from dovetail_transforms.decompositions.formula import Formula, operator_of
 from dovetail_transforms.decompositions.rules.all_rules import RULES
 from dovetail_transforms.rewriting import NotRewritten, Outcome, Rewrite, rewrite_node
@@ -111,6 +112,8 @@ def decompose(model: Model, ctx: Context, operators: Collection[str] = ()) -> bo
             ctx.remark("passed", name, "write-out", f"{operator} is written out: {made}")
             ctx.count(operator)
             changed = True
+        if changed:
+            DeadCode().run(model, ctx)  # packed weights, and results that nobody reads
     if changed:
         model.touch()
     return changed

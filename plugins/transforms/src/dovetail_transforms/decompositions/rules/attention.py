@@ -1,5 +1,4 @@
-"""Attention with as many keys as queries have heads: Attention, MultiHeadAttention, and those of decoders and of tokens
-without padding.
+"""Attention with a head of keys for every head of queries: Attention, MultiHeadAttention, and that of decoders.
 
 Caches are [batch, heads, length, size]. `present` is `past` with the new keys behind it; where both are one buffer of
 the greatest length, new keys are written at `past_sequence_length`, and rows behind them stay as they are.
