@@ -178,6 +178,8 @@ def assert_same(case):
         expected = case.expected(*case.variadic, **wide, **case.attributes)
         expected = expected if isinstance(expected, (list, tuple)) else [expected]
     assert len(found) == len(expected)
+    for output, result in zip(source.graph.output, found, strict=True):
+        assert_inferred(output, result)
     for name, kind, ours, theirs in zip(names, kinds, found, expected, strict=True):
         assert ours.shape == theirs.shape, f"{name}: {ours.shape} instead of {theirs.shape}"
         if case.expected is None and not case.through_float32:
@@ -186,6 +188,14 @@ def assert_same(case):
         if defined is not None:
             ours, theirs = ours[defined], theirs[defined]
         _assert_close(case, name, kind, ours, theirs)
+
+
+def assert_inferred(output, result):
+    """The inferred type of an output has its axes, and those extents that do not depend on the inputs of the model."""
+    kind = output.type.tensor_type
+    assert kind.elem_type and kind.HasField("shape"), f"{output.name} has no type, or no shape"
+    assert len(kind.shape.dim) == result.ndim, output.name
+    assert all(dim.dim_value in (0, extent) for dim, extent in zip(kind.shape.dim, result.shape)), output.name
 
 
 def kernel_results(case):

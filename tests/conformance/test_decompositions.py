@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime, written out: each node computes what its kernel computes.
+"""Operators of ONNX Runtime, written out: each node computes what its kernel computes, and has a type before.
 
 float32 within 1e-5 of the largest value, float16 and bfloat16 within rounding. Operators without a kernel on CPUs are
 compared with a formula in the cases. By default a sample runs; `--all-rows` runs all of them.

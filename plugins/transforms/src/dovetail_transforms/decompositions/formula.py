@@ -229,11 +229,20 @@ class Formula(Replacement):
         return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
 
     def of_shape(self, x: ir.Value, sizes: Sequence[Size | None]) -> ir.Value:
-        """Return `x` with the extents that are known of it, which onnx does not infer where others are computed."""
+        """Return `x` with the extents that are known of it, or their names: onnx infers none where one is computed."""
         import onnx_ir as ir
 
-        x.shape = ir.Shape([size if isinstance(size, int) else None for size in sizes])
+        x.shape = ir.Shape([size if isinstance(size, (int, ir.SymbolicDim)) else None for size in sizes])
         return x
+
+    def named(self, x: ir.Value, axis: int) -> int | ir.SymbolicDim | None:
+        """Return an extent or its name."""
+        return None if x.shape is None else x.shape[axis]
+
+    def shaped_like(self, x: ir.Value, other: ir.Value) -> ir.Value:
+        """Return the elements of `x` in the shape of another value."""
+        made = self.Reshape(x, self.Shape(other))
+        return made if other.shape is None else self.of_shape(made, list(other.shape))
 
     def reshape(self, x: ir.Value, *sizes: Size) -> ir.Value:
         """Return `x` in another shape: extents, 0 to keep one, -1 for what is left."""

@@ -77,7 +77,7 @@ def _softmax(op: Formula) -> ir.Value:
     axis, rank = op.attribute("axis"), op.rank(x)
     if op.attribute("opset") < 13 and axis % rank != rank - 1:
         flat = op.Softmax(op.reshape(real, *[0] * (axis % rank), -1), axis=-1)
-        result = op.Reshape(flat, op.Shape(x))
+        result = op.shaped_like(flat, x)
     else:
         result = op.Softmax(real, axis=axis)
     return _integers(op, result, op.required("y_scale"), op.input("y_zero_point"), dtype_of(x))

@@ -57,7 +57,7 @@ def _on_heads(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Valu
         size = 2 * op.required_extent(cos, 2, "width of the cosines")
     split = op.reshape(wide, 0, 0, -1, size)
     result = rotated(op, split, op.unsqueeze(cos, 2), op.unsqueeze(sin, 2), interleaved)
-    return op.cast(op.Reshape(result, op.Shape(x)), dtype_of(x))
+    return op.cast(op.shaped_like(result, x), dtype_of(x))
 
 
 def _rotary_embedding(op: Formula) -> ir.Value:
