@@ -52,9 +52,9 @@ class Formula(Replacement):
         return made
 
     def results(self, rule: Callable[[Formula], Any]) -> list[ir.Value | None]:
-        """Return what a rule builds: a new value for every output that it computes.
+        """Return what a rule builds: a new value for every output that is read.
 
-        An input, or what is another output already, goes through a node.
+        An input, or what is another output already, goes through a node. Nodes that nobody reads are dropped.
 
         Raises:
             NotRewritten: The rule refuses the node.
@@ -63,11 +63,26 @@ class Formula(Replacement):
         values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         made = {id(output) for new in self.nodes for output in new.outputs}
         results: list[ir.Value | None] = []
-        for value in values:
-            passed = value is not None and id(value) not in made
+        for value, output in zip(values, self.node.outputs):
+            if value is None or not (output.uses() or output.is_graph_output()):
+                results.append(None)
+                continue
+            passed = id(value) not in made
             made.discard(id(value))
             results.append(self.Identity(value) if passed else value)
+        self._drop_unread({id(value) for value in results})
         return results
+
+    def _drop_unread(self, read: set[int]) -> None:
+        kept = []
+        for new in reversed(self.nodes):
+            if any(id(value) in read for value in new.outputs):
+                read.update(id(value) for value in new.inputs)
+                kept.append(new)
+                continue
+            for index in range(len(new.inputs)):
+                new.replace_input_with(index, None)
+        self.nodes[:] = reversed(kept)
 
     # The node
 
