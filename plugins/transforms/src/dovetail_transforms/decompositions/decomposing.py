@@ -93,8 +93,9 @@ def decompose_node(node: ir.Node, names: FreshNames, version: int) -> Outcome:
     read, graph = list(node.inputs), graph_of(node)
     outcome = rewrite_node(_rewrite(node.domain, node.op_type), node, names, version)
     for value in read if not outcome.why else ():
-        unread = value is not None and not value.uses() and not value.is_graph_output() and not value.is_graph_input()
-        if value is not None and unread and graph.initializers.get(value.name or "") is value:
+        if value is None or value.uses() or value.is_graph_output() or value.is_graph_input():
+            continue
+        if value.name and graph.initializers.get(value.name) is value:
             del graph.initializers[value.name]
     return outcome
 

@@ -42,6 +42,7 @@ class Formula(Replacement):
         assert found is not None, "the table lists operators with schemas"
         self._signature: Signature = found
         self._scalars: dict[tuple[float, Any], ir.Value] = {}
+        self._sizes: dict[tuple[int, int], ir.Value] = {}
 
     def make(
         self, op_type: str, inputs: Sequence[ir.Value | None], outputs: int = 1, domain: str = "", **attributes: Any
@@ -206,12 +207,31 @@ class Formula(Replacement):
         return found
 
     def size(self, x: ir.Value, axis: int) -> Size:
-        """Return an extent as a number, or computed."""
+        """Return an extent as a number, or computed: of an input of the graph where one has an extent of that name.
+
+        What is computed of sizes then depends on no result, and can run before everything else.
+        """
         found = self.extent(x, axis)
         if found is not None:
             return found
         axis %= self.rank(x)
-        return self.Shape(x, start=axis, end=axis + 1)
+        named = self.named(x, axis)
+        source = None if named is None or isinstance(named, int) else self._named_inputs.get(named.value or "")
+        value, place = source or (x, axis)
+        if (id(value), place) not in self._sizes:
+            self._sizes[id(value), place] = self.Shape(value, start=place, end=place + 1)
+        return self._sizes[id(value), place]
+
+    @cached_property
+    def _named_inputs(self) -> dict[str, tuple[ir.Value, int]]:
+        """The inputs of the graph that have extents with names, by these names, each with the axis."""
+        found: dict[str, tuple[ir.Value, int]] = {}
+        graph = self.node.graph
+        for value in () if graph is None else graph.inputs:
+            for place, extent in enumerate(value.shape or ()):
+                if not isinstance(extent, int) and extent.value and value.const_value is None:
+                    found.setdefault(extent.value, (value, place))
+        return found
 
     def as_value(self, size: Size) -> ir.Value:
         """Return an extent as a list of int64."""
