@@ -1,6 +1,5 @@
 """One node of ONNX Runtime, run as it is and written out; both without optimization, on the same inputs."""
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 from dovetail.passes import Context
 from dovetail_onnx.opening import open_proto
@@ -148,31 +148,29 @@ def normalized(proto):
     return model
 
 
-def written_out(case, folder):
-    """The source with inferred types, and the model that the node is written out in."""
-    proto, given = model_of(case)
-    model = normalized(proto)
-    model.save(folder / "source.onnx")
+def written_out(model):
+    """The model that the node of another one is written out in; what is asked before agrees with what is done."""
     (node,) = (node for node in model.graph if is_known(node))
-    assert can_decompose(node) is None
-    ctx = Context(model=model)
     before = str(model)
     assert can_decompose(node) is None and str(model) == before
-    assert decompose(model, ctx)
-    model.save(folder / "written.onnx")
-    result = onnx.load(folder / "written.onnx")
+    assert decompose(model, Context(model=model))
+    result = ir.to_proto(model.ir)
     onnx.checker.check_model(result, full_check=True)
     assert {node.domain for node in result.graph.node} <= {"", "ai.onnx"}
-    return onnx.load(folder / "source.onnx"), result, given
+    return result
 
 
-def assert_same(case, folder):
-    source, result, given = written_out(case, folder)
+def assert_same(case):
+    proto, given = model_of(case)
+    model = normalized(proto)
+    source = ir.to_proto(model.ir)
+    result = written_out(model)
     found = on_runtime(result, given)
     names = [output.name.removeprefix("out_") for output in source.graph.output]
     kinds = [output.type.tensor_type.elem_type for output in source.graph.output]
     if case.through_float32:
-        expected = on_runtime(*_in_float32(case, folder))
+        inputs = {name: value.astype(np.float32) if _is_narrow(value) else value for name, value in case.inputs.items()}
+        expected = kernel_results(replace(case, inputs=inputs))
     elif case.expected is None:
         expected = on_runtime(source, given)
     else:
@@ -180,6 +178,8 @@ def assert_same(case, folder):
         expected = case.expected(*case.variadic, **wide, **case.attributes)
         expected = expected if isinstance(expected, (list, tuple)) else [expected]
     assert len(found) == len(expected)
+    for output, result in zip(source.graph.output, found, strict=True):
+        assert_inferred(output, result)
     for name, kind, ours, theirs in zip(names, kinds, found, expected, strict=True):
         assert ours.shape == theirs.shape, f"{name}: {ours.shape} instead of {theirs.shape}"
         if case.expected is None and not case.through_float32:
@@ -190,20 +190,18 @@ def assert_same(case, folder):
         _assert_close(case, name, kind, ours, theirs)
 
 
+def assert_inferred(output, result):
+    """The inferred type of an output has its axes, and those extents that do not depend on the inputs of the model."""
+    kind = output.type.tensor_type
+    assert kind.elem_type and kind.HasField("shape"), f"{output.name} has no type, or no shape"
+    assert len(kind.shape.dim) == result.ndim, output.name
+    assert all(dim.dim_value in (0, extent) for dim, extent in zip(kind.shape.dim, result.shape)), output.name
+
+
 def kernel_results(case):
-    """The results of the kernel for another node."""
-    model = normalized(model_of(case)[0])
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(f"{folder}/other.onnx")
-        return on_runtime(onnx.load(f"{folder}/other.onnx"), model_of(case)[1])
-
-
-def _in_float32(case, folder):
-    """The model with floats of 32 bits, and what it is given."""
-    inputs = {name: value.astype(np.float32) if _is_narrow(value) else value for name, value in case.inputs.items()}
-    proto, given = model_of(replace(case, inputs=inputs))
-    normalized(proto).save(folder / "wide.onnx")
-    return onnx.load(folder / "wide.onnx"), given
+    """The results of the kernel for a node."""
+    proto, given = model_of(case)
+    return on_runtime(ir.to_proto(normalized(proto).ir), given)
 
 
 def _is_narrow(value):

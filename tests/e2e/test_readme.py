@@ -1,4 +1,4 @@
-"""The examples of the README, the tutorials, the plugin pages and the page on lowering run, and print what they say.
+"""The examples of the README, the tutorials, plugin pages and pages on transforms run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
 the other in one copy of the examples, without lines that install; a distribution below `tests` that one of these names
@@ -21,6 +21,7 @@ from . import program_server
 
 ROOT = Path(__file__).parents[2]
 README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
+DECOMPOSITIONS = ROOT / "docs/decompositions.md"
 REPORT, ADAPTERS = ROOT / "plugins/report/README.md", ROOT / "plugins/adapters/README.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
 WALKS = [
@@ -28,7 +29,7 @@ WALKS = [
     ROOT / "docs/placement.md",
     ROOT / "docs/reference/python.md",
 ]
-PAGES = [README, PLUGINS, LOWERING, REPORT, ADAPTERS, *KINDS, *WALKS]
+PAGES = [README, PLUGINS, LOWERING, DECOMPOSITIONS, REPORT, ADAPTERS, *KINDS, *WALKS]
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -83,6 +84,11 @@ def test_example_of_the_plugin_page(folder, number):
 @pytest.mark.parametrize("number", range(len(blocks(LOWERING))))
 def test_example_of_the_page_on_lowering(folder, number):
     assert_runs_in_order(folder, LOWERING, number)
+
+
+@pytest.mark.parametrize("number", range(len(blocks(DECOMPOSITIONS))))
+def test_example_of_the_page_on_decompositions(folder, number):
+    assert_runs_in_order(folder, DECOMPOSITIONS, number)
 
 
 @pytest.mark.parametrize("number", range(len(blocks(REPORT))))

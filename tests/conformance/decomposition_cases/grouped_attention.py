@@ -101,7 +101,7 @@ WAYS = {
 
 def attending():
     for state, dtype, (name, attributes), packed in itertools.product(states(), TYPES, WAYS.items(), (False, True)):
-        if dtype == "bfloat16" and (name != "plain" or packed):
+        if dtype == "bfloat16" and name != "plain" or packed and dtype != "float32":
             continue
         yield case(f"{name}{' packed' * packed}", state, dtype, attributes, packed=packed, opened=not packed)
     for state, dtype in itertools.product(states(), ("float32", "float16")):
@@ -127,7 +127,7 @@ def turning():
     for state, dtype, interleaved, part, packed in itertools.product(
         states(), TYPES, (0, 1), (False, True), (False, True)
     ):
-        if dtype == "bfloat16" and (part or packed):
+        if dtype == "bfloat16" and part or packed and dtype != "float32":
             continue
         tables = caches(16, 8 if part else D // 2, TYPES[dtype])
         attributes = {"do_rotary": 1, "rotary_interleaved": interleaved}

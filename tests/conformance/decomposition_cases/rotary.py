@@ -46,7 +46,7 @@ def multimodal():
         heads, size, sections = 2, 16, [2, 1, 1] if part else [4, 2, 2]
         x = numbers(2, 5, heads * size, dtype=dtype) if rank == 3 else numbers(2, heads, 5, size, dtype=dtype)
         attributes = {"interleaved": interleaved, "mrope_layout": layout, "mrope_section": sections}
-        if part:
+        if part or rank == 3:
             attributes |= {"num_heads": heads, "rotary_embedding_dim": 2 * sum(sections)}
         yield Case(
             f"{dtype} {interleaved} {layout} {rank} {part}",

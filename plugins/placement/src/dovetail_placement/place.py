@@ -14,6 +14,7 @@ from dovetail.passes import Pass
 from dovetail.planning import HOST, Placement, from_source, key_of, set_placement
 from dovetail.plugin import Remedy, remedy
 from dovetail.text import near_misses, pluralize
+from dovetail_transforms.decompositions import WriteOutNode
 
 from dovetail_placement.claim_checks import ask_for_claims
 from dovetail_placement.claiming import Claiming
@@ -25,6 +26,7 @@ from dovetail_placement.pins import Pins
 from dovetail_placement.preparing import fuse_offered, refuse_unclaimed
 from dovetail_placement.region_ends import settle_region_ends
 from dovetail_placement.view import made_strategy
+from dovetail_placement.writing_out import refuse_unclaimed_parts, write_out_unclaimed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -127,7 +129,8 @@ class Place(Pass):
     file requests and that may be declined is a remark. Once all backends have claimed, fix-ups withdraw or narrow
     claims of their own backend, and withdrawn nodes are offered to the following backends. Then limits that depend on
     `region.last` are evaluated. Fusions that a backend asks for (`prepare:`) are made before anything is claimed, and
-    are refused where the backend does not claim the result.
+    are refused where the backend does not claim the result. Operators of ONNX Runtime that nobody claims are
+    written out for a backend that takes the nodes in their place.
     """
 
     name = "place"
@@ -147,6 +150,13 @@ class Place(Pass):
         claiming = _claims(model, ctx)
         if refuse_unclaimed(fused, claiming, ctx):
             return True
+        written = write_out_unclaimed(model, ctx, claiming)
+        if written:
+            known += [remark for remark in ctx.remarks[len(known) :] if remark.rule == WriteOutNode.name]
+            ctx.remarks[:] = known  # all backends claim again, on the written out graph
+            claiming = _claims(model, ctx)
+            if refuse_unclaimed_parts(written, claiming, ctx):
+                return True
         edited = _edit(model, claiming.edits, ctx)
         if edited:
             # Keep only the strategies' remarks on the edited graph; anchors of edits are in the unedited one.
@@ -160,7 +170,7 @@ class Place(Pass):
         remark_open_extents(claiming, ctx)
         if ctx.remedies_for:
             ctx.remedies = remedies_of(claiming, ctx.remedies_for)
-        return bool(edited or fused)
+        return bool(edited or fused or written)
 
 
 def claim_on(node: ir.Node) -> Claim | None:

@@ -28,4 +28,5 @@ def register(registry):
     registry.edit("fuse-rotary", "dovetail_transforms.fusions.rotary:FuseRotary")
     registry.edit("fuse-attention", "dovetail_transforms.fusions.attention:FuseAttention")
     registry.pass_("write-out", "dovetail_transforms.decompositions.decomposing:WriteOut")
+    registry.edit("write-out", "dovetail_transforms.decompositions.decomposing:WriteOutNode")
     registry.pass_("lower-opset", "dovetail_transforms.lowering.lowering:LowerOpset")

@@ -103,17 +103,19 @@ class _Inference:
         key = _question(node, given, data)
         if key not in self._known:
             asked = (self._by_runtime, self._by_decomposition) if _is_foreign(node) else (self._by_onnx,)
-            self._known[key] = [None] * len(node.output)
+            found: list[onnx.TypeProto | None] = [None] * len(node.output)
             for ask in asked:
-                try:
-                    self._known[key] = ask(node, given, data)
+                if all(map(_is_complete, found)):
                     break
-                except Exception:  # C++ exceptions of any kind; the value stays untyped
+                try:
+                    found = list(map(_completed, found, ask(node, given, data)))
+                except Exception:  # C++ exceptions of any kind; the value stays as it is known
                     continue
+            self._known[key] = found
         return self._known[key]
 
     def _by_decomposition(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
-        """Return types for an operator that has no kernel on CPUs, so that no session loads it."""
+        """Return types of an operator that no session loads, as CPUs have no kernel, or of which it tells no shape."""
         return infer_by_decomposition(node, given, data, default_version(self._opsets) or 0)
 
     def _by_onnx(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
@@ -143,6 +145,27 @@ class _Inference:
         session = new_session(model.SerializeToString(), settings, ["CPUExecutionProvider"])
         told = {output.name: _type_of(output) for output in session.get_outputs()}
         return [told.get(name) for name in node.output]
+
+
+def _is_complete(type_: onnx.TypeProto | None) -> bool:
+    """Check whether every extent of a type is known or has a name."""
+    if type_ is None or not type_.tensor_type.HasField("shape"):
+        return False
+    return all(dim.HasField("dim_value") or dim.HasField("dim_param") for dim in type_.tensor_type.shape.dim)
+
+
+def _completed(known: onnx.TypeProto | None, other: onnx.TypeProto | None) -> onnx.TypeProto | None:
+    """Return a type with the shape, or the extents, that only another source knows."""
+    if known is None or other is None or not other.tensor_type.HasField("shape"):
+        return other if known is None else known
+    if not known.tensor_type.HasField("shape"):
+        known.tensor_type.shape.CopyFrom(other.tensor_type.shape)
+        return known
+    pairs = zip(known.tensor_type.shape.dim, other.tensor_type.shape.dim)
+    for dim, more in pairs if len(known.tensor_type.shape.dim) == len(other.tensor_type.shape.dim) else ():
+        if not dim.HasField("dim_value") and not dim.HasField("dim_param"):
+            dim.CopyFrom(more)
+    return known
 
 
 def _type_of(output) -> onnx.TypeProto | None:

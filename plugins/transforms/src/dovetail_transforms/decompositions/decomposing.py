@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import DovetailError
-from dovetail.ir import FreshNames, gc_paused
+from dovetail.ir import FreshNames, gc_paused, graph_of
 from dovetail.passes import Pass
-from dovetail.planning import Refusal
+from dovetail.planning import Refusal, set_key
+from dovetail.plugin import Editor
 from dovetail.text import did_you_mean
 
 from dovetail_transforms.decompositions.formula import Formula, operator_of
@@ -52,6 +53,12 @@ def can_decompose(node: ir.Node, opsets: Opsets | None = None) -> Refusal | None
     Raises:
         ValueError: The node is in a body, and `opsets` is not given.
     """
+    found = operators_needed(node, opsets)
+    return found if isinstance(found, Refusal) else None
+
+
+def operators_needed(node: ir.Node, opsets: Opsets | None = None) -> Set[str] | Refusal:
+    """Return the operators of standard ONNX that a node is written in, or why it cannot; see `can_decompose`."""
     if not is_known(node):
         return Refusal(f"{operator_of(node)} has no decomposition", _SOURCE)
     version = _default_version(node, opsets)
@@ -61,15 +68,17 @@ def can_decompose(node: ir.Node, opsets: Opsets | None = None) -> Refusal | None
     trial = Formula(node, FreshNames(taken), version)
     try:
         trial.results(RULES[operator_of(node)])
+        return {new.op_type for new in trial.nodes}
     except NotRewritten as refused:
         return Refusal(f"{node.op_type} is not written in standard ONNX: {refused}", _SOURCE)
     finally:
         trial.discard()
-    return None
 
 
 def decompose_node(node: ir.Node, names: FreshNames, version: int) -> Outcome:
     """Replace one node by nodes of standard ONNX, or leave the graph as it is.
+
+    Constants that only this node read, such as packed weights, leave the graph.
 
     Args:
         node: A node whose operator has a decomposition.
@@ -81,7 +90,14 @@ def decompose_node(node: ir.Node, names: FreshNames, version: int) -> Outcome:
     """
     if version < LOWEST:
         return Outcome(_too_old(node, version))
-    return rewrite_node(_rewrite(node.domain, node.op_type), node, names, version)
+    read, graph = list(node.inputs), graph_of(node)
+    outcome = rewrite_node(_rewrite(node.domain, node.op_type), node, names, version)
+    for value in read if not outcome.why else ():
+        if value is None or value.uses() or value.is_graph_output() or value.is_graph_input():
+            continue
+        if value.name and graph.initializers.get(value.name) is value:
+            del graph.initializers[value.name]
+    return outcome
 
 
 def decompose(model: Model, ctx: Context, operators: Collection[str] = ()) -> bool:
@@ -147,6 +163,49 @@ class WriteOut(Pass):
                     "docs/decompositions.md lists the operators, with their domain",
                 )
         return decompose(model, ctx, asked)
+
+
+class WriteOutNode(Editor):
+    """Writes one operator of ONNX Runtime in standard ONNX: the edit `--edit write-out=NODE`.
+
+    A compilation makes it unasked where a backend takes the nodes that result, and nobody takes the operator.
+    """
+
+    sides = ("after",)
+    name: ClassVar[str] = "write-out"
+
+    def key(self, node: ir.Node) -> str:
+        """Return the key of the node that computes the result of `node` afterwards; see `dovetail.planning.key_of`."""
+        return f"{self.name}:{node.outputs[0].name}"
+
+    def write(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+        """Write `node` out. The caller marks the model as changed."""
+        key = self.key(node)
+        outcome = decompose_node(node, names, model.opset)
+        if not outcome.why:
+            set_key(self.made(outcome, key), key)
+        return outcome
+
+    def made(self, outcome: Outcome, key: str) -> ir.Node:
+        """Return the node that computes the first result."""
+        return next(new for new in outcome.nodes if any(self.key_of_value(value) == key for value in new.outputs))
+
+    def key_of_value(self, value: ir.Value) -> str:
+        """Return the key for the first result of a node."""
+        return f"{self.name}:{value.name}"
+
+    def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Sequence[ir.Node]:
+        """Write `node` out.
+
+        Raises:
+            DovetailError: It has no decomposition, or not in this form.
+        """
+        refusal = can_decompose(node, model.ir.opset_imports)
+        if refusal is not None:
+            raise DovetailError(
+                f"{self.name} at '{node.name}': {refusal.text}", "docs/decompositions.md lists the operators"
+            )
+        return self.write(model, node, ctx.analysis(FreshNames, model)).nodes
 
 
 def _too_old(node: ir.Node, version: int) -> str:

@@ -42,6 +42,7 @@ class Formula(Replacement):
         assert found is not None, "the table lists operators with schemas"
         self._signature: Signature = found
         self._scalars: dict[tuple[float, Any], ir.Value] = {}
+        self._sizes: dict[tuple[int, int], ir.Value] = {}
 
     def make(
         self, op_type: str, inputs: Sequence[ir.Value | None], outputs: int = 1, domain: str = "", **attributes: Any
@@ -52,9 +53,9 @@ class Formula(Replacement):
         return made
 
     def results(self, rule: Callable[[Formula], Any]) -> list[ir.Value | None]:
-        """Return what a rule builds: a new value for every output that it computes.
+        """Return what a rule builds: a new value for every output that is read.
 
-        An input, or what is another output already, goes through a node.
+        An input, or what is another output already, goes through a node. Nodes that nobody reads are dropped.
 
         Raises:
             NotRewritten: The rule refuses the node.
@@ -63,11 +64,26 @@ class Formula(Replacement):
         values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         made = {id(output) for new in self.nodes for output in new.outputs}
         results: list[ir.Value | None] = []
-        for value in values:
-            passed = value is not None and id(value) not in made
+        for value, output in zip(values, self.node.outputs):
+            if value is None or not (output.uses() or output.is_graph_output()):
+                results.append(None)
+                continue
+            passed = id(value) not in made
             made.discard(id(value))
             results.append(self.Identity(value) if passed else value)
+        self._drop_unread({id(value) for value in results})
         return results
+
+    def _drop_unread(self, read: set[int]) -> None:
+        kept = []
+        for new in reversed(self.nodes):
+            if any(id(value) in read for value in new.outputs):
+                read.update(id(value) for value in new.inputs)
+                kept.append(new)
+                continue
+            for index in range(len(new.inputs)):
+                new.replace_input_with(index, None)
+        self.nodes[:] = reversed(kept)
 
     # The node
 
@@ -191,12 +207,31 @@ class Formula(Replacement):
         return found
 
     def size(self, x: ir.Value, axis: int) -> Size:
-        """Return an extent as a number, or computed."""
+        """Return an extent as a number, or computed: of an input of the graph where one has an extent of that name.
+
+        What is computed of sizes then depends on no result, and can run before everything else.
+        """
         found = self.extent(x, axis)
         if found is not None:
             return found
         axis %= self.rank(x)
-        return self.Shape(x, start=axis, end=axis + 1)
+        named = self.named(x, axis)
+        source = None if named is None or isinstance(named, int) else self._named_inputs.get(named.value or "")
+        value, place = source or (x, axis)
+        if (id(value), place) not in self._sizes:
+            self._sizes[id(value), place] = self.Shape(value, start=place, end=place + 1)
+        return self._sizes[id(value), place]
+
+    @cached_property
+    def _named_inputs(self) -> dict[str, tuple[ir.Value, int]]:
+        """The inputs of the graph that have extents with names, by these names, each with the axis."""
+        found: dict[str, tuple[ir.Value, int]] = {}
+        graph = self.node.graph
+        for value in () if graph is None else graph.inputs:
+            for place, extent in enumerate(value.shape or ()):
+                if not isinstance(extent, int) and extent.value and value.const_value is None:
+                    found.setdefault(extent.value, (value, place))
+        return found
 
     def as_value(self, size: Size) -> ir.Value:
         """Return an extent as a list of int64."""
@@ -229,11 +264,20 @@ class Formula(Replacement):
         return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=0)
 
     def of_shape(self, x: ir.Value, sizes: Sequence[Size | None]) -> ir.Value:
-        """Return `x` with the extents that are known of it, which onnx does not infer where others are computed."""
+        """Return `x` with the extents that are known of it, or their names: onnx infers none where one is computed."""
         import onnx_ir as ir
 
-        x.shape = ir.Shape([size if isinstance(size, int) else None for size in sizes])
+        x.shape = ir.Shape([size if isinstance(size, (int, ir.SymbolicDim)) else None for size in sizes])
         return x
+
+    def named(self, x: ir.Value, axis: int) -> int | ir.SymbolicDim | None:
+        """Return an extent or its name."""
+        return None if x.shape is None else x.shape[axis]
+
+    def shaped_like(self, x: ir.Value, other: ir.Value) -> ir.Value:
+        """Return the elements of `x` in the shape of another value."""
+        made = self.Reshape(x, self.Shape(other))
+        return made if other.shape is None else self.of_shape(made, list(other.shape))
 
     def reshape(self, x: ir.Value, *sizes: Size) -> ir.Value:
         """Return `x` in another shape: extents, 0 to keep one, -1 for what is left."""

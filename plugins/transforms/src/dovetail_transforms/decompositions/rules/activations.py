@@ -91,7 +91,7 @@ def _bias_softmax(op: Formula) -> ir.Value:
     if axis == rank - 1:
         return op.cast(op.Softmax(total, axis=-1), dtype_of(x))
     flat = op.Softmax(op.reshape(total, *[0] * axis, -1), axis=-1)
-    return op.cast(op.Reshape(flat, op.Shape(x)), dtype_of(x))
+    return op.cast(op.shaped_like(flat, x), dtype_of(x))
 
 
 def _bias_dropout(op: Formula) -> Results:

@@ -36,6 +36,9 @@ FAMILIES = (
     former,
 )
 
+ON_REQUEST = frozenset({"com.microsoft.DynamicQuantizeLSTM", "com.microsoft.MoE", "com.microsoft.QMoE"})
+"""Operators that no compilation writes out unasked: the nodes compute more, or other numbers than a kernel does."""
+
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()
 }

@@ -1,5 +1,4 @@
-"""Attention with as many keys as queries have heads: Attention, MultiHeadAttention, and those of decoders and of tokens
-without padding.
+"""Attention with a head of keys for every head of queries: Attention, MultiHeadAttention, and that of decoders.
 
 Caches are [batch, heads, length, size]. `present` is `past` with the new keys behind it; where both are one buffer of
 the greatest length, new keys are written at `past_sequence_length`, and rows behind them stay as they are.
@@ -67,7 +66,8 @@ def _extended(op: Formula, past: ir.Value | None, new: ir.Value, used: ir.Value 
     start = op.reshape(op.cast(used, ir.DataType.INT64), 1)
     every = op.Concat(op.slice(past, 2, 0, start), new, axis=2)
     rest = op.slice(past, 2, op.plus(start, op.size(new, 2)), 2**62)
-    return _Cache(every, op.Concat(every, rest, axis=2), start)
+    present = op.Concat(every, rest, axis=2)
+    return _Cache(every, present if past.shape is None else op.of_shape(present, list(past.shape)), start)
 
 
 def _with_bias(op: Formula, parts: Sequence[ir.Value], bias: ir.Value | None) -> list[ir.Value]:

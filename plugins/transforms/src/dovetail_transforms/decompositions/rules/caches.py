@@ -130,7 +130,7 @@ def updated(op: Formula, rows: Rows, past: ir.Value | None, new: ir.Value) -> Ca
         return Cached(new, new)
     every = op.Concat(past, new, axis=2)
     batch = op.size(past, 0)
-    extents = [batch, op.extent(new, 1), rows.length, op.extent(new, 3)]
+    extents = [op.named(past, 0), op.extent(new, 1), rows.length, op.extent(new, 3)]
     if batch == 1:
         present = op.Gather(every, op.squeeze(rows.source, 0), axis=2)
     else:

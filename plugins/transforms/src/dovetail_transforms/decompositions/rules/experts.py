@@ -91,7 +91,7 @@ def _swiglu(op: Formula, x: ir.Value, other: ir.Value | None, fusion: int) -> ir
 def _summed(op: Formula, outputs: ir.Value, shares: ir.Value) -> ir.Value:
     x = op.required("input")
     result = op.total(op.Mul(outputs, shares), 0, keepdims=0)
-    return op.cast(op.Reshape(result, op.Shape(x)), dtype_of(x))
+    return op.cast(op.shaped_like(result, x), dtype_of(x))
 
 
 def _mixture(op: Formula) -> ir.Value:

@@ -188,7 +188,8 @@ def _group_query_attention(op: Formula) -> Results:
     k = repeated(op, dequantized(op, keys.attended, "k"), times)
     v = repeated(op, dequantized(op, values.attended, "v"), times)
     result, scores = _attended(op, op.wide(q), k, v, lengths, rows)
-    return op.cast(result, dtype), keys.present, values.present, None if scores is None else op.cast(scores, dtype)
+    result = op.of_shape(op.cast(result, dtype), [op.named(query, 0), op.named(query, 1), op.extent(result, 2)])
+    return result, keys.present, values.present, None if scores is None else op.cast(scores, dtype)
 
 
 def _rows(op: Formula, new: ir.Value, lengths: _Lengths) -> Rows:

@@ -126,7 +126,7 @@ def _over_groups(op: Formula, x: ir.Value) -> ir.Value:
     planes = op.Transpose(x, perm=to_front) if last else x
     grouped = op.reshape(planes, 0, groups, -1)
     normal, _, _ = _centered(op, grouped, [-1], op.attribute("epsilon"))
-    normal = op.Reshape(normal, op.Shape(planes))
+    normal = op.shaped_like(normal, planes)
     normal = op.Transpose(normal, perm=to_back) if last else normal
     gamma, beta = op.wide(op.required("gamma")), op.wide(op.required("beta"))
     if not last:

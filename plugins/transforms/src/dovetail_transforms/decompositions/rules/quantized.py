@@ -45,14 +45,18 @@ def _output(op: Formula, value: ir.Value, stem: str, dtype: ir.DataType) -> ir.V
     return _integers(op, value, op.required(f"{stem}_scale"), op.input(f"{stem}_zero_point"), dtype)
 
 
-def _pair(operator: str) -> Callable[[Formula], ir.Value]:
-    def rule(op: Formula) -> ir.Value:
-        """The operator on two values, on the numbers that they stand for."""
-        return _output(
-            op, op.make(operator, [_input(op, "A", "A"), _input(op, "B", "B")]), "C", dtype_of(op.required("A"))
-        )
+def _added(op: Formula) -> ir.Value:
+    """The sum of two values, on the numbers that they stand for."""
+    return _of_pair(op, op.Add)
 
-    return rule
+
+def _multiplied(op: Formula) -> ir.Value:
+    """The product of two values, on the numbers that they stand for."""
+    return _of_pair(op, op.Mul)
+
+
+def _of_pair(op: Formula, operator: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    return _output(op, operator(_input(op, "A", "A"), _input(op, "B", "B")), "C", dtype_of(op.required("A")))
 
 
 def _sigmoid(op: Formula) -> ir.Value:
@@ -73,7 +77,7 @@ def _softmax(op: Formula) -> ir.Value:
     axis, rank = op.attribute("axis"), op.rank(x)
     if op.attribute("opset") < 13 and axis % rank != rank - 1:
         flat = op.Softmax(op.reshape(real, *[0] * (axis % rank), -1), axis=-1)
-        result = op.Reshape(flat, op.Shape(x))
+        result = op.shaped_like(flat, x)
     else:
         result = op.Softmax(real, axis=axis)
     return _integers(op, result, op.required("y_scale"), op.input("y_zero_point"), dtype_of(x))
@@ -264,8 +268,8 @@ def _check_dtype(op: Formula, dtype: ir.DataType) -> None:
 
 
 RULES: Mapping = {
-    "com.microsoft.QLinearAdd": _pair("Add"),
-    "com.microsoft.QLinearMul": _pair("Mul"),
+    "com.microsoft.QLinearAdd": _added,
+    "com.microsoft.QLinearMul": _multiplied,
     "com.microsoft.QLinearSigmoid": _sigmoid,
     "com.microsoft.QLinearLeakyRelu": _leaky_relu,
     "com.microsoft.QLinearSoftmax": _softmax,

@@ -27,7 +27,7 @@ def rotated(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value, interleaved:
     half = op.required_extent(cos, op.rank(cos) - 1, "width of the cosines")
     size = op.required_extent(x, rank - 1, "size of a head")
     op.refuse_if(2 * half > size, f"heads of {size} elements are turned by {half} angles")
-    kept = None
+    kept, whole = None, x
     if 2 * half < size:
         x, kept = op.split(x, rank - 1, [2 * half, size - 2 * half])
     if interleaved:
@@ -40,7 +40,8 @@ def rotated(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value, interleaved:
         result = op.reshape(pairs, *[0] * (rank - 1), 2 * half)
     else:
         result = op.Concat(first, second, axis=rank - 1)
-    return result if kept is None else op.Concat(result, kept, axis=rank - 1)
+    result = result if kept is None else op.Concat(result, kept, axis=rank - 1)
+    return result if whole.shape is None else op.of_shape(result, list(whole.shape))
 
 
 def _on_heads(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
@@ -57,7 +58,7 @@ def _on_heads(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Valu
         size = 2 * op.required_extent(cos, 2, "width of the cosines")
     split = op.reshape(wide, 0, 0, -1, size)
     result = rotated(op, split, op.unsqueeze(cos, 2), op.unsqueeze(sin, 2), interleaved)
-    return op.cast(op.Reshape(result, op.Shape(x)), dtype_of(x))
+    return op.cast(op.shaped_like(result, x), dtype_of(x))
 
 
 def _rotary_embedding(op: Formula) -> ir.Value:

@@ -53,7 +53,7 @@ def _convolution(op: Formula) -> Results:
     if op.attribute("activation") != "none":
         result = sigmoid_weighted(op, result)
     if last:
-        result = op.Reshape(op.Transpose(result, perm=[0, 2, 1]), op.Shape(x))
+        result = op.shaped_like(op.Transpose(result, perm=[0, 2, 1]), x)
     result = op.cast(result, dtype_of(x))
     if not op.is_read("present_state"):
         return result, None
@@ -71,15 +71,17 @@ def _history(op: Formula, every: ir.Value, length: Size, history: int) -> ir.Val
     import onnx_ir as ir
 
     window = op.attribute("state_window")
+    extents = [op.named(every, 0), op.named(every, 1), history]
     if not window:
-        return op.slice(every, 2, length, op.plus(length, history))
+        return op.of_shape(op.slice(every, 2, length, op.plus(length, history)), extents)
     slots = []
     zero = op.number(0, ir.DataType.INT64)
     for behind in reversed(range(window)):
         start = op.Sub(op.as_value(length), op.number(behind, ir.DataType.INT64))
         first = op.Max(start, zero)
         part = op.slice(every, 2, first, op.plus(first, history))
-        slots.append(op.unsqueeze(op.Where(op.Greater(start, zero), part, op.number(0, part)), 0))
+        part = op.of_shape(op.Where(op.Greater(start, zero), part, op.number(0, part)), extents)
+        slots.append(op.unsqueeze(part, 0))
     return op.Concat(*slots, axis=0)
 
 

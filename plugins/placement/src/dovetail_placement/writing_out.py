@@ -1,0 +1,128 @@
+"""Operators of ONNX Runtime that no chosen backend takes, written in standard ONNX for one that takes what results.
+
+Like a fusion, this is an edit and part of the plan. Where the backend does not claim what computes floats, the edit is
+refused for it, so that the next round of decisions begins with the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from dovetail.ir import FreshNames
+from dovetail.planning import Refusal
+from dovetail.plugin import Edit
+from dovetail_transforms.decompositions import ON_REQUEST, WriteOutNode, is_known, operators_needed
+from dovetail_transforms.decompositions.formula import operator_of
+
+from dovetail_placement.anchors import Anchors
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.ir import Model
+    from dovetail.passes import Context
+    from dovetail.plugin import Backend
+
+    from dovetail_placement.claiming import Claiming
+
+
+class WrittenOut(NamedTuple):
+    """An operator that was written out for a backend.
+
+    Attributes:
+        nodes: The nodes in its place.
+        result: The one that computes its first result.
+        operator: The operator.
+        backend: The backend.
+    """
+
+    nodes: Sequence[ir.Node]
+    result: ir.Node
+    operator: str
+    backend: Backend
+
+
+def write_out_unclaimed(model: Model, ctx: Context, claiming: Claiming) -> list[WrittenOut]:
+    """Write out the operators that nobody claims, each for the first backend that takes the nodes in its place.
+
+    With a replayed plan nothing is written out here: it is made with the plan's other edits.
+
+    Args:
+        model: The model, which is changed.
+        ctx: The run.
+        claiming: The claims of all backends; the host has not claimed yet.
+    """
+    if ctx.request.plan is not None:
+        return []
+    sites = [
+        (node, backend)
+        for node in model.graph
+        if id(node) not in claiming.claimed and is_known(node)
+        if (backend := _taker(node, model, ctx)) is not None
+    ]
+    if not sites:
+        return []
+    editor, names, anchors = WriteOutNode(), ctx.analysis(FreshNames, model), Anchors(model)
+    edits = [anchors.recorded(Edit(editor.name, node.name or ""), node) for node, _ in sites]
+    written = []
+    for (node, backend), edit in zip(sites, edits):
+        operator, name, key = operator_of(node), node.name or "", editor.key(node)
+        outcome = editor.write(model, node, names)
+        if outcome.why:
+            continue
+        ctx.round.edits.append(edit)
+        made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
+        why = f"no chosen backend takes {operator}; it is written out for {backend.name}: {made}"
+        ctx.remark("passed", name, editor.name, why)
+        ctx.count(editor.name)
+        written.append(WrittenOut(outcome.nodes, editor.made(outcome, key), operator, backend))
+    model.touch()
+    return written
+
+
+def _taker(node: ir.Node, model: Model, ctx: Context) -> Backend | None:
+    """Return the first backend that takes every operator in the place of a node, and did not decline it before."""
+    result = node.outputs[0] if node.outputs else None
+    if operator_of(node) in ON_REQUEST or result is None or result.dtype is None:
+        return None
+    if not result.dtype.is_floating_point():
+        return None  # arithmetic on integers stays where a kernel does it
+    needed = operators_needed(node, model.ir.opset_imports)
+    if isinstance(needed, Refusal):
+        return None
+    key = WriteOutNode().key(node)
+    for backend in ctx.backends:
+        declined = ctx.refusals.given_up(backend.name) is not None or key in ctx.refusals.nodes(backend.name)
+        if not declined and all(backend.takes("", operator) for operator in needed):
+            return backend
+    return None
+
+
+def refuse_unclaimed_parts(written: Sequence[WrittenOut], claiming: Claiming, ctx: Context) -> bool:
+    """Refuse what was written out for a backend that leaves a part that computes floats, so that it is undone.
+
+    Returns:
+        Whether there is any.
+    """
+    found = False
+    for each in written:
+        lost = next(
+            (node for node in each.nodes if _computes_floats(node) and not _is_claimed(node, each, claiming)), None
+        )
+        if lost is None:
+            continue
+        verdict = claiming.view_of(each.backend).verdict(lost)
+        why = "; ".join(reason.text for reason in verdict.reasons if verdict.ok is False)
+        why = why or f"its strategy '{ctx.strategy_of(each.backend)}' leaves it"
+        text = f"{each.operator} is not written out: {each.backend.name} leaves its {lost.op_type}: {why}"
+        ctx.refuse(each.result, each.backend.name, text, rule=WriteOutNode.name)
+        found = True
+    return found
+
+
+def _computes_floats(node: ir.Node) -> bool:
+    return any(value.dtype is not None and value.dtype.is_floating_point() for value in node.outputs)
+
+
+def _is_claimed(node: ir.Node, each: WrittenOut, claiming: Claiming) -> bool:
+    return claiming.claimed.get(id(node), ("",))[0] == each.backend.name
