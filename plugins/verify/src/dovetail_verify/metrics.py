@@ -149,7 +149,7 @@ class Difference:
             logs = [top - np.log(np.exp(top).sum(axis=1, keepdims=True)) for top in tops]
             # Not below 0, whatever rounding does.
             self.kl += float(np.maximum((np.exp(logs[0]) * (logs[0] - logs[1])).sum(axis=1), 0.0).sum())
-            if labels is not None:
+            if labels is not None and not shares:
                 answers = labels[begin : begin + step]
                 known = np.flatnonzero((answers >= 0) & (answers < a.shape[1]))
                 for index, log in enumerate(logs):
