@@ -150,6 +150,32 @@ def test_arrays_give_what_a_vision_part_needs(tmp_path):
     assert all(one.verification is not None and one.verification.batches for one in compiled.parts.values())
 
 
+def test_an_encoder_of_sounds_fills_caches_of_the_decoder(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.speech_folder(tmp_path / "source")
+    sounds = np.random.default_rng(0).standard_normal((2, 8, 12)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", input_ids=np.array([PROMPT, PROMPT[::-1]]), audio_features=sounds)
+    compiled = api.compile(source, "cpu-bf16", data=tmp_path / "data.npz", max_kl=0.1)
+    assert all(one.verification is not None and one.verification.batches for one in compiled.parts.values())
+    assert compiled.comparison.kl < 1e-3
+    # Other sounds, other answers: the caches are those of the encoder.
+    np.savez(tmp_path / "silent.npz", input_ids=np.array([PROMPT, PROMPT[::-1]]), audio_features=0 * sounds)
+    silent = api.compile(source, "cpu-bf16", data=tmp_path / "silent.npz")
+    assert [list(one) for one in silent.comparison.source.answers] != [
+        list(one) for one in compiled.comparison.source.answers
+    ]
+    with pytest.raises(DovetailError, match="the part 'encoder' needs 'audio_features'"):
+        api.compile(source, "cpu-bf16", data=["hello"])
+
+
+def test_caches_may_be_as_narrow_as_the_arithmetic(llama, prompts, tmp_path):
+    compiled = api.compile(llama, "gpu-fp16", data=prompts, keep_io_types=False)
+    compiled.save(tmp_path / "out")
+    ports = onnx.load(tmp_path / "out/model.onnx", load_external_data=False).graph.output
+    assert onnx.TensorProto.FLOAT16 in {value.type.tensor_type.elem_type for value in ports}
+    assert compiled.comparison.agreement == 1.0 and generated(tmp_path / "out") == generated(llama)
+
+
 def test_states_are_those_of_prompts_and_of_single_tokens(llama):
     from dovetail_decoder.reading import chain_of, read_folder
     from dovetail_decoder.states import STEPS, batches
