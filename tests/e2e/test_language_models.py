@@ -292,6 +292,20 @@ def test_the_part_of_a_folder_has_its_plan_beside_it(tmp_path):
     assert not api.load(tmp_path / "out/layers.onnx").remarks  # a plan of another model
 
 
+@pytest.mark.parametrize("form", ["past", "encoder"])
+def test_where_programs_look_for_a_name_the_file_of_that_name_is_one_that_onnxruntime_loads(tmp_path, form):
+    (tmp_path / "source").mkdir()
+    source = nets.optimum_folder(tmp_path / "source", form)
+    api.compile(source, "cpu-bf16").save(tmp_path / "out")
+    for path in source.glob("*.onnx"):
+        onnxruntime.InferenceSession(tmp_path / "out" / path.name, providers=["CPUExecutionProvider"])
+    narrow = list((tmp_path / "out").glob("*.bfloat16.onnx"))
+    assert narrow
+    for path in narrow:
+        loaded = api.load(path)  # with its plan
+        assert loaded.remarks and "cpu-bf16" in loaded.summary()
+
+
 def test_pins_and_shapes_go_to_the_parts_that_have_what_they_name(tmp_path):
     (tmp_path / "source").mkdir()
     source = nets.vision_folder(tmp_path / "source")

@@ -29,6 +29,7 @@ FORMAT = 1
 _RESULT = "model.onnx"
 """The file name of a model for which its folder is an ordinary result, too."""
 
+_OF_RESULT = ("plan.yaml", "remarks.json", "result.json")
 _DATA = ".data"
 _LARGE = 64 << 20  # bytes; larger files are recognized by their size alone
 Progress = Callable[[str, int, int], None]
@@ -85,7 +86,10 @@ def save_folder(
                 _save_part(folder, part, parts[part.name], staging, made, external, progress)
             # The first one keeps its data: `model.onnx`, which a manifest describes.
             share_weights(made, sorted((part.file for part in folder.parts), key=lambda file: file.name != _RESULT))
-            files = {part.name: _loadable(made, part, folder, providers[part.name]) for part in folder.parts}
+            files = {
+                part.name: _loadable(made, part, parts[part.name], folder, providers[part.name])
+                for part in folder.parts
+            }
             _copy_others(folder, made, target)
             if folder.document is not None:
                 document = written_config(folder, files, providers)
@@ -125,7 +129,7 @@ def _save_part(
 def _rename(saved: Path, name: Path, compiled: CompiledModel) -> None:
     """Name the files of a result after its model, because its folder will hold several results."""
     for file in list(saved.iterdir()):
-        if file.name in ("plan.yaml", "remarks.json", "result.json"):
+        if file.name in _OF_RESULT:
             file.unlink()
         elif file.name == _RESULT:
             file.rename(saved / name.name)
@@ -134,7 +138,7 @@ def _rename(saved: Path, name: Path, compiled: CompiledModel) -> None:
     compiled.plan.save(saved / f"{name.stem}.plan.yaml")
 
 
-def _loadable(made: Path, part: Part, folder: GeneratorFolder, provider: str) -> Path:
+def _loadable(made: Path, part: Part, compiled: CompiledModel, folder: GeneratorFolder, provider: str) -> Path:
     """Return the file that ONNX Runtime loads: the model itself, or another one that reads the same weights."""
     import onnx
 
@@ -148,8 +152,9 @@ def _loadable(made: Path, part: Part, folder: GeneratorFolder, provider: str) ->
         # These folders have no configuration: programs find models by their names.
         plain, model = model, model.with_name(f"{model.stem}.bfloat16{MODEL_SUFFIX}")
         plain.rename(model)
-        if plain.name == _RESULT:
-            (plain.parent / "result.json").unlink(missing_ok=True)
+        for name in _OF_RESULT if plain.name == _RESULT else (f"{plain.stem}.plan.yaml",):
+            (plain.parent / name).unlink(missing_ok=True)
+        compiled.plan.save(plain.parent / f"{model.stem}.plan.yaml")
     else:
         plain = model.with_name(f"{model.stem}.float32{MODEL_SUFFIX}")
     onnx.save(proto, plain)
