@@ -325,3 +325,38 @@ def test_what_belongs_to_one_model_is_refused(llama, tmp_path):
         api.compile(llama, "gpu-fp16", plan=tmp_path / "plan.yaml")
     with pytest.raises(UsageError, match="is a goal without data"):
         api.compile(llama, "gpu-fp16", max_kl=0.1)
+
+
+def test_links_in_the_output_are_not_followed(llama, tmp_path):
+    """A folder may come from somebody else."""
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    out.mkdir()
+    (elsewhere / "model.onnx").write_text("theirs")
+    (out / "model.onnx").symlink_to(elsewhere / "model.onnx")
+    compiled = api.compile(llama, "gpu-fp16")
+    compiled.save(out)
+    assert (elsewhere / "model.onnx").read_text() == "theirs" and not (out / "model.onnx").is_symlink()
+    (tmp_path / "source").mkdir()
+    nested = api.compile(nets.optimum_folder(tmp_path / "source", "merged"), "gpu-fp16")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/onnx").symlink_to(elsewhere)
+    with pytest.raises(DovetailError, match="cannot be written"):
+        nested.save(tmp_path / "linked")
+    assert [path.name for path in elsewhere.iterdir()] == ["model.onnx"]
+    assert [path.name for path in (tmp_path / "linked").iterdir()] == ["onnx"]
+
+
+def test_a_save_that_fails_leaves_the_earlier_result(llama, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    api.compile(llama, "gpu-fp16").save(out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    other = api.compile(llama, "cpu-bf16")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dovetail_decoder.saving.shutil.copyfile", full)
+    with pytest.raises(DovetailError, match="no space is left"):
+        other.save(out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before

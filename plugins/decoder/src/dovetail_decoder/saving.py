@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin import TemporaryFolder
+from dovetail_onnx.files.reading import is_file_inside, move_inside, remove_folders_inside, remove_inside
 from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
@@ -199,8 +201,8 @@ def _commit(made: Path, target: Path) -> None:
         if (target / name).is_dir():
             raise DovetailError(f"{target / name} is a folder", "remove it, or name another folder to write to")
     write_text(made / MANIFEST, json.dumps({"format": FORMAT, "files": names}, indent=1) + "\n")
-    for file in (*files, made / MANIFEST):
-        _move(file, target / file.relative_to(made))
+    for name in (*names, MANIFEST):
+        move_inside(made, target, name)
     _remove(target, {name: record for name, record in old.items() if name not in names})
 
 
@@ -212,9 +214,10 @@ def _turn(file: Path) -> tuple[int, str]:
 def _remove(target: Path, files: Mapping[str, Any]) -> None:
     """Remove files of an earlier result, unless somebody changed them."""
     for name, record in files.items():
-        path = target / name
-        if ".." not in Path(name).parts and path.is_file() and not path.is_symlink() and _record(path) == record:
-            path.unlink()
+        with contextlib.suppress(OSError):  # somebody else removed it, or a link leads elsewhere
+            if ".." not in Path(name).parts and is_file_inside(target, name) and _record(target / name) == record:
+                remove_inside(target, name)
+                remove_folders_inside(target, name)
 
 
 def _record(file: Path) -> dict[str, Any]:
