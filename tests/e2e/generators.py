@@ -273,6 +273,54 @@ def vision_folder(folder):
     return folder
 
 
+def speech_folder(folder):
+    """A folder of onnxruntime-genai as for Whisper: an encoder of sounds, which also fills caches of the decoder."""
+    net = Net(5)
+    frames = net.op("Transpose", "audio_features", perm=[0, 2, 1])
+    net.op("MatMul", frames, net.weight("mel", 8, WIDTH), name="hidden_states")
+    cross = []
+    for layer in range(LAYERS):
+        for name in ("key", "value"):
+            heads = _heads(net, "hidden_states", f"{name}{layer}")
+            net.op("Identity", heads, name=f"present_{name}_cross_{layer}")
+            cross.append(port(f"present_{name}_cross_{layer}", FLOAT, "batch_size", HEADS, 12, SIZE))
+    features = port("audio_features", FLOAT, "batch_size", 8, 12)
+    hidden = port("hidden_states", FLOAT, "batch_size", 12, WIDTH)
+    save(model_of(net, [features], [hidden, *cross]), folder / "encoder.onnx", True)
+    model = written_out_decoder(True, encoder=True)
+    for names in (*((node.input, node.output) for node in model.graph.node),):
+        for ports in names:
+            ports[:] = [_as_whisper(name) for name in ports]
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = _as_whisper(value.name)
+    save(model, folder / "decoder.onnx", True)
+    past = {f"{kind}_names": f"{kind}_self_%d" for kind in ("past_key", "past_value")}
+    crossed = {f"cross_{kind}_names": f"{kind}_cross_%d" for kind in ("past_key", "past_value")}
+    present = {name.replace("past", "present"): value.replace("past", "present") for name, value in past.items()}
+    encoded = {name.replace("past", "present"): value.replace("past", "present") for name, value in crossed.items()}
+    decoder = section("decoder.onnx", {"input_ids": "input_ids", **past, **crossed}, {"logits": "logits", **present})
+    encoder = section(
+        "encoder.onnx",
+        {"audio_features": "audio_features"},
+        {"encoder_hidden_states": "hidden_states", **encoded},
+    )
+    for one in (decoder, encoder):
+        one["num_key_value_heads"] = HEADS
+    config = genai_config({"type": "whisper", "encoder": encoder, "decoder": decoder})
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    tokenizer(folder)
+    return folder
+
+
+def _as_whisper(name):
+    """`past_key_values.1.encoder.key` is called `past_key_cross_1` there."""
+    parts = name.split(".")
+    if len(parts) != 4:
+        return name
+    kind = "cross" if parts[2] == "encoder" else "self"
+    return f"{'past' if parts[0].startswith('past') else 'present'}_{parts[3]}_{kind}_{parts[1]}"
+
+
 def pipeline_folder(folder):
     """A folder of onnxruntime-genai whose decoder is a pipeline: embeddings, layers, and scores."""
     net = Net(3)

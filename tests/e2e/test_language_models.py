@@ -150,6 +150,32 @@ def test_arrays_give_what_a_vision_part_needs(tmp_path):
     assert all(one.verification is not None and one.verification.batches for one in compiled.parts.values())
 
 
+def test_an_encoder_of_sounds_fills_caches_of_the_decoder(tmp_path):
+    (tmp_path / "source").mkdir()
+    source = nets.speech_folder(tmp_path / "source")
+    sounds = np.random.default_rng(0).standard_normal((2, 8, 12)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", input_ids=np.array([PROMPT, PROMPT[::-1]]), audio_features=sounds)
+    compiled = api.compile(source, "cpu-bf16", data=tmp_path / "data.npz", max_kl=0.1)
+    assert all(one.verification is not None and one.verification.batches for one in compiled.parts.values())
+    assert compiled.comparison.kl < 1e-3
+    # Other sounds, other answers: the caches are those of the encoder.
+    np.savez(tmp_path / "silent.npz", input_ids=np.array([PROMPT, PROMPT[::-1]]), audio_features=0 * sounds)
+    silent = api.compile(source, "cpu-bf16", data=tmp_path / "silent.npz")
+    assert [list(one) for one in silent.comparison.source.answers] != [
+        list(one) for one in compiled.comparison.source.answers
+    ]
+    with pytest.raises(DovetailError, match="the part 'encoder' needs 'audio_features'"):
+        api.compile(source, "cpu-bf16", data=["hello"])
+
+
+def test_caches_may_be_as_narrow_as_the_arithmetic(llama, prompts, tmp_path):
+    compiled = api.compile(llama, "gpu-fp16", data=prompts, keep_io_types=False)
+    compiled.save(tmp_path / "out")
+    ports = onnx.load(tmp_path / "out/model.onnx", load_external_data=False).graph.output
+    assert onnx.TensorProto.FLOAT16 in {value.type.tensor_type.elem_type for value in ports}
+    assert compiled.comparison.agreement == 1.0 and generated(tmp_path / "out") == generated(llama)
+
+
 def test_states_are_those_of_prompts_and_of_single_tokens(llama):
     from dovetail_decoder.reading import chain_of, read_folder
     from dovetail_decoder.states import STEPS, batches
@@ -266,6 +292,20 @@ def test_the_part_of_a_folder_has_its_plan_beside_it(tmp_path):
     assert not api.load(tmp_path / "out/layers.onnx").remarks  # a plan of another model
 
 
+@pytest.mark.parametrize("form", ["past", "encoder"])
+def test_where_programs_look_for_a_name_the_file_of_that_name_is_one_that_onnxruntime_loads(tmp_path, form):
+    (tmp_path / "source").mkdir()
+    source = nets.optimum_folder(tmp_path / "source", form)
+    api.compile(source, "cpu-bf16").save(tmp_path / "out")
+    for path in source.glob("*.onnx"):
+        onnxruntime.InferenceSession(tmp_path / "out" / path.name, providers=["CPUExecutionProvider"])
+    narrow = list((tmp_path / "out").glob("*.bfloat16.onnx"))
+    assert narrow
+    for path in narrow:
+        loaded = api.load(path)  # with its plan
+        assert loaded.remarks and "cpu-bf16" in loaded.summary()
+
+
 def test_pins_and_shapes_go_to_the_parts_that_have_what_they_name(tmp_path):
     (tmp_path / "source").mkdir()
     source = nets.vision_folder(tmp_path / "source")
@@ -285,3 +325,38 @@ def test_what_belongs_to_one_model_is_refused(llama, tmp_path):
         api.compile(llama, "gpu-fp16", plan=tmp_path / "plan.yaml")
     with pytest.raises(UsageError, match="is a goal without data"):
         api.compile(llama, "gpu-fp16", max_kl=0.1)
+
+
+def test_links_in_the_output_are_not_followed(llama, tmp_path):
+    """A folder may come from somebody else."""
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    out.mkdir()
+    (elsewhere / "model.onnx").write_text("theirs")
+    (out / "model.onnx").symlink_to(elsewhere / "model.onnx")
+    compiled = api.compile(llama, "gpu-fp16")
+    compiled.save(out)
+    assert (elsewhere / "model.onnx").read_text() == "theirs" and not (out / "model.onnx").is_symlink()
+    (tmp_path / "source").mkdir()
+    nested = api.compile(nets.optimum_folder(tmp_path / "source", "merged"), "gpu-fp16")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/onnx").symlink_to(elsewhere)
+    with pytest.raises(DovetailError, match="cannot be written"):
+        nested.save(tmp_path / "linked")
+    assert [path.name for path in elsewhere.iterdir()] == ["model.onnx"]
+    assert [path.name for path in (tmp_path / "linked").iterdir()] == ["onnx"]
+
+
+def test_a_save_that_fails_leaves_the_earlier_result(llama, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    api.compile(llama, "gpu-fp16").save(out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    other = api.compile(llama, "cpu-bf16")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dovetail_decoder.saving.shutil.copyfile", full)
+    with pytest.raises(DovetailError, match="no space is left"):
+        other.save(out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before

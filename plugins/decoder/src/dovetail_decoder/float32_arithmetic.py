@@ -27,12 +27,11 @@ def has_bfloat16(model: onnx.ModelProto) -> bool:
 def compute_in_float32(model: onnx.ModelProto) -> None:
     """Compute everything that is bfloat16 in float32; weights are widened when they are read, and stay in their file.
 
-    Inputs and outputs of the model keep their types.
+    Inputs and outputs that are bfloat16 become float32, too, which is what generators and NumPy can hold.
 
     Args:
         model: The model, which is changed; its weights may be external, and are not read.
     """
-    _keep_ports(model.graph)
     for graph in _graphs(model.graph):
         _widen_weights(graph)
         for value in (*graph.value_info, *graph.input, *graph.output):
@@ -63,48 +62,6 @@ def _bodies(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
     return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
-def _keep_ports(graph: onnx.GraphProto) -> None:
-    """Convert inputs and outputs of the model that are bfloat16; the values inside of it get other names."""
-    from onnx import helper
-
-    weights = {tensor.name for tensor in graph.initializer}
-    renamed = {}
-    begin, end = [], []
-    for value in graph.input:
-        if value.type.tensor_type.elem_type == _BFLOAT16 and value.name not in weights:
-            renamed[value.name] = f"{value.name}/float32"
-            begin.append(helper.make_node("Cast", [value.name], [renamed[value.name]], to=_FLOAT))
-    for value in graph.output:
-        if value.type.tensor_type.elem_type == _BFLOAT16:
-            renamed[value.name] = f"{value.name}/float32"
-            cast = helper.make_node("Cast", [renamed[value.name]], [value.name])
-            cast.attribute.append(helper.make_attribute("to", -_BFLOAT16))  # negative, so that it is not widened
-            end.append(cast)
-    if not renamed:
-        return
-    for node in graph.node:
-        _rename(node, renamed)
-    nodes = [*begin, *graph.node, *end]
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
-    for value in (*graph.input, *graph.output):
-        if value.name in renamed:
-            value.type.tensor_type.elem_type = -_BFLOAT16
-
-
-def _rename(node: onnx.NodeProto, renamed: dict[str, str]) -> None:
-    for names in (node.input, node.output):
-        for index, name in enumerate(names):
-            names[index] = renamed.get(name, name)
-    for attribute in node.attribute:
-        for body in _bodies(attribute):
-            for inner in body.node:
-                _rename(inner, renamed)
-            for value in body.output:
-                value.name = renamed.get(value.name, value.name)
-
-
 def _widen_weights(graph: onnx.GraphProto) -> None:
     """Read weights in bfloat16 through one conversion each."""
     from onnx import helper
@@ -125,16 +82,16 @@ def _widen_weights(graph: onnx.GraphProto) -> None:
 
 def _widen_type(value: onnx.ValueInfoProto) -> None:
     kind = value.type.tensor_type
-    if value.type.HasField("tensor_type") and kind.elem_type in (_BFLOAT16, -_BFLOAT16):
-        kind.elem_type = _FLOAT if kind.elem_type == _BFLOAT16 else _BFLOAT16
+    if value.type.HasField("tensor_type") and kind.elem_type == _BFLOAT16:
+        kind.elem_type = _FLOAT
 
 
 def _widen_attributes(node: onnx.NodeProto) -> None:
     from onnx import numpy_helper
 
     for attribute in node.attribute:
-        if attribute.name in _TYPES and attribute.i in (_BFLOAT16, -_BFLOAT16):
-            attribute.i = _FLOAT if attribute.i == _BFLOAT16 else _BFLOAT16
+        if attribute.name in _TYPES and attribute.i == _BFLOAT16:
+            attribute.i = _FLOAT
         if attribute.HasField("t") and attribute.t.data_type == _BFLOAT16:
             widened = numpy_helper.to_array(attribute.t).astype("float32")
             attribute.t.CopyFrom(numpy_helper.from_array(widened, attribute.t.name))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OF_TOKENS = ("min_top1", "max_kl", "max_perplexity_rise")
 """Goals that are judged over the next token, so that parts without its scores have none of them."""
 
-_MISSED = "the result is complete: lower the goal, or compile with more in the source's types (--high)"
+_MISSED = "the result is complete: lower the goal, name other backends, or keep more in the source's types (--high)"
 _OF_ONE_MODEL = ("plan", "report")
 """Keywords that belong to a single model."""
 

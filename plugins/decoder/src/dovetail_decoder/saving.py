@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin import TemporaryFolder
+from dovetail_onnx.files.reading import is_file_inside, move_inside, remove_folders_inside, remove_inside
 from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
@@ -29,6 +31,7 @@ FORMAT = 1
 _RESULT = "model.onnx"
 """The file name of a model for which its folder is an ordinary result, too."""
 
+_OF_RESULT = ("plan.yaml", "remarks.json", "result.json")
 _DATA = ".data"
 _LARGE = 64 << 20  # bytes; larger files are recognized by their size alone
 Progress = Callable[[str, int, int], None]
@@ -85,7 +88,10 @@ def save_folder(
                 _save_part(folder, part, parts[part.name], staging, made, external, progress)
             # The first one keeps its data: `model.onnx`, which a manifest describes.
             share_weights(made, sorted((part.file for part in folder.parts), key=lambda file: file.name != _RESULT))
-            files = {part.name: _loadable(made, part, folder, providers[part.name]) for part in folder.parts}
+            files = {
+                part.name: _loadable(made, part, parts[part.name], folder, providers[part.name])
+                for part in folder.parts
+            }
             _copy_others(folder, made, target)
             if folder.document is not None:
                 document = written_config(folder, files, providers)
@@ -125,7 +131,7 @@ def _save_part(
 def _rename(saved: Path, name: Path, compiled: CompiledModel) -> None:
     """Name the files of a result after its model, because its folder will hold several results."""
     for file in list(saved.iterdir()):
-        if file.name in ("plan.yaml", "remarks.json", "result.json"):
+        if file.name in _OF_RESULT:
             file.unlink()
         elif file.name == _RESULT:
             file.rename(saved / name.name)
@@ -134,7 +140,7 @@ def _rename(saved: Path, name: Path, compiled: CompiledModel) -> None:
     compiled.plan.save(saved / f"{name.stem}.plan.yaml")
 
 
-def _loadable(made: Path, part: Part, folder: GeneratorFolder, provider: str) -> Path:
+def _loadable(made: Path, part: Part, compiled: CompiledModel, folder: GeneratorFolder, provider: str) -> Path:
     """Return the file that ONNX Runtime loads: the model itself, or another one that reads the same weights."""
     import onnx
 
@@ -148,8 +154,9 @@ def _loadable(made: Path, part: Part, folder: GeneratorFolder, provider: str) ->
         # These folders have no configuration: programs find models by their names.
         plain, model = model, model.with_name(f"{model.stem}.bfloat16{MODEL_SUFFIX}")
         plain.rename(model)
-        if plain.name == _RESULT:
-            (plain.parent / "result.json").unlink(missing_ok=True)
+        for name in _OF_RESULT if plain.name == _RESULT else (f"{plain.stem}.plan.yaml",):
+            (plain.parent / name).unlink(missing_ok=True)
+        compiled.plan.save(plain.parent / f"{model.stem}.plan.yaml")
     else:
         plain = model.with_name(f"{model.stem}.float32{MODEL_SUFFIX}")
     onnx.save(proto, plain)
@@ -194,8 +201,8 @@ def _commit(made: Path, target: Path) -> None:
         if (target / name).is_dir():
             raise DovetailError(f"{target / name} is a folder", "remove it, or name another folder to write to")
     write_text(made / MANIFEST, json.dumps({"format": FORMAT, "files": names}, indent=1) + "\n")
-    for file in (*files, made / MANIFEST):
-        _move(file, target / file.relative_to(made))
+    for name in (*names, MANIFEST):
+        move_inside(made, target, name)
     _remove(target, {name: record for name, record in old.items() if name not in names})
 
 
@@ -207,9 +214,10 @@ def _turn(file: Path) -> tuple[int, str]:
 def _remove(target: Path, files: Mapping[str, Any]) -> None:
     """Remove files of an earlier result, unless somebody changed them."""
     for name, record in files.items():
-        path = target / name
-        if ".." not in Path(name).parts and path.is_file() and not path.is_symlink() and _record(path) == record:
-            path.unlink()
+        with contextlib.suppress(OSError):  # somebody else removed it, or a link leads elsewhere
+            if ".." not in Path(name).parts and is_file_inside(target, name) and _record(target / name) == record:
+                remove_inside(target, name)
+                remove_folders_inside(target, name)
 
 
 def _record(file: Path) -> dict[str, Any]:

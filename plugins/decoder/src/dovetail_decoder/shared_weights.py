@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,20 +36,24 @@ def share_weights(folder: Path, models: Sequence[Path]) -> None:
     """
     import onnx
 
+    if len(models) < 2:
+        return
+    protos = {path: onnx.load(folder / path, load_external_data=False) for path in models}
+    places = {path: _places(proto) for path, proto in protos.items()}
+    # Only weights whose size occurs in several models are read.
+    sizes = Counter(size for path in models for size in {(path.parent, place.length) for _, place in places[path]})
     known: dict[tuple[Path, str], Place] = {}
     for path in models:
-        proto = onnx.load(folder / path, load_external_data=False)
-        places = [(tensor, place) for tensor in tensors_of(proto.graph) if (place := _place_of(tensor)) is not None]
         shared = []
-        for tensor, place in places:
-            if place.length < _SMALLEST:
+        for tensor, place in places[path]:
+            if place.length < _SMALLEST or sizes[path.parent, place.length] < 2:
                 continue
             key = path.parent, _digest(folder / path.parent / place.file, place)
             found = known.setdefault(key, place)
             if found.file != place.file:
                 shared.append((tensor, found))
         if shared:
-            _rewrite(folder, path, proto, places, shared)
+            _rewrite(folder, path, protos[path], places[path], shared)
 
 
 def _rewrite(
@@ -108,6 +113,11 @@ def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from tensors_of(attribute.g)
+
+
+def _places(proto: onnx.ModelProto) -> list[tuple[onnx.TensorProto, Place]]:
+    """Return the weights of a model that are in other files, each with its place."""
+    return [(tensor, place) for tensor in tensors_of(proto.graph) if (place := _place_of(tensor)) is not None]
 
 
 def _place_of(tensor: onnx.TensorProto) -> Place | None:
