@@ -1,5 +1,6 @@
 """A pass refuses a placement, and everything from placement on is decided again, as often as that happens."""
 
+import gc
 from dataclasses import dataclass
 
 import dovetail
@@ -141,3 +142,21 @@ def test_a_pipeline_that_places_nothing_cannot_decide_again():
     with pytest.raises(DovetailError, match="pass 'late-refusal' refuses a placement") as raised:
         Pipeline([LateRefusal("after")]).run(opened, ctx)
     assert "compile the model" in raised.value.hint
+
+
+def test_deciding_again_on_a_small_model_does_not_visit_every_object_of_the_process():
+    """A full collection takes seconds in a program with many objects, and explanations decide dozens of times."""
+    full = []
+
+    def watch(phase, info):
+        if phase == "start" and info["generation"] == 2:
+            full.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(watch)
+    try:
+        compiled = dovetail.compile(model(), "gpu-fp16", passes=[Refusing("before choice after")], try_engines=False)
+    finally:
+        gc.callbacks.remove(watch)
+    assert [node.name for node in compiled.model.graph if get_placement(node).backend == "host"]
+    assert not full
