@@ -92,12 +92,12 @@ def main() -> None:
             model, data = Path(folder, f"g{nodes}.onnx"), Path(folder, "data.npz")
             onnx.save(build(nodes), str(model))
             np.savez(data, x=np.random.default_rng(0).normal(size=(1, 8, 8, 8)).astype(np.float32))
-            for row in _measured(model, data, (_FLOATS, *options.backends), pythons, options.repeat):
-                rows.append({"nodes": nodes, **row})
+            found = _measured(model, data, (_FLOATS, *options.backends), pythons, options.repeat)
+            rows += [{"nodes": nodes, **row} for row in found]
             if options.passes:
                 for backend in (_FLOATS, *options.backends):
-                    found = Counter(alone(passes, model, backend, data)).most_common(_LONGEST)
-                    text = ", ".join(f"{name} {taken:.2f}" for name, taken in found)
+                    by_pass = Counter(alone(passes, model, backend, data)).most_common(_LONGEST)
+                    text = ", ".join(f"{name} {taken:.2f}" for name, taken in by_pass)
                     longest.append({"nodes": nodes, "backend": backend, "longest": text})
     table(rows)
     if longest:

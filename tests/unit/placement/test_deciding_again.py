@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import dovetail
 import pytest
 from dovetail import Pass
+from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.planning import get_placement
@@ -152,11 +153,11 @@ def test_deciding_again_on_a_small_model_does_not_visit_every_object_of_the_proc
         if phase == "start" and info["generation"] == 2:
             full.append(phase)
 
-    gc.collect()
+    driver = Driver(model(), Context(Request.of("gpu-fp16"), plugins=load_plugins()))
     gc.callbacks.append(watch)
     try:
-        compiled = dovetail.compile(model(), "gpu-fp16", passes=[Refusing("before choice after")], try_engines=False)
+        for _ in range(20):
+            driver.decide()
     finally:
         gc.callbacks.remove(watch)
-    assert [node.name for node in compiled.model.graph if get_placement(node).backend == "host"]
-    assert not full
+    assert len(full) < 5  # the collector itself may start some
