@@ -182,6 +182,23 @@ def _written(model: ir.Model) -> onnx.ModelProto:
     return proto
 
 
+def write_node(target: onnx.NodeProto, node: ir.Node) -> None:
+    """Serialize one node; its long lists are copied in their encoded form."""
+    from onnx_ir.serde import serialize_node_into
+
+    encoded = _encoded_lists(node) if not bodies(node) else []
+    if not encoded:
+        serialize_node_into(target, node)
+        return
+    token = _WRITTEN_ENCODED.set(True)
+    try:
+        serialize_node_into(target, node)
+    finally:
+        _WRITTEN_ENCODED.reset(token)
+    for at, value in encoded:
+        target.attribute[at].MergeFromString(value.encoded)
+
+
 def _encoded_lists(node: ir.Node) -> list[tuple[int, _Encoded]]:
     """Return the long lists among the attributes of a node, with their positions."""
     if not node.attributes.data:  # the wrapped dict: this runs for every node, and the wrapper is slow
