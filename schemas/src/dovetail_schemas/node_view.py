@@ -6,6 +6,8 @@ values). Extents named in a shape precede all of these.
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -81,11 +83,13 @@ def _key(value: ir.Value) -> tuple:
 
 
 def _content(attribute: ir.Attr) -> object:
-    """Return the value of an attribute that limits may use; none for tensors, graphs and references."""
+    """Return what identifies the value of an attribute that limits may use; none for tensors, graphs and references."""
     if attribute.is_ref():
         return None
     if attribute.type in _SCALAR_TYPES:
         return attribute.value
+    if isinstance(attribute.value, array):  # a long list of numbers, which would become an object each
+        return hashlib.blake2b(attribute.value, digest_size=16).digest()
     return tuple(attribute.value) if attribute.type in _LISTS else None
 
 

@@ -5,6 +5,7 @@ from array import array
 import dovetail
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from dovetail_onnx.type_gaps import from_proto, to_proto
 from onnx import TensorProto, helper
@@ -53,6 +54,10 @@ def forest():
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
+def forest_attribute(name):
+    return next(one for one in forest().graph.node[0].attribute if one.name == name)
+
+
 def test_they_are_written_as_they_were_read_in_the_same_order():
     proto = forest()
     assert to_proto(from_proto(proto)).graph.node[0] == proto.graph.node[0]
@@ -64,6 +69,36 @@ def test_numbers_are_arrays_and_equal_texts_are_one_object():
     assert isinstance(attributes["nodes_values"].value, array)
     assert len({id(text) for text in attributes["nodes_modes"].value}) == 2
     assert attributes["n_targets"].value == 1
+
+
+def test_numbers_of_models_that_live_at_the_same_time_are_held_once():
+    first, second = (next(iter(from_proto(forest()).graph)).attributes for _ in range(2))
+    assert first["nodes_values"].value is second["nodes_values"].value
+
+
+def test_a_list_under_another_name_is_written_under_that_name():
+    model = from_proto(forest())
+    (node,) = model.graph
+    kept = node.attributes.pop("nodes_values")
+    node.attributes.add(ir.Attr("nodes_other", kept.type, kept.value))
+    written = {one.name: one for one in to_proto(model).graph.node[0].attribute}
+    assert written["nodes_other"].floats == forest_attribute("nodes_values").floats
+    assert "nodes_values" not in written
+
+
+def test_lists_of_nodes_that_moved_into_a_body_are_written():
+    """Beside one in the main graph, which is copied in its encoded form."""
+    model = from_proto(forest())
+    (node,) = model.graph
+    inner = ir.Node("ai.onnx.ml", node.op_type, model.graph.inputs, attributes=node.attributes.values())
+    inner.outputs[0].name = "inside"
+    body = ir.Graph([], inner.outputs, nodes=[inner], name="body")
+    condition = ir.Value(name="c", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+    model.graph.inputs.append(condition)
+    branches = {"then_branch": body, "else_branch": body.clone(allow_outer_scope_values=True)}
+    model.graph.append(ir.node("If", [condition], branches))
+    tree, choice = to_proto(model).graph.node
+    assert [branch.g.node[0].attribute for branch in choice.attribute] == [tree.attribute] * 2
 
 
 @pytest.mark.parametrize("opset", [17, 11])

@@ -1,10 +1,12 @@
 """A pass refuses a placement, and everything from placement on is decided again, as often as that happens."""
 
+import gc
 from dataclasses import dataclass
 
 import dovetail
 import pytest
 from dovetail import Pass
+from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.planning import get_placement
@@ -141,3 +143,21 @@ def test_a_pipeline_that_places_nothing_cannot_decide_again():
     with pytest.raises(DovetailError, match="pass 'late-refusal' refuses a placement") as raised:
         Pipeline([LateRefusal("after")]).run(opened, ctx)
     assert "compile the model" in raised.value.hint
+
+
+def test_deciding_again_on_a_small_model_does_not_visit_every_object_of_the_process():
+    """A full collection takes seconds in a program with many objects, and explanations decide dozens of times."""
+    full = []
+
+    def watch(phase, info):
+        if phase == "start" and info["generation"] == 2:
+            full.append(phase)
+
+    driver = Driver(model(), Context(Request.of("gpu-fp16"), plugins=load_plugins()))
+    gc.callbacks.append(watch)
+    try:
+        for _ in range(20):
+            driver.decide()
+    finally:
+        gc.callbacks.remove(watch)
+    assert len(full) < 5  # the collector itself may start some

@@ -47,6 +47,18 @@ def test_the_weights_of_the_model_are_never_replaced_while_it_is_serialized(monk
     assert during == [before]
 
 
+def test_types_between_nodes_are_left_to_the_engine_but_for_custom_operators():
+    text = """<ir_version: 10, opset_import: ["": 21, "acme": 1]>
+    g (float[4] x) => (float[4] y) <float[4] a, float[4] b> { a = Relu (x) b = acme.Scale (a) y = Relu (b) }"""
+    model = open_any(onnx.parser.parse_model(text), load_plugins())
+    source, _ = source_without_weights(model)
+    written = onnx.ModelProto.FromString(source).graph
+    whole = onnx.ModelProto.FromString(source_of(RegionModel(model))).graph
+    assert [info.name for info in whole.value_info] == ["a", "b"]
+    assert [info.name for info in written.value_info] == ["b"]
+    assert (written.node, written.input, written.output) == (whole.node, whole.input, whole.output)
+
+
 def test_a_session_that_shares_weights_computes_the_same():
     engine = load_plugins().registry.engine["onnxruntime-cpu"]()
     x = np.random.default_rng(1).standard_normal((4, 64)).astype(np.float32)

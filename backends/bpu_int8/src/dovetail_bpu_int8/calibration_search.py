@@ -191,9 +191,9 @@ def _only_scaled(request: Request) -> Request:
 
 def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
-    from dovetail_runtime.data.batches import batches
+    from dovetail_runtime.data.batches import batches, fitted
     from dovetail_verify.compare import verify
-    from dovetail_verify.runners import runner
+    from dovetail_verify.runners import reference
 
     ctx = Context(request, plugins=job.ctx.plugins)
     ctx.load_backends()
@@ -203,9 +203,10 @@ def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
     if not any(_calibrated(held) for held in compiled.plan.values.values()):
         return None
     found: list[float] = []
-    run = runner(compiled)
-    for feeds, _ in islice(batches(job.original, request.data, compiled.model), _BATCHES):
-        outputs = verify(job.original, original, run, feeds, made=compiled.model).outputs
+    made = compiled.model
+    on_host = reference(made, ctx)  # one session: nobody asks where a candidate runs
+    for feeds, _ in islice(batches(job.original, request.data, made), _BATCHES):
+        outputs = verify(job.original, original, lambda given: on_host(fitted(made, given)), feeds, made=made).outputs
         cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
         if not cosines:
             return None

@@ -27,7 +27,9 @@ _MAX_ELEMENTS = 4096
 """Largest constant that is read; larger ones are not extents or offsets."""
 _MAX_NODES = 32
 """Nodes visited per value, which keeps the cost of facts linear in the model's size."""
-_MAX_MOVES, _FEW = 6, 8  # nodes between an extent and a list of extents, and constants in it
+_MAX_STEPS, _FEW = 6, 8  # nodes between extents and what they are seen in at once, and numbers in a constant
+_INT64 = 7  # onnx.TensorProto.INT64
+_NUMBERS = "dovetail_cpu_bf16.numbers"
 _MOVES = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"})
 _INDICES = frozenset({"ArgMax", "ArgMin", "NonMaxSuppression", "NonZero"})
 _COUNTS = frozenset({"CumSum", "ReduceSum"})
@@ -43,21 +45,74 @@ def fits(value: ir.Value, bits: int = 31) -> bool:
     Indices, extents, comparisons and narrower integers are bounded, and so are results of selection, data movement and
     arithmetic on them. Model inputs are not, nor are products of extents of several tensors.
     """
-    return bits == 31 and _moves_extents(value, _MAX_MOVES) or _fits(_Bounds(bits).of(value), bits)
+    return _magnitude(value, bits, _MAX_STEPS) < 2.0**bits or _fits(_Bounds(bits).of(value), bits)
 
 
-def _moves_extents(value: ir.Value | None, steps: int) -> bool:
-    """Check whether `value` only collects extents and small constants, which is the common case and quickly seen."""
+def _magnitude(value: ir.Value | None, bits: int, steps: int) -> float:
+    """Return a rough bound of the magnitude of `value`, infinite if it is not seen at once.
+
+    Most integers of a model are extents and small constants that few nodes collect, add and multiply.
+    """
     node = value.producer() if value is not None else None
-    if node is None:
-        constant = value.const_value if value is not None and not value.is_graph_input() else None
-        return constant is not None and constant.size <= _FEW and _fits(_of_constant(constant))
-    if node.op_type == "Shape":
-        return True
-    if not steps or node.op_type not in _MOVES or node.domain not in ("", "ai.onnx"):
-        return False
-    moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
-    return all(_moves_extents(one, steps - 1) for one in moved)
+    if node is None or value is None:
+        few = _few_numbers(value)
+        return max(map(abs, few), default=0.0) if few is not None else math.inf
+    operator, inputs = node.op_type, node.inputs
+    if not steps or node.domain not in ("", "ai.onnx") or value.dtype != _INT64:
+        return math.inf
+    extent = min(_LARGEST_EXTENT, 2.0**bits - 1)
+    if operator == "Shape":
+        return largest_extent(node, extent)
+    if operator == "Gather" and (found := _one_extent(node, extent)) is not None:
+        return found
+    if operator == "Concat":
+        found = max((_magnitude(one, bits, steps - 1) for one in inputs), default=math.inf)
+    elif operator in _MOVES:
+        found = _magnitude(inputs[0], bits, steps - 1)
+    elif operator in ("Add", "Sub"):
+        found = _magnitude(inputs[0], bits, steps - 1) + _magnitude(inputs[1], bits, steps - 1)
+    elif operator == "Mul":
+        found = _magnitude(inputs[0], bits, steps - 1) * _magnitude(inputs[1], bits, steps - 1)
+    elif operator == "Div" and _is_positive(inputs[1]):
+        found = _magnitude(inputs[0], bits, steps - 1)
+    else:
+        return math.inf
+    return found if found < 2.0**31 else math.inf  # what exceeds 32 bits has wrapped around
+
+
+def _one_extent(gather: ir.Node, unknown: float) -> float | None:
+    """Return the extent that a Gather takes from a whole Shape; None if it does something else."""
+    source, index = gather.inputs[0], _few_numbers(gather.inputs[1])
+    shape_of = source.producer() if source is not None else None
+    if index is None or len(index) != 1 or shape_of is None or shape_of.op_type != "Shape" or shape_of.attributes.data:
+        return None
+    shape, (at,) = input_of(shape_of, 0).shape, index
+    if shape is None or not -len(shape) <= at < len(shape):
+        return None
+    extent = shape[at]
+    return float(extent) if isinstance(extent, int) else unknown
+
+
+def _is_positive(value: ir.Value | None) -> bool:
+    """Check whether a value is a small constant above zero."""
+    few = _few_numbers(value)
+    return few is not None and all(number > 0 for number in few)
+
+
+def _few_numbers(value: ir.Value | None) -> tuple[int, ...] | None:
+    """Return the numbers of a small constant of integers; None for other values.
+
+    They are kept at the value, because decoding a constant takes longer than all else that bounds ask of it.
+    """
+    constant = value.const_value if value is not None else None
+    if value is None or constant is None:
+        return None
+    kept = value.meta.get(_NUMBERS)
+    if kept is None or kept[0] is not constant:
+        is_few = constant.size <= _FEW and constant.dtype.is_integer()
+        numbers = tuple(constant.numpy().reshape(-1).tolist()) if is_few else None
+        kept = value.meta[_NUMBERS] = constant, numbers
+    return None if value.is_graph_input() else kept[1]
 
 
 def fits_as_control(value: ir.Value, bits: int = 31) -> bool:

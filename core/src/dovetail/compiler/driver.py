@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 _PREPARE = ("normalize", "analyze")
 _DECIDE = ("place", "type")
 _CARRY_OUT = ("calibrate", "quantize", "join", "outline", "emit", "load")
+_ABANDONED = 20_000
+"""Nodes in graphs of earlier rounds before these, which are reference cycles, are collected.
+
+A collection visits every object of the process, so one per round would take longer than deciding on a small model."""
+
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified",
     "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
@@ -67,6 +72,7 @@ class Driver:
         self._watch, self._on_prepared = instrumentation or Instrumentation(), on_prepared
         self._prepared: Model | None = None
         self._again = False
+        self._abandoned = 0
         self._before, self._after = ctx.round.copy(), Round()
         self._refusals = ctx.refusals
         self._result: Result | None = None
@@ -155,9 +161,11 @@ class Driver:
                 examine(work)
             self._after = self._ctx.round.copy()
             return work
-        # Graphs of earlier rounds are reference cycles.
-        gc.collect()
         prepared = self.prepare()
+        self._abandoned += len(prepared.graph)
+        if self._abandoned > _ABANDONED:
+            self._abandoned = 0
+            gc.collect()
         self._ctx.begin_round(self._after)
         with gc_paused():
             return prepared.clone()

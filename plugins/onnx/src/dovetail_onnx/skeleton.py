@@ -7,7 +7,7 @@ small floats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -140,16 +140,26 @@ def view_with_tensors(model: ir.Model, tensors: Mapping[str, ir.TensorProtocol])
         model: The model.
         tensors: The other tensors, by name of the initializer.
     """
+    initializers = [
+        _with_tensor(value, tensors[name]) if name in tensors else value
+        for name, value in model.graph.initializers.items()
+    ]
+    return _view(model, tuple(model.graph), initializers)
+
+
+def border_of(model: ir.Model) -> ir.Model:
+    """Return a view of `model` without nodes and initializers of the main graph, to serialize these one by one."""
+    return _view(model, (), ())
+
+
+def _view(model: ir.Model, nodes: Sequence[ir.Node], initializers: Sequence[ir.Value]) -> ir.Model:
     import onnx_ir as ir
 
     graph = model.graph
-    initializers = [
-        _with_tensor(value, tensors[name]) if name in tensors else value for name, value in graph.initializers.items()
-    ]
     view = ir.GraphView(
         graph.inputs,
         graph.outputs,
-        nodes=tuple(graph),
+        nodes=nodes,
         initializers=initializers,
         doc_string=graph.doc_string,
         opset_imports=graph.opset_imports,

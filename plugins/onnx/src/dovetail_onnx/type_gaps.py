@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary
+
+from dovetail.ir import all_nodes, bodies
+from google.protobuf.message import Message
 
 from dovetail_onnx.source.tensors import form_problem, known_type, size_in_bytes
 from dovetail_onnx.wire import SPARSE_BYTES
@@ -30,12 +35,7 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     long = [index for index, node in enumerate(proto.graph.node) if any(map(_is_long, node.attribute))]
     if not held and not infos and not long:
         return ir.from_proto(proto)
-    plain = type(proto)()
-    plain.CopyFrom(proto)
-    for index in long:
-        attributes = plain.graph.node[index].attribute
-        for at in reversed([at for at, attribute in enumerate(attributes) if _is_long(attribute)]):
-            del attributes[at]
+    plain = _without_long_lists(proto)
     for index, _ in held:
         plain.graph.output[index].ClearField("type")
     for info in [info for info in plain.graph.value_info if _holds_map(info.type)]:
@@ -47,6 +47,37 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     for index in long:
         _complete(nodes[index], proto.graph.node[index])
     return model
+
+
+def _without_long_lists(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy without the long lists of the main graph, which are never copied."""
+    plain = type(proto)()
+    for field, value in proto.ListFields():
+        if field.name != "graph":
+            _copy_field(plain, field.name, value)
+    for field, value in proto.graph.ListFields():
+        if field.name != "node":
+            _copy_field(plain.graph, field.name, value)
+    for node in proto.graph.node:
+        made = plain.graph.node.add()
+        if not any(map(_is_long, node.attribute)):
+            made.CopyFrom(node)
+            continue
+        for field, value in node.ListFields():
+            kept = value if field.name != "attribute" else [one for one in value if not _is_long(one)]
+            _copy_field(made, field.name, kept)
+    return plain
+
+
+def _copy_field(target: Message, name: str, value: Any) -> None:
+    """Copy the value of a field, whatever its kind, to another message of the same type."""
+    held = getattr(target, name)
+    if isinstance(held, Message):
+        held.CopyFrom(value)
+    elif isinstance(held, (str, bytes, int, float)):
+        setattr(target, name, value)
+    else:
+        held.extend(value)
 
 
 _LONG = 1024  # numbers or texts
@@ -64,6 +95,7 @@ def _complete(node: ir.Node, source: onnx.NodeProto) -> None:
     """Give a node its long attributes, in the order of the source.
 
     onnx-ir would hold, and check, an object for each number. Here numbers are arrays, and equal texts are one object.
+    Each keeps its encoded form, because a model is written several times in a compilation.
     """
     import onnx_ir as ir
 
@@ -78,24 +110,112 @@ def _complete(node: ir.Node, source: onnx.NodeProto) -> None:
         node.attributes.add(made)
 
 
-def _compact(attribute: onnx.AttributeProto) -> Sequence[object]:
-    if attribute.type == _INTS:
-        return array("q", attribute.ints)
-    if attribute.type == _FLOATS:
-        return array("f", attribute.floats)
-    texts = {raw: raw.decode("utf-8") for raw in set(attribute.strings)}
-    return tuple(texts[raw] for raw in attribute.strings)
+class _Encoded:
+    """A long list with its encoded attribute; while that is written, iterating over the list yields nothing."""
+
+    encoded: bytes
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the items, unless the encoded attribute is being written."""
+        return iter(()) if _WRITTEN_ENCODED.get() else super().__iter__()  # type: ignore[misc]
+
+
+class _Numbers(_Encoded, array):
+    """A long list of integers or floats."""
+
+
+class _Texts(_Encoded, tuple[str, ...]):  # noqa: SLOT001 - tuples have no slots with content
+    """A long list of texts."""
+
+
+_WRITTEN_ENCODED: ContextVar[bool] = ContextVar("written_encoded", default=False)
+
+
+_ALIVE: WeakValueDictionary[bytes, _Numbers] = WeakValueDictionary()
+"""Long lists of numbers by their encoded form: the graphs that are built of one model share them."""
+
+
+def _compact(attribute: onnx.AttributeProto) -> _Encoded:
+    content = type(attribute)()
+    content.CopyFrom(attribute)
+    content.ClearField("name")
+    content.ClearField("doc_string")
+    encoded = content.SerializeToString()
+    made: _Encoded | None
+    if attribute.type == _STRINGS:
+        texts = {raw: raw.decode("utf-8") for raw in set(attribute.strings)}
+        made = _Texts(texts[raw] for raw in attribute.strings)
+        made.encoded = encoded
+        return made
+    made = _ALIVE.get(encoded)
+    if made is None:
+        made = _Numbers("q", attribute.ints) if attribute.type == _INTS else _Numbers("f", attribute.floats)
+        made.encoded = encoded
+        _ALIVE[encoded] = made
+    return made
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
     """Return the proto of `model`, with map types restored."""
-    import onnx_ir as ir
-
-    proto = ir.to_proto(model)
+    proto = _written(model)
     for value, output in zip(model.graph.outputs, proto.graph.output):
         if value is not None and _TYPE in value.meta and not output.HasField("type"):
             output.type.CopyFrom(value.meta[_TYPE])
     return proto
+
+
+def _written(model: ir.Model) -> onnx.ModelProto:
+    """Serialize a model; long lists of the main graph are copied in their encoded form, others item by item."""
+    import onnx_ir as ir
+
+    encoded = [(index, at, value) for index, node in enumerate(model.graph) for at, value in _encoded_lists(node)]
+    inner = (node for body in _inner_graphs(model) for node in all_nodes(body)) if encoded else ()
+    if not encoded or any(map(_encoded_lists, inner)):
+        return ir.to_proto(model)
+    token = _WRITTEN_ENCODED.set(True)
+    try:
+        proto = ir.to_proto(model)
+    finally:
+        _WRITTEN_ENCODED.reset(token)
+    for index, at, value in encoded:
+        proto.graph.node[index].attribute[at].MergeFromString(value.encoded)
+    return proto
+
+
+def write_node(target: onnx.NodeProto, node: ir.Node) -> None:
+    """Serialize one node; its long lists are copied in their encoded form."""
+    from onnx_ir.serde import serialize_node_into
+
+    encoded = _encoded_lists(node) if not bodies(node) else []
+    if not encoded:
+        serialize_node_into(target, node)
+        return
+    token = _WRITTEN_ENCODED.set(True)
+    try:
+        serialize_node_into(target, node)
+    finally:
+        _WRITTEN_ENCODED.reset(token)
+    for at, value in encoded:
+        target.attribute[at].MergeFromString(value.encoded)
+
+
+def _encoded_lists(node: ir.Node) -> list[tuple[int, _Encoded]]:
+    """Return the long lists among the attributes of a node, with their positions."""
+    if not node.attributes.data:  # the wrapped dict: this runs for every node, and the wrapper is slow
+        return []
+    return [
+        (at, attribute.value)
+        for at, attribute in enumerate(node.attributes.data.values())
+        if isinstance(attribute.value, _Encoded)
+    ]
+
+
+def _inner_graphs(model: ir.Model) -> Iterator[ir.Graph]:
+    """Yield the bodies of control flow in the main graph, and those of functions."""
+    for node in model.graph:
+        yield from bodies(node)
+    for function in model.functions.values():
+        yield function.graph
 
 
 def _holds_map(type_: onnx.TypeProto) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.skeleton import view_with_tensors
-from dovetail_onnx.type_gaps import to_proto
+from dovetail_onnx.skeleton import border_of
+from dovetail_onnx.type_gaps import to_proto, write_node
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,24 +51,42 @@ def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
     """Serialize a model without its large weights, and return these as arrays for the engine.
 
     The serialized model declares them as external data without a file. Weights are not copied. Tensors of types that
-    NumPy lacks remain in the model.
+    NumPy lacks remain in the model. Types and shapes between nodes are left to the engine, except for those of custom
+    operators: writing them takes a third of the time.
     """
     import numpy as np
     import onnx_ir as ir
+    from onnx_ir.serde import serialize_tensor_into, serialize_value_into
 
+    graph = model.graph
     arrays: dict[str, np.ndarray] = {}
-    apart: dict[str, ir.TensorProtocol] = {}
-    for name, value in model.graph.initializers.items():
+    tensors: dict[str, ir.TensorProtocol] = {}
+    for name, value in graph.initializers.items():
         tensor = value.const_value
-        if tensor is None or tensor.dtype is ir.DataType.STRING or tensor.nbytes < _SMALLEST_APART:
+        if tensor is None:
+            continue
+        tensors[name] = tensor
+        if tensor.dtype is ir.DataType.STRING or tensor.nbytes < _SMALLEST_APART or tensor.dtype.bitwidth < 8:
             continue
         array = tensor.numpy()
-        if tensor.dtype.bitwidth < 8 or array.dtype.type.__module__ != "numpy":
+        if array.dtype.type.__module__ != "numpy":
             continue
         arrays[name] = np.ascontiguousarray(array)
         shape = ir.Shape(tensor.shape.numpy())
-        apart[name] = ir.ExternalTensor("weights", 0, tensor.nbytes, tensor.dtype, shape=shape, name=name, base_dir="")
-    return to_proto(view_with_tensors(model.ir, apart)).SerializeToString(), arrays
+        tensors[name] = ir.ExternalTensor(
+            "weights", 0, tensor.nbytes, tensor.dtype, shape=shape, name=name, base_dir=""
+        )
+    proto = to_proto(border_of(model.ir))
+    for name, tensor in tensors.items():
+        tensor.name = name
+        serialize_tensor_into(proto.graph.initializer.add(), tensor)
+    for node in graph:
+        write_node(proto.graph.node.add(), node)
+        if node.domain not in ("", "ai.onnx"):
+            for value in node.outputs:
+                if value.name and value.type is not None and not value.is_graph_output():
+                    serialize_value_into(proto.graph.value_info.add(), value)
+    return proto.SerializeToString(), arrays
 
 
 TENSOR_TYPES = frozenset(
