@@ -104,15 +104,21 @@ READ = {  # bodies of two carried values, and where a loop that may make no trip
     "t = Tanh(e) u = Mul(r, half)": "host",
     "t = Add(s, one_) u = Mul(s, half)": "host",
     "t = Tanh(e) u = Exp(e)": "host",
+    # an inner loop returns what it begins with where it may make no trip, and where its trips read it
+    "t = Loop(two, , s) <inner> u = Mul(r, half)": "host",
+    "t = Loop(two, , s) <inner reading> u = Mul(r, half)": "cpu-bf16",
+    "k = Shape(s) t = Expand(one_, k) u = Mul(r, half)": "host",
 }
+INNER = """<body = b2 (int64 j, bool k, float[N,4] p) => (bool l, float[N,4] q) { l = Identity(k) q = Sub(e, half) }>"""
 
 
 @pytest.mark.parametrize("body", READ)
 def test_carried_values_that_the_body_does_not_read_need_a_trip(body):
+    written = body.replace("<inner>", INNER).replace("<inner reading>", INNER.replace("Sub(e", "Sub(p"))
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]> g (float[N,4] x, int64 n) => (y, z) <
-        float half = {{0.5}}, float one_ = {{1}}> {{ e = Exp(x)
+        float half = {{0.5}}, float one_ = {{1}}, int64 two = {{2}}> {{ e = Exp(x)
         [loop] y, z = Loop(n, , x, e) <body = b (int64 i, bool c, float[N,4] s, float[N,4] r) =>
-            (bool d, float[N,4] t, float[N,4] u) {{ d = Identity(c) {body} }}> }}""")
+            (bool d, float[N,4] t, float[N,4] u) {{ d = Identity(c) {written} }}> }}""")
     compiled = dovetail.compile(model, ["cpu-bf16"], verify=False)
     assert {node.backend for node in compiled.plan.nodes if node.name == "loop"} == {READ[body]}
     session = onnxruntime.InferenceSession(model.SerializeToString())

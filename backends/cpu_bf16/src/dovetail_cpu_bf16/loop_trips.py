@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["reserved_rows", "trip_outputs", "trips"]
 
 _NO_LIMIT = 2**63 - 1
+_EXTENTS = frozenset({"Shape", "Size"})
 
 
 def trips(node: ir.Node) -> str:
@@ -51,7 +52,17 @@ def trip_outputs(node: ir.Node) -> int:
 def _read_states(body: ir.Graph, ends: list[int]) -> set[int]:
     """Return the carried values that the condition and the results `ends` of a body are computed from, by index."""
     states = {id(value): index for index, value in enumerate(list(body.inputs)[2:])}
-    found: set[int] = set()
+    return {states[id(value)] for value in _sources(body, ends) if id(value) in states}
+
+
+def _sources(body: ir.Graph, ends: list[int]) -> list[ir.Value]:
+    """Return the inputs of a Loop's body, and the values of graphs around it, that results of the body depend on.
+
+    What OpenVINO computes without a value counts as independent of it: extents, and results of inner control flow that
+    other values decide.
+    """
+    states = {id(value): index for index, value in enumerate(list(body.inputs)[2:])}
+    found: dict[int, ir.Value] = {}
     seen: set[int] = set()
     waiting = [body.outputs[index] for index in (0, *ends)]
     while waiting:
@@ -59,12 +70,27 @@ def _read_states(body: ir.Graph, ends: list[int]) -> set[int]:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        producer = value.producer()
+        if producer is not None and producer.graph is body:
+            waiting += _operands(producer, value)
+            continue
+        found[id(value)] = value
         if id(value) in states:
-            found.add(states[id(value)])
             waiting.append(body.outputs[1 + states[id(value)]])  # what the next trip reads
-        elif (producer := value.producer()) is not None and producer.graph is body:
-            waiting += used_values(producer)
-    return found
+    return list(found.values())
+
+
+def _operands(node: ir.Node, result: ir.Value) -> list[ir.Value]:
+    """Return the values that a result of a node depends on."""
+    if node.op_type in _EXTENTS:
+        return []
+    if node.op_type != "Loop" or trips(node) != "some":
+        return list(used_values(node))
+    (body,) = bodies(node)
+    own = {id(value): index for index, value in enumerate(body.inputs)}
+    reached = _sources(body, [1 + node.outputs.index(result)])
+    operands = [node.inputs[own[id(value)]] if id(value) in own else value for value in reached]
+    return [value for value in (*node.inputs[:2], *operands) if value is not None]
 
 
 def reserved_rows(node: ir.Node) -> int:

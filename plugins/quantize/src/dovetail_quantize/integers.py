@@ -70,7 +70,7 @@ def slices(array: np.ndarray, format_: Format) -> np.ndarray:
 
 def spread_extents(extents: Sequence[int], format_: Format, number: int) -> tuple[int, ...]:
     """Return the extents of a bias in a format with `number` scales: one that is a single number is stored for each."""
-    if format_.axis is None or number == 1:
+    if format_.axis is None:
         return tuple(extents)
     wanted = list(extents) or [1]
     axis = format_.axis % len(wanted)
