@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# An axis of this many floats takes 4 GB; unknown extents, and products of extents of one tensor, count as this. The sum of
-# two, such as the length of a cache and that of what is new, fits in 31 bits.
+# An axis of this many floats takes 4 GB; unknown extents, and products of extents of one tensor, count as this. The sum
+# of two, such as the length of a cache and that of what is new, fits in 31 bits.
 _LARGEST_EXTENT = 2.0**30 - 1
 # What extents and integers of unknown size count as where they only decide extents, positions and indices: large enough
 # to find factors and products that leave 32 bits, small enough for the shape arithmetic of real models.
