@@ -1,0 +1,124 @@
+"""Language models as onnxruntime-genai's builder exports them: do they open, and in how many regions do they run?
+
+    PYTHON bench/exports.py make FOLDER        needs torch, transformers and onnxruntime-genai; writes small random nets
+    python bench/exports.py table FOLDER [--backend NAME ...]
+
+A row per file: nodes on the backend of all nodes, regions, conversions, and what stays on the host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+BACKENDS = ("gpu-fp16", "cpu-bf16", "cpu-int8:weights=int4", "cpu-int8:weights=int4,kernel=nbits")
+PRECISIONS = (("fp32", "cpu"), ("fp16", "cuda"), ("int4", "cpu"))
+COMMON = {
+    "vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+SHARED, WIDE = {"num_key_value_heads": 2}, {"num_key_value_heads": 2, "head_dim": 32}
+WINDOW = {"sliding_window": 64}
+SCALED = {
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 128,
+}  # fmt: skip
+NETS = {  # names of transformers' classes without Config and ForCausalLM, and what differs from COMMON
+    "llama": ("Llama", SHARED),
+    "llama_scaled": ("Llama", SHARED | {"rope_parameters": SCALED}),
+    "qwen2": ("Qwen2", SHARED | {"tie_word_embeddings": True}),
+    "qwen3": ("Qwen3", WIDE),
+    "mistral": ("Mistral", SHARED | WINDOW),
+    "phi": ("Phi", {"num_key_value_heads": 4}),
+    "gemma": ("Gemma", {"num_key_value_heads": 1, "head_dim": 32}),
+    "gemma2": ("Gemma2", WIDE | WINDOW | {"query_pre_attn_scalar": 32}),
+    "smollm3": ("SmolLM3", SHARED),
+    "olmo": ("Olmo", {"num_key_value_heads": 4}),
+    "granite": ("Granite", SHARED),
+    "nemotron": ("Nemotron", SHARED),
+    "gpt_oss": ("GptOss", WIDE | WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "ernie": ("Ernie4_5", WIDE),
+}
+WHISPER = {
+    "vocab_size": 600, "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "num_mel_bins": 80,
+    "max_source_positions": 1500, "max_target_positions": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "decoder_start_token_id": 1, "suppress_tokens": [], "begin_suppress_tokens": [],
+}  # fmt: skip
+
+
+def main() -> None:
+    """Make the exports, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["make", "table"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--backend", nargs="*", default=BACKENDS)
+    options = parser.parse_args()
+    if options.what == "make":
+        make(options.folder)
+        return
+    print("| export | backend | nodes | regions | conversions | on the host |\n|---|---|---|---|---|---|")
+    for row in rows(options.folder, options.backend):
+        print("|", " | ".join(row), "|", flush=True)
+
+
+def make(folder: Path) -> None:
+    """Write every net, and export it in every precision; what the builder refuses is said."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    for name, (family, differences) in NETS.items():
+        config = getattr(transformers, f"{family}Config")(**COMMON | differences)
+        getattr(transformers, f"{family}ForCausalLM")(config).eval().save_pretrained(folder / "nets" / name)
+        _tokenizer().save_pretrained(folder / "nets" / name)
+    speech = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**WHISPER)).eval()
+    for part in (speech, transformers.WhisperFeatureExtractor(), _tokenizer()):
+        part.save_pretrained(folder / "nets" / "whisper")
+    for source in sorted((folder / "nets").iterdir()):
+        for precision, provider in PRECISIONS:
+            command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", str(source)]
+            command += ["-o", str(folder / f"{source.name}_{precision}"), "-p", precision, "-e", provider]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                print(f"{source.name} {precision}: {done.stderr.strip().splitlines()[-1]}")
+
+
+def _tokenizer():
+    """A tokenizer of bytes and of pairs of them."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    special = ["<unk>", "<s>", "</s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator(["a line of text for a small net"] * 10, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def rows(folder: Path, backends: list[str]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for every model and backend."""
+    import dovetail
+    from dovetail.planning import HOST, placement_of
+
+    for path in sorted(folder.glob("*_*/*.onnx")):
+        for backend in backends:
+            compiled = dovetail.compile(path, [backend], verify=False)
+            nodes = list(compiled.model.nodes())
+            host = collections.Counter(node.op_type for node in nodes if placement_of(node).backend == HOST)
+            regions = sum(region.backend != HOST for region in compiled.regions)
+            casts = sum(node.op_type == "Cast" for node in nodes)
+            kept = ", ".join(f"{name} {count}" for name, count in host.most_common(4))
+            placed = f"{len(nodes) - host.total()}/{len(nodes)}"
+            yield f"{path.parent.name}/{path.stem}", backend, placed, str(regions), str(casts), kept
+
+
+if __name__ == "__main__":
+    main()
