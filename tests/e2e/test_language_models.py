@@ -306,6 +306,23 @@ def test_where_programs_look_for_a_name_the_file_of_that_name_is_one_that_onnxru
         assert loaded.remarks and "cpu-bf16" in loaded.summary()
 
 
+def test_compile_folder_gives_the_parts_of_the_one_thing(tmp_path, prompts):
+    (tmp_path / "source").mkdir()
+    source = nets.pipeline_folder(tmp_path / "source")
+    outcomes = api.compile_folder(source, "gpu-fp16", tmp_path / "out", data=prompts)
+    assert [(str(one.model), one.status) for one in outcomes] == [
+        ("decoder.embeddings", "ok"), ("decoder.layers", "ok"),
+    ]  # fmt: skip
+    assert (tmp_path / "out/genai_config.json").is_file() and not (tmp_path / "out/layers").exists()
+
+
+def test_the_output_may_be_in_the_source(llama, tmp_path):
+    source = Path(shutil.copytree(llama, tmp_path / "source"))
+    for _ in range(2):  # an earlier output is no part of the source
+        api.compile(source, "gpu-fp16").save(source / "out")
+    assert not (source / "out/out").exists() and generated(source / "out") == by_hand(source / "out/model.onnx")
+
+
 def test_pins_and_shapes_go_to_the_parts_that_have_what_they_name(tmp_path):
     (tmp_path / "source").mkdir()
     source = nets.vision_folder(tmp_path / "source")

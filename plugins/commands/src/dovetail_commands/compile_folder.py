@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.compiler import described, made
 from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.planning import HOST, get_placement
-from dovetail.plugin import Frontend, load_plugins
+from dovetail.plugin import CompiledFolder, Frontend, compiled_folder, load_plugins
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
@@ -91,7 +91,8 @@ def compile_folder(
 
     Args:
         folder: The folder. Models are the files with a suffix that a front end reads, apart from `.json` and
-            `.txt`, which have other uses. Folders of saved results and hidden ones are left out.
+            `.txt`, which have other uses. Folders of saved results and hidden ones are left out. A folder that a plugin
+            compiles as one thing, such as a language model, has its parts as models, and its result is in `output`.
         backends: As for `dovetail.compile`.
         output: The folder to write to: the result of `a/b.onnx` goes to `a/b` in it. Nothing is written without it.
         data: A folder with a file or folder of data for each model, which has its name, as in `a/b.npz`; or one file
@@ -120,6 +121,9 @@ def compile_folder(
     named = named_backends(backends, plugins)
     Context(requested(named), plugins=plugins).load_backends()
     folder, place = Path(folder), Path(output) if output is not None else None
+    whole = {"backends": named, "data": data, "progress": progress, **options}
+    if (parts := _compile_whole(folder, plugins, place, external, whole)) is not None:
+        return parts
     models = models_in(folder, plugins.registry, place)
     outcomes = []
     for model, name in result_names(models).items():
@@ -147,6 +151,28 @@ def compile_folder(
             hint = "this is a defect of Dovetail or of a plugin: compile this model alone with --debug"
             outcomes.append(ModelOutcome(model, "failed", described(error), hint))
     return outcomes
+
+
+def _compile_whole(
+    folder: Path, plugins: PluginSet, output: Path | None, external: bool | None, request: Mapping[str, Any]
+) -> list[ModelOutcome] | None:
+    """Compile a folder that a plugin compiles as one thing, and return what became of its parts; None for others."""
+
+    def keep(compiled: CompiledFolder) -> None:
+        if output is not None:
+            compiled.save(output, external=external, progress=request["progress"])
+
+    failure: ResultError | None = None
+    try:
+        compiled = compiled_folder(folder, plugins, output, keep=keep, **request)
+    except ResultError as error:
+        if not isinstance(error.compiled, CompiledFolder):
+            raise
+        compiled, failure = error.compiled, error
+    if compiled is None:
+        return None
+    status = "ok" if failure is None else "missed"
+    return [outcome_of(Path(name), status, part, output, failure) for name, part in compiled.parts.items()]
 
 
 def models_in(folder: Path, registry: Registry, output: Path | None = None) -> list[Path]:

@@ -71,19 +71,20 @@ def open_session(path: Path) -> Any:
     Raises:
         DovetailError: It is not installed, or refuses the model.
     """
+    from dovetail_onnx.native_runtime import new_session, onnx_runtime
+
     try:
-        import onnxruntime
+        options = onnx_runtime().SessionOptions()
     except ImportError:
         raise DovetailError(
             "onnxruntime is not installed, so the model cannot fill its caches",
             "pip install 'dovetail-decoder[onnxruntime]', or compile without --data",
         ) from None
-    options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised
     # Exporters declare one name for extents that differ, and buffers are reused by declared extents.
     options.enable_mem_reuse = False
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return new_session(str(path), options, ["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own exceptions share no base class
         raise _refused(path, "load", error) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -199,12 +200,16 @@ def _encoder(folder: GeneratorFolder) -> Callable[[str], Sequence[int]]:
 
 def _generators_encoder(folder: Path) -> Callable[[str], Sequence[int]] | None:
     """Return the tokenizer of onnxruntime-genai, which loads the model for it; None if it is not installed."""
+    from dovetail_onnx.native_runtime import onnx_runtime
+
     try:
-        import onnxruntime_genai
+        onnx_runtime()  # its library has to be there first
+        genai = importlib.import_module("onnxruntime_genai")
     except ImportError:
         return None
     try:
-        tokenizer = onnxruntime_genai.Tokenizer(onnxruntime_genai.Model(str(folder)))
+        genai.disable_telemetry_events()
+        tokenizer = genai.Tokenizer(genai.Model(str(folder)))
     except Exception as error:  # the library raises RuntimeError and its own
         raise DovetailError(
             f"{folder}: onnxruntime-genai cannot read its tokenizer: {printable(error)}",
