@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from onnx import helper
 
-from ..decomposing import Case, kernel_results, on_runtime
+from ..decomposing import TYPES, Case, kernel_results, on_runtime
 from . import numbers, whole
 
 
@@ -188,4 +188,12 @@ def recurrent():
             )
 
 
-CASES = [*convolutions(), *attentions(), *recurrent()]
+def gates():
+    for dtype, rate in itertools.product(TYPES, (False, True)):
+        inputs = {"a": numbers(2, 3, 4, spread=5, dtype=dtype), "dt_bias": numbers(4, seed=1)}
+        inputs |= {"decay_scale": numbers(4, seed=2), "b": numbers(2, 3, 4, seed=3, dtype=dtype) if rate else None}
+        outputs = ["decay", "beta"] if rate else ["decay"]
+        yield Case(f"{dtype} rate {rate}", "LinearAttentionGate", inputs, outputs=outputs)
+
+
+CASES = [*gates(), *convolutions(), *attentions(), *recurrent()]

@@ -198,6 +198,13 @@ def _steps(op: Formula, state: ir.Value, parts: Sequence[ir.Value], scale: float
     return results, states
 
 
+def _gate(op: Formula) -> Results:
+    """What decays a state, `decay_scale * softplus(a + dt_bias)`, and the rate of updates, `sigmoid(b)`."""
+    a, b = op.required("a"), op.wide_or_none("b")
+    decay = op.Mul(op.Softplus(op.Add(op.wide(a), op.required("dt_bias"))), op.required("decay_scale"))
+    return op.cast(decay, dtype_of(a)), None if b is None else op.cast(op.Sigmoid(b), dtype_of(a))
+
+
 def _lstm(op: Formula) -> Results:
     """LSTM with the numbers that its integer weights stand for.
 
@@ -224,5 +231,6 @@ def _lstm(op: Formula) -> Results:
 RULES: Mapping = {
     "com.microsoft.CausalConvWithState": _convolution,
     "com.microsoft.LinearAttention": _linear_attention,
+    "com.microsoft.LinearAttentionGate": _gate,
     "com.microsoft.DynamicQuantizeLSTM": _lstm,
 }
