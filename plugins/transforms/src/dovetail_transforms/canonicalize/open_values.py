@@ -1,4 +1,7 @@
-"""Values that depend on random numbers without a seed: two runs of one model differ in them."""
+"""Values that a model leaves open: random numbers without a seed, and rows of caches that nobody reads.
+
+Two runs of one model differ in them.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,24 @@ RANDOM = frozenset(
 _OF_EXTENTS = frozenset({"Shape", "Size", "EyeLike"})  # which are those of the tensor, whatever it holds
 
 
-def random_outputs(model: Model) -> dict[str, str]:
-    """Return the outputs of a model that depend on random numbers, each with what draws them: `'noise' (RandomNormal)`.
+def open_outputs(model: Model) -> dict[str, str]:
+    """Return the outputs of a model that it does not determine, each with the reason.
 
-    Random operators with a seed are left out, and so is Dropout outside of training. Linear in nodes and edges.
+    For example `random, because 'noise' (RandomNormal) has no seed`. Random operators with a seed are left out, and so
+    is Dropout outside of training. Linear in nodes and edges.
     """
     functions = _random_functions(model.ir.functions)
     source: dict[ir.Value, str] = {}
     for node in model.graph:
         drawn = _drawing(node, functions)
-        if drawn is None and node.op_type not in _OF_EXTENTS:
-            drawn = next((source[value] for value in used_values(node) if value in source), None)
-        if drawn is not None:
-            source.update(dict.fromkeys(node.outputs, drawn))
+        why = f"random, because {drawn} has no seed" if drawn is not None else None
+        if why is None and node.op_type not in _OF_EXTENTS:
+            why = next((source[value] for value in used_values(node) if value in source), None)
+        if why is not None:
+            source.update(dict.fromkeys(node.outputs, why))
+        elif node.op_type == "GroupQueryAttention" and node.attributes.get_int("sliding_window_cache", 0) != 0:
+            held = f"'{node.name or name_of(node.outputs[0])}' ({node.op_type})"
+            source.update(dict.fromkeys(node.outputs[1:3], f"open in part, because {held} leaves rows in no use unset"))
     return {name_of(value): source[value] for value in model.graph.outputs if value in source}
 
 
