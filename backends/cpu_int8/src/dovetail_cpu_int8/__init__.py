@@ -8,6 +8,7 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the backend `cpu-int8`, its engine, passes, strategies, observers and facts."""
+    registry.pass_("tie-embeddings", "dovetail_cpu_int8.tied_embeddings:TieEmbeddings")
     registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
     registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
     registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")

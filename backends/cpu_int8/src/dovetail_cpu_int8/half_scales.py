@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-_SCALE = {"DequantizeLinear": 1, "MatMulNBits": 2}
-_INTEGERS = {"DequantizeLinear": 0, "MatMulNBits": 1}
+_SCALE = {"DequantizeLinear": 1, "GatherBlockQuantized": 2, "MatMulNBits": 2}
+_INTEGERS = {"DequantizeLinear": 0, "GatherBlockQuantized": 0, "MatMulNBits": 1}
 _SMALLEST = float(np.finfo(np.float16).smallest_normal)
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -58,7 +58,7 @@ class HalfScales(Pass):
         nodes, halves = NewNodes(model, ctx), dict[ir.Value, ir.Value]()
         for node in [node for node in model.graph if node.op_type in _SCALE and is_here(node)]:
             scale = input_of(node, _SCALE[node.op_type])
-            if not input_of(node, _INTEGERS[node.op_type]).is_initializer() or not _is_stored_in_floats(scale):
+            if not _is_stored(input_of(node, _INTEGERS[node.op_type])) or not _is_stored_in_floats(scale):
                 continue
             if scale not in halves:
                 halves[scale] = _cast(scale, node, nodes)
@@ -68,6 +68,14 @@ class HalfScales(Pass):
         if halves:
             model.touch()
         return bool(halves)
+
+
+def _is_stored(integers: ir.Value) -> bool:
+    """Check whether integers are a constant, perhaps with another shape for a second reader."""
+    producer = integers.producer()
+    if producer is not None and producer.op_type == "Reshape":
+        integers = input_of(producer, 0)
+    return integers.is_initializer()
 
 
 def _is_stored_in_floats(scale: ir.Value) -> bool:

@@ -30,7 +30,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
 
 
-_ALONE = ("int8", "int4")
+_ALONE = ("int8", "int8-blocks", "int4", "int2")
 
 
 def weights_alone(backend: Backend) -> bool:

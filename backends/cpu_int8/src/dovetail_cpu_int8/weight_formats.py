@@ -40,9 +40,8 @@ class WeightsAlone(Autocast):
         signatures = Signatures(view.model.ir.opset_imports)
         raised = view.analysis(NodeRequests).raised()
         found = {c.node: None if c.node in raised else _port_of(c, signatures) for c in claims.claims}
-        weights: dict[ir.Node, tuple[str, Weight]] = {}
-        groups: dict[tuple[int, ...], list[Weight]] = {}
-        shared: dict[int, Weight] = {}
+        shared: dict[ir.Value, Weight] = {}
+        readers: list[tuple[ir.Node, str, int, Weight]] = []
         scale_bytes = 2 if backend.chosen["scales"] == "float16" else 4
         for claim in claims.claims:
             port = found[claim.node]
@@ -54,12 +53,17 @@ class WeightsAlone(Autocast):
             formats = _fitting(claim.ports[name], value)
             if not formats:
                 continue
-            weight = shared.setdefault(id(value), Weight(value, formats, claim.node, scale_bytes))
-            if weight.formats != formats:  # read along different axes: its first reader decides, this one reads floats
+            weight = shared.setdefault(value, Weight(value, formats, claim.node, scale_bytes))
+            common = tuple(format_ for format_ in weight.formats if format_ in formats)
+            if not common:  # read along different axes: its first reader decides, this one reads floats
                 continue
-            weights[claim.node] = name, weight
-            reads = (id(claim.node.inputs[0]),) if index else (0, id(value))
-            members = groups.setdefault((*reads, *map(id, formats)), [])
+            weight.formats = common
+            readers.append((claim.node, name, index, weight))
+        weights = {node: (name, weight) for node, name, _, weight in readers}
+        groups: dict[tuple[int, ...], list[Weight]] = {}
+        for node, _, index, weight in readers:
+            reads = (id(node.inputs[0]),) if index else (0, id(weight.value))
+            members = groups.setdefault((*reads, *map(id, weight.formats)), [])
             if weight not in members:
                 members.append(weight)
         view.analysis(WeightBudget).choose(list(groups.values()), view)
