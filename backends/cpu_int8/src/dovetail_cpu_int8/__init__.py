@@ -15,6 +15,7 @@ def register(registry):
     registry.pass_("dynamic-quantization", "dovetail_cpu_int8.dynamic_quantization:DynamicQuantization")
     registry.pass_("integer-gathers", "dovetail_cpu_int8.integer_gathers:IntegerGathers")
     registry.pass_("matmul-nbits", "dovetail_cpu_int8.matmul_nbits:MatMulNBits")
+    registry.pass_("quantized-experts", "dovetail_cpu_int8.quantized_experts:QuantizedExperts")
     registry.pass_("half-scales", "dovetail_cpu_int8.half_scales:HalfScales")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from dovetail_cpu_int8.new_nodes import NewNodes
 
 _LARGEST, _SMALLEST = 128, 16  # blocks that a scale per channel is repeated for
-_BITS = {
+BITS = {
     ir.DataType.INT2: 2, ir.DataType.UINT2: 2, ir.DataType.INT4: 4, ir.DataType.UINT4: 4, ir.DataType.INT8: 8,
     ir.DataType.UINT8: 8,
 }  # fmt: skip
+"""Bits of the integers that the operators have kernels for."""
 
 
 class Weight(NamedTuple):
@@ -48,7 +49,7 @@ class Weight(NamedTuple):
             return None
         integers, scale = input_of(read, 0), input_of(read, 1)
         zero = read.inputs[2] if len(read.inputs) > 2 else None
-        if integers.const_value is None or scale.const_value is None or integers.dtype not in _BITS:
+        if integers.const_value is None or scale.const_value is None or integers.dtype not in BITS:
             return None
         if integers.shape is None or len(integers.shape) != 2 or scale.shape is None:
             return None
@@ -65,7 +66,7 @@ class Weight(NamedTuple):
     @property
     def bits(self) -> int:
         """Bits of an integer."""
-        return _BITS[self.integers.dtype or ir.DataType.INT8]
+        return BITS[self.integers.dtype or ir.DataType.INT8]
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -84,8 +85,8 @@ class PackedWeights:
     """Stores weights in the order of ONNX Runtime's operators, each once, whatever reads it.
 
     Integers are [N, K / block, block * bits / 8] bytes, or for tables alone [N, K * bits / 8], the same bytes. Scales
-    and zero points are [N, K / block]; a scale per channel is repeated for blocks of up to 128. All of them are computed
-    when they are written.
+    and zero points are [N, K / block]; a scale per channel is repeated for blocks of up to 128. All of them are
+    computed when they are written.
 
     Args:
         nodes: Makes the constants.
@@ -113,31 +114,36 @@ def _tensors(weight: Weight, flat: bool) -> list[ir.LazyTensor]:
     blocks, name = inner // block, weight.integers.name
     shape = (outer, inner * bits // 8) if flat else (outer, blocks, block * bits // 8)
     found = [
-        _lazy(lambda: _packed(_unsigned(weight), bits).reshape(shape), ir.DataType.UINT8, shape, f"{name}_packed"),
-        _lazy(lambda: _by_block(weight.scale, weight), weight.floats, (outer, blocks), f"{weight.scale.name}_blocks"),
+        lazy(lambda: packed(_unsigned(weight), bits).reshape(shape), ir.DataType.UINT8, shape, f"{name}_packed"),
+        lazy(lambda: _by_block(weight.scale, weight), weight.floats, (outer, blocks), f"{weight.scale.name}_blocks"),
     ]
     zero = weight.zero_point
     if zero is not None and (zero.dtype or weight.floats).name.startswith("U"):
         points = (outer, math.ceil(blocks * bits / 8))
         found.append(
-            _lazy(lambda: _packed(_by_block(zero, weight), bits), ir.DataType.UINT8, points, f"{zero.name}_packed")
+            lazy(lambda: packed(_by_block(zero, weight), bits), ir.DataType.UINT8, points, f"{zero.name}_packed")
         )
     return found
 
 
-def _lazy(read: Callable[[], np.ndarray], dtype: ir.DataType, shape: tuple[int, ...], name: str) -> ir.LazyTensor:
+def lazy(read: Callable[[], np.ndarray], dtype: ir.DataType, shape: tuple[int, ...], name: str) -> ir.LazyTensor:
+    """Return a constant that is computed when it is written."""
     return ir.LazyTensor(lambda: ir.Tensor(read(), dtype=dtype), dtype, ir.Shape(shape), name=name)
 
 
-def _unsigned(weight: Weight) -> np.ndarray:
-    """Return the integers as uint8 [N, K]; signed ones are moved to the zero point that the operators assume."""
-    assert weight.integers.const_value is not None, "a weight is a constant"
-    array = weight.integers.const_value.numpy()
-    array = array if weight.across else array.T
-    if (weight.integers.dtype or ir.DataType.INT8).name.startswith("U"):
+def unsigned(integers: ir.Value, bits: int) -> np.ndarray:
+    """Return integers as uint8; signed ones are moved to the zero point that ONNX Runtime's operators assume."""
+    assert integers.const_value is not None, "a weight is a constant"
+    array = integers.const_value.numpy()
+    if (integers.dtype or ir.DataType.INT8).name.startswith("U"):
         return array.astype(np.uint8)
     moved = array.astype(np.int8).view(np.uint8)
-    return (moved + np.uint8(1 << (weight.bits - 1))) & np.uint8((1 << weight.bits) - 1)
+    return (moved + np.uint8(1 << (bits - 1))) & np.uint8((1 << bits) - 1)
+
+
+def _unsigned(weight: Weight) -> np.ndarray:
+    array = unsigned(weight.integers, weight.bits)
+    return array if weight.across else array.T
 
 
 def _by_block(value: ir.Value, weight: Weight) -> np.ndarray:
@@ -149,13 +155,13 @@ def _by_block(value: ir.Value, weight: Weight) -> np.ndarray:
     return np.ascontiguousarray(array if weight.across else array.T)
 
 
-def _packed(array: np.ndarray, bits: int) -> np.ndarray:
+def packed(array: np.ndarray, bits: int) -> np.ndarray:
     """Return rows of integers in bytes, the first of those that share a byte in its lowest bits."""
     array = np.ascontiguousarray(array).astype(np.uint8)
     number = 8 // bits
     if array.shape[1] % number:
         array = np.pad(array, ((0, 0), (0, -array.shape[1] % number)))
-    packed = array[:, 0::number].copy()
+    found = array[:, 0::number].copy()
     for place in range(1, number):
-        packed |= array[:, place::number] << (bits * place)
-    return packed
+        found |= array[:, place::number] << (bits * place)
+    return found

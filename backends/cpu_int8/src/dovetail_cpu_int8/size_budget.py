@@ -87,7 +87,9 @@ def _relative_error(array: np.ndarray, format_: Format, energy: np.ndarray | Non
         array = np.take(array, _spread(array.shape[axis], kept), axis=axis)
     else:
         kept = max(1, _SAMPLED // max(1, array.shape[axis]))
-        array = np.take(array, _spread(array.shape[others[0]], kept), axis=others[0])
+        for other in others:  # some rows of some experts, where there are several
+            some = _spread(array.shape[other], max(1, math.isqrt(kept)) if other != others[-1] else kept)
+            array, kept = np.take(array, some, axis=other), max(1, kept // len(some))
     observer = (LeastSquares if format_.group is not None else MinMax)(format_)
     observer.update(array)
     parameters = observer.parameters()
