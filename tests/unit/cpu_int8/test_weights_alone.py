@@ -177,6 +177,31 @@ def test_accuracy_level_4_rounds_what_products_read():
         compiled(source, f"{INT4},accuracy_level=4")
 
 
+@pytest.mark.parametrize(
+    ("level", "weights", "goal", "chosen", "says"),
+    [
+        ("4", "int4", None, 4, "a loss of 0.5 dB is kept"),
+        ("4", "int8-blocks,block=16", None, 4, "a loss of 0.5 dB is exceeded"),
+        ("measured", "int4", None, 4, "a loss of 0.5 dB is kept"),
+        ("measured", "int4", 15, 4, "the goal of 15 dB is kept"),
+        ("measured", "int8-blocks,block=16", None, 1, "is exceeded, so accuracy_level=1 is chosen"),
+        ("measured", "int8-blocks,block=16", 40, 4, "the goal of 40 dB is kept"),
+        ("measured", "int8-blocks,block=16", 45, 1, "the goal of 45 dB is missed, so accuracy_level=1 is chosen"),
+    ],
+)
+def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goal, chosen, says):
+    source = model(MATMUL)
+    options = f"weights={weights},kernel=nbits,accuracy_level={level}"
+    result = dovetail.compile(source, f"cpu-int8:{options}", plugins=plugins(), data=[inputs(source)] * 2, min_snr=goal)
+    (node,) = result.model.graph
+    assert node.attributes.get_int("accuracy_level") == chosen
+    (remark,) = [remark for remark in result.remarks if remark.rule == "accuracy-level"]
+    assert says in remark.why
+    one = compiled(source, f"cpu-int8:weights={weights},kernel=nbits")
+    exact = run(source.SerializeToString(), inputs(source))
+    assert f"beside {snr(exact, one.run(inputs(source))['y']):.2f} dB with 1" in remark.why
+
+
 def test_an_embedding_that_is_also_the_head_is_stored_once():
     source = model(TIED, "int64[5] i")
     result = compiled(source)

@@ -17,6 +17,8 @@ def register(registry):
     registry.pass_("matmul-nbits", "dovetail_cpu_int8.matmul_nbits:MatMulNBits")
     registry.pass_("quantized-experts", "dovetail_cpu_int8.quantized_experts:QuantizedExperts")
     registry.pass_("half-scales", "dovetail_cpu_int8.half_scales:HalfScales")
+    registry.pass_("keep-floats", "dovetail_cpu_int8.accuracy_level:KeepFloats")
+    registry.pass_("accuracy-level", "dovetail_cpu_int8.accuracy_level:AccuracyLevel")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
     registry.strategy("weights-alone", "dovetail_cpu_int8.weight_formats:WeightsAlone")

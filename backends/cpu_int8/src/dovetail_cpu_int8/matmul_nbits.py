@@ -10,7 +10,7 @@ from dovetail.errors import UsageError
 from dovetail.ir import input_of
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.max_size import weights_alone
+from dovetail_cpu_int8.max_size import level_of, weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
 from dovetail_cpu_int8.packed_weights import PackedWeights, Weight
 
@@ -52,7 +52,7 @@ class MatMulNBits(Pass):
         if backend.chosen["kernel"] != "nbits":
             _check(backend)
             return False
-        rewriter, made = _Rewriter(model, ctx, int(backend.chosen["accuracy_level"])), 0
+        rewriter, made = _Rewriter(model, ctx, level_of(backend)), 0
         here = [node for node in model.graph if is_here(node)]
         for node in here:  # products first: a table takes the form of the one that shares it
             made += node.op_type in ("MatMul", "Gemm") and rewriter.product(node)
@@ -73,6 +73,7 @@ def _check(backend: Backend) -> None:
     """
     for option, value, what in (
         ("accuracy_level", "4", "an attribute of MatMulNBits"),
+        ("accuracy_level", "measured", "an attribute of MatMulNBits"),
         ("embedding", "as-weights", "a GatherBlockQuantized"),
         ("weights", "int2", "a format of MatMulNBits"),
     ):

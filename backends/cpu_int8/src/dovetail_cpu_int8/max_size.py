@@ -38,6 +38,11 @@ def weights_alone(backend: Backend) -> bool:
     return backend.chosen.get("weights") in _ALONE
 
 
+def level_of(backend: Backend) -> int:
+    """Return the accuracy level of MatMulNBits that is asked for; 4 where it is measured whether that will do."""
+    return 1 if backend.chosen["accuracy_level"] == "1" else 4
+
+
 class MaxSize(Option):
     """The option `--max-size SIZE`: with `cpu-int8:weights=int4`, bytes of all weights together."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.max_size import weights_alone
+from dovetail_cpu_int8.max_size import level_of, weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
 from dovetail_cpu_int8.packed_weights import BITS, lazy, packed, unsigned
 
@@ -48,7 +48,7 @@ class QuantizedExperts(Pass):
         found = [node for node in model.graph if node.op_type == "MoE" and node.domain == _DOMAIN and is_here(node)]
         if not found:
             return False
-        nodes, level = NewNodes(model, ctx), int(backend.chosen["accuracy_level"])
+        nodes, level = NewNodes(model, ctx), level_of(backend)
         made = sum(_rewrite(node, nodes, level, ctx) for node in found)
         if made:
             ctx.count("experts", made)
