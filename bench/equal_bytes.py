@@ -67,7 +67,8 @@ def of_onnxruntime(source: Path, out: Path, algorithm: str, block: int, symmetri
 
 def _wide(model: onnx.ModelProto) -> list[str]:
     """Return the products that `k_quant mixed` gives 8 bits."""
-    layers = max(int(node.name.split(".")[1]) for node in model.graph.node if node.name.startswith("layers.")) + 1
+    numbered = [node.name.split(".")[1] for node in model.graph.node if node.name.startswith("layers.")]
+    layers = max(map(int, numbered), default=-1) + 1
     most = [at for at in range(layers) if at < layers / 8 or at >= 7 * layers / 8 or (at - round(layers / 8)) % 3 == 2]
     return ["lm_head", *(f"layers.{at}.{part}" for at in most for part in ("q", "k", "v", "down"))]
 

@@ -19,6 +19,8 @@ def register(registry):
     registry.pass_("half-scales", "dovetail_cpu_int8.half_scales:HalfScales")
     registry.pass_("keep-floats", "dovetail_cpu_int8.accuracy_level:KeepFloats")
     registry.pass_("accuracy-level", "dovetail_cpu_int8.accuracy_level:AccuracyLevel")
+    registry.pass_("cache-ranges", "dovetail_cpu_int8.int8_caches:CacheRanges")
+    registry.pass_("int8-caches", "dovetail_cpu_int8.int8_caches:Int8Caches")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
     registry.strategy("weights-alone", "dovetail_cpu_int8.weight_formats:WeightsAlone")
