@@ -4,7 +4,8 @@
 
 All of them quantize the same float32 file, those with data on the same texts, and are judged on others by one judge:
 KL(softmax(float32) || softmax(result)) of the next token in nats, the share of equal next tokens, and SNR of logits.
-Files for ONNX Runtime run there with accuracy level 1, those of NNCF in OpenVINO in float32.
+Files for ONNX Runtime run there with accuracy level 1, those of NNCF in OpenVINO in float32; NNCF does not take
+GroupQueryAttention, so it gets the same decoder with attention written out.
 
 MB are those of all weights. Peers leave the embedding in float32; where it equals the head, it is not counted for
 them, as if both were one tensor at no loss, and ours are one tensor. A peer is followed by ours with at most its bytes
@@ -19,6 +20,7 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import dovetail
@@ -35,7 +37,7 @@ NNCF = """
 import sys, numpy as np, nncf, openvino as ov
 source, out, data, group, method = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]
 feeds = np.load(data, allow_pickle=True)["feeds"].tolist()
-settings = {"awq": dict(awq=True, scale_estimation=True), "gptq": dict(gptq=True)}[method]
+settings = {"awq": {"awq": True}, "scales": {"awq": True, "scale_estimation": True}, "gptq": {"gptq": True}}[method]
 made = nncf.compress_weights(
     ov.Core().read_model(source), mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=group, ratio=1.0, all_layers=True,
     ignored_scope=nncf.IgnoredScope(types=["Gather"], validate=False), dataset=nncf.Dataset(feeds), **settings,
@@ -76,7 +78,9 @@ def _wide(model: onnx.ModelProto) -> list[str]:
 def of_nncf(source: Path, out: Path, samples: list[Feeds], python: str, block: int, method: str) -> Path:
     """Quantize with NNCF in its own environment, on the same data as ours."""
     out.mkdir(parents=True, exist_ok=True)
-    np.savez(out / "data.npz", feeds=np.array(samples, dtype=object))
+    names = {one.name for one in onnx.load(str(source), load_external_data=False).graph.input}
+    given = [{name: array for name, array in feeds.items() if name in names} for feeds in samples]
+    np.savez(out / "data.npz", feeds=np.array(given, dtype=object))
     words = [python, "-c", NNCF, source, out / "model.xml", out / "data.npz", block, method]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     subprocess.run(
@@ -131,6 +135,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         folder = options.folder or Path(work)
         source = decoder.write(wheels, folder / "source")
+        plain = decoder.write(wheels, folder / "plain", plain=True) if decoder is trained_llama else source
         samples, texts, _ = decoder.texts(wheels)
         tensors = onnx.load(str(source), load_external_data=False).graph.initializer
         embedding = next(4 * int(np.prod(tensor.dims)) for tensor in tensors if tensor.name == "embedding")
@@ -144,10 +149,10 @@ def main() -> None:
 
         exact, rows = logits(source), []
 
-        def row(name: str, make, *args) -> int:
+        def row(name: str, make: Callable[..., Path], *args: object, given: Path = source) -> int:
             start = time.perf_counter()
             try:
-                path = make(source, folder / f"{len(rows)}", *args)
+                path = make(given, folder / f"{len(rows)}", *args)
                 size = size_of(path, embedding)
                 made = time.perf_counter() - start
                 rows.append(
@@ -170,9 +175,10 @@ def main() -> None:
             (f"ONNX Runtime k_quant mixed, uint4, {block}", "k_quant mixed", False),
         ):
             sizes[name] = row(name, of_onnxruntime, algorithm, block, symmetric)
-        for method in ("awq", "gptq") if options.nncf else ():
-            name = f"NNCF {'AWQ and scale estimation' if method == 'awq' else 'GPTQ'}, uint4, {block}"
-            sizes[name] = row(name, of_nncf, samples, options.nncf, block, method)
+        methods = {"awq": "AWQ", "scales": "AWQ and scale estimation", "gptq": "GPTQ"}
+        for method, words in methods.items() if options.nncf else ():
+            name = f"NNCF {words}, uint4, {block}"
+            sizes[name] = row(name, of_nncf, samples, options.nncf, block, method, given=plain)
         for size in sorted({size for size in sizes.values() if size}):
             row(f"cpu-int8 within {size / 1e6:.1f} MB, data", ours, blocks, samples, size)
         print()

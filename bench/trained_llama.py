@@ -91,8 +91,14 @@ class Gguf:
         return found.astype(np.float32).reshape(shape)
 
 
-def write(wheels: Wheels, folder: Path) -> Path:
-    """Write the decoder in float32, its weights beside it; the head has a tensor of its own, equal to the embedding."""
+def write(wheels: Wheels, folder: Path, plain: bool = False) -> Path:
+    """Write the decoder in float32, its weights beside it; the head has a tensor of its own, equal to the embedding.
+
+    Args:
+        wheels: The folder of the wheel.
+        folder: The folder to write to.
+        plain: Write attention out in ONNX, without caches, for tools that do not know GroupQueryAttention.
+    """
     source = Gguf(wheels.file(SMOLLM, FILE))
     hidden, heads, kv, layers = (
         source.settings[f"llama.{name}"]
@@ -102,7 +108,7 @@ def write(wheels: Wheels, folder: Path) -> Path:
     nodes, constants = [], []
 
     def constant(name: str, array: np.ndarray) -> str:
-        constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
         return name
 
     def add(operator: str, inputs: list[str], outputs: list[str], name: str, domain: str = "", **settings: Any) -> str:
@@ -128,29 +134,92 @@ def write(wheels: Wheels, folder: Path) -> Path:
     )
     cos, sin = (constant(name, f(angles).astype(np.float32)) for name, f in (("cos", np.cos), ("sin", np.sin)))
     one, last = constant("one", np.array(1, np.int64)), constant("last", np.array([1], np.int64))
-    lengths = add("ReduceSum", ["attention_mask", last], ["lengths"], "lengths", keepdims=0)
-    before = add("Sub", [lengths, one], ["before"], "before")
-    seqlens = add("Cast", [before], ["seqlens"], "seqlens", to=TensorProto.INT32)
-    shape = add("Shape", ["attention_mask"], ["mask_shape"], "mask_shape")
-    total = add("Gather", [shape, one], ["total_long"], "total_long", axis=0)
-    total = add("Cast", [total], ["total"], "total", to=TensorProto.INT32)
-    stream = add("Gather", [constant("embedding", embedding), "input_ids"], ["embedding_out"], "embedding_rows")
-    inputs = [("input_ids", TensorProto.INT64, ["batch", "S"]), ("attention_mask", TensorProto.INT64, ["batch", "T"])]
+    inputs = [("input_ids", TensorProto.INT64, ["batch", "S"])]
     outputs = [("logits", TensorProto.FLOAT, ["batch", "S", len(embedding)])]
+    if plain:
+        zero = constant("zero", np.array(0, np.int64))
+        shape = add("Shape", ["input_ids"], ["ids_shape"], "ids_shape")
+        total = add("Gather", [shape, one], ["tokens"], "tokens", axis=0)
+        positions = add("Range", [zero, total, one], ["positions"], "positions")
+        cos, sin = (
+            add("Unsqueeze", [add("Gather", [table, positions], [f"{table}_rows"], f"{table}_rows"), last],
+                [f"{table}_turns"], f"{table}_turns")
+            for table in (cos, sin)
+        )  # fmt: skip
+        ahead = add("Less", [add("Unsqueeze", [positions, last], ["rows"], "rows"), positions], ["ahead"], "ahead")
+        never, always = constant("never", np.float32(-1e9)), constant("always", np.float32(0))
+        mask = add("Where", [ahead, never, always], ["mask"], "mask")
+        factor = constant("factor", np.float32(width**-0.5))
+    else:
+        inputs.append(("attention_mask", TensorProto.INT64, ["batch", "T"]))
+        lengths = add("ReduceSum", ["attention_mask", last], ["lengths"], "lengths", keepdims=0)
+        before = add("Sub", [lengths, one], ["before"], "before")
+        seqlens = add("Cast", [before], ["seqlens"], "seqlens", to=TensorProto.INT32)
+        shape = add("Shape", ["attention_mask"], ["mask_shape"], "mask_shape")
+        total = add("Gather", [shape, one], ["total_long"], "total_long", axis=0)
+        total = add("Cast", [total], ["total"], "total", to=TensorProto.INT32)
+
+    def turned(value: str, number: int, name: str) -> str:
+        """Rotate neighbors; halves come apart, which changes no product of queries and keys."""
+        split = constant(f"{name}.pairs_shape", np.array([0, 0, number, width // 2, 2]))
+        pairs = add("Reshape", [value, split], [f"{name}.pairs"], f"{name}.pairs")
+        even, odd = (
+            add("Gather", [pairs, at], [f"{name}.{at}"], f"{name}.{at}", axis=-1) for at in ("zero", "one")
+        )  # fmt: skip
+        parts = [
+            add("Mul", [half, turn], [f"{name}.{half[-3:]}.{turn}"], f"{name}.{half[-3:]}.{turn}")
+            for half, turn in ((even, cos), (odd, sin), (even, sin), (odd, cos))
+        ]
+        first = add("Sub", parts[:2], [f"{name}.first"], f"{name}.first")
+        second = add("Add", parts[2:], [f"{name}.second"], f"{name}.second")
+        return add("Concat", [first, second], [f"{name}.turned"], f"{name}.turned", axis=-1)
+
+    def attention(read: list[str], name: str) -> str:
+        """Write attention out, with keys and values repeated for the queries that share them."""
+        groups = heads // kv
+        query, key = turned(read[0], heads, f"{name}.q"), turned(read[1], kv, f"{name}.k")
+        split = constant(f"{name}.split", np.array([0, 0, kv, width]))
+        value = add("Reshape", [read[2], split], [f"{name}.v_heads"], f"{name}.v_heads")
+        query = add("Transpose", [query], [f"{name}.queries"], f"{name}.queries", perm=[0, 2, 1, 3])
+        repeats, shape = np.array([1, 1, 1, groups, 1]), np.array([0, 0, heads, width])
+        spread = [
+            constant(f"{name}.repeats", repeats),
+            constant(f"{name}.spread", shape),
+            constant(f"{name}.at", np.array([3])),
+        ]
+        both = []
+        for part, one, perm in (("keys", key, [0, 2, 3, 1]), ("values", value, [0, 2, 1, 3])):
+            wide = add("Unsqueeze", [one, spread[2]], [f"{name}.{part}.wide"], f"{name}.{part}.wide")
+            tiled = add("Tile", [wide, spread[0]], [f"{name}.{part}.tiled"], f"{name}.{part}.tiled")
+            flat = add("Reshape", [tiled, spread[1]], [f"{name}.{part}.flat"], f"{name}.{part}.flat")
+            both.append(add("Transpose", [flat], [f"{name}.{part}"], f"{name}.{part}", perm=perm))
+        scores = add("MatMul", [query, both[0]], [f"{name}.scores"], f"{name}.scores")
+        scaled = add("Mul", [scores, factor], [f"{name}.scaled"], f"{name}.scaled")
+        masked = add("Add", [scaled, mask], [f"{name}.masked"], f"{name}.masked")
+        shares = add("Softmax", [masked], [f"{name}.shares"], f"{name}.shares", axis=-1)
+        mixed = add("MatMul", [shares, both[1]], [f"{name}.mixed"], f"{name}.mixed")
+        back = add("Transpose", [mixed], [f"{name}.back"], f"{name}.back", perm=[0, 2, 1, 3])
+        shape = constant(f"{name}.flat_shape", np.array([0, 0, hidden]))
+        return add("Reshape", [back, shape], [f"{name}_out"], name)
+
+    stream = add("Gather", [constant("embedding", embedding), "input_ids"], ["embedding_out"], "embedding_rows")
     branch = None
     for layer in range(layers):
         at = f"layers.{layer}"
         value, stream = norm(f"{at}.input_norm", stream, f"blk.{layer}.attn_norm.weight", branch)
         read = [product(f"{at}.{part}", value, f"blk.{layer}.attn_{part}.weight") for part in "qkv"]
-        pasts = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
-        presents = [f"present.{layer}.{part}" for part in ("key", "value")]
-        cache = [TensorProto.FLOAT, ["batch", kv, "P", width]]
-        inputs += [(name, *cache) for name in pasts]
-        outputs += [(name, TensorProto.FLOAT, ["batch", kv, "T", width]) for name in presents]
-        made = add(
-            "GroupQueryAttention", [*read, *pasts, seqlens, total, cos, sin], [f"{at}.attention_out", *presents],
-            f"{at}.attention", "com.microsoft", num_heads=heads, kv_num_heads=kv, do_rotary=1, rotary_interleaved=1,
-        )  # fmt: skip
+        if plain:
+            made = attention(read, f"{at}.attention")
+        else:
+            pasts = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
+            presents = [f"present.{layer}.{part}" for part in ("key", "value")]
+            inputs += [(name, TensorProto.FLOAT, ["batch", kv, "P", width]) for name in pasts]
+            outputs += [(name, TensorProto.FLOAT, ["batch", kv, "T", width]) for name in presents]
+            made = add(
+                "GroupQueryAttention", [*read, *pasts, seqlens, total, cos, sin], [f"{at}.attention_out", *presents],
+                f"{at}.attention", "com.microsoft", num_heads=heads, kv_num_heads=kv, do_rotary=1,
+                rotary_interleaved=1,
+            )  # fmt: skip
         branch = product(f"{at}.o", made, f"blk.{layer}.attn_output.weight")
         value, stream = norm(f"{at}.post_norm", stream, f"blk.{layer}.ffn_norm.weight", branch)
         gate, up = (product(f"{at}.{part}", value, f"blk.{layer}.ffn_{part}.weight") for part in ("gate", "up"))

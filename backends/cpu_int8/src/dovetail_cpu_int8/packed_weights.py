@@ -22,6 +22,11 @@ BITS = {
 """Bits of the integers that the operators have kernels for."""
 
 
+def packed_block(inner: int) -> int:
+    """Return the size of the blocks that a scale per channel is repeated for, by the length of the sums."""
+    return math.gcd(inner, _LARGEST)
+
+
 class Weight(NamedTuple):
     """A weight as its DequantizeLinear has it.
 
@@ -57,7 +62,7 @@ class Weight(NamedTuple):
         axis, block = read.attributes.get_int("axis", 1) % 2, read.attributes.get_int("block_size", 0)
         inner = integers.shape.numpy()[sums]
         if block == 0 and axis != sums and len(scale.shape) == 1:
-            block = math.gcd(inner, _LARGEST)
+            block = packed_block(inner)
         elif axis != sums:
             return None
         fits = block >= _SMALLEST and block & (block - 1) == 0 and inner % block == 0

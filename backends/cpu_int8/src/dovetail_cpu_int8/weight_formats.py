@@ -42,13 +42,14 @@ class WeightsAlone(Autocast):
         found = {c.node: [] if c.node in raised else _ports_of(c, signatures) for c in claims.claims}
         shared: dict[ir.Value, Weight] = {}
         readers: list[tuple[ir.Node, str, int, Weight]] = []
+        packed = backend.chosen["kernel"] == "nbits"
         scale_bytes = 2 if backend.chosen["scales"] == "float16" else 4
         for claim in claims.claims:
             formats = _fitting(claim, found[claim.node])
             for name, index in found[claim.node] if formats else ():
                 value = claim.node.inputs[index]
                 assert value is not None, "a port with formats has a value"
-                weight = shared.setdefault(value, Weight(value, formats, claim.node, scale_bytes))
+                weight = shared.setdefault(value, Weight(value, formats, claim.node, scale_bytes, packed))
                 common = tuple(format_ for format_ in weight.formats if format_ in formats)
                 if common:  # else it is read along different axes: its first reader decides, this one reads floats
                     weight.formats = common
