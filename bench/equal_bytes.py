@@ -28,6 +28,7 @@ import numpy as np
 import onnx
 import trained_decoder
 import trained_llama
+from dovetail.errors import DovetailError
 from measure import table
 from trained_nets.wheels import Wheels
 from weight_only import Feeds, in_onnxruntime, in_openvino
@@ -89,9 +90,11 @@ def of_nncf(source: Path, out: Path, samples: list[Feeds], python: str, block: i
     return out / "model.xml"
 
 
-def ours(source: Path, out: Path, options: str, samples: list[Feeds] | None, size: int = 0) -> Path:
-    """Compile, with data or without, within a size where one is given."""
+def ours(source: Path, out: Path, options: str, high: list[str], samples: list[Feeds] | None, size: int = 0) -> Path:
+    """Compile, with data or without, within a size where one is given; the nodes `high` stay floats."""
     request: dict = {"data": samples, "refine": "smooth,scales"} if samples else {}
+    if high:
+        request["high"] = high
     if size:
         request["max_size"] = size
     made = dovetail.compile(source, f"cpu-int8:{options},kernel=nbits", verify=False, try_engines=False, **request)
@@ -137,8 +140,10 @@ def main() -> None:
         source = decoder.write(wheels, folder / "source")
         plain = decoder.write(wheels, folder / "plain", plain=True) if decoder is trained_llama else source
         samples, texts, _ = decoder.texts(wheels)
-        tensors = onnx.load(str(source), load_external_data=False).graph.initializer
-        embedding = next(4 * int(np.prod(tensor.dims)) for tensor in tensors if tensor.name == "embedding")
+        graph = onnx.load(str(source), load_external_data=False).graph
+        embedding = next(4 * int(np.prod(tensor.dims)) for tensor in graph.initializer if tensor.name == "embedding")
+        tied = decoder is trained_llama  # else the embedding stays float32, as that of peers
+        high = [] if tied else [node.name for node in graph.node if "embedding" in node.input]
 
         def logits(path: Path) -> np.ndarray:
             exactly = path.suffix == ".xml"
@@ -158,15 +163,15 @@ def main() -> None:
                 rows.append(
                     {"file": name, "MB": f"{size / 1e6:.1f}", **judged(exact, logits(path)), "s": f"{made:.0f}"}
                 )
-            except (ValueError, RuntimeError, subprocess.CalledProcessError) as error:
+            except (ValueError, RuntimeError, DovetailError, subprocess.CalledProcessError) as error:
                 rows.append({"file": name, "MB": "", "SNR": "", "KL": f"fails: {str(error)[:60]}", "same": "", "s": ""})
                 size = 0
             print(rows[-1], flush=True)
             return size
 
         blocks = f"weights=int4,scheme=asymmetric,scales=float16,embedding=as-weights,block={block}"
-        row(f"cpu-int8 uint4, {block}", ours, blocks, None)
-        row(f"cpu-int8 uint4, {block}, data", ours, blocks, samples)
+        row(f"cpu-int8 uint4, {block}", ours, blocks, high, None)
+        row(f"cpu-int8 uint4, {block}, data", ours, blocks, high, samples)
         sizes = {}
         for name, algorithm, symmetric in (
             (f"ONNX Runtime default, int4, {block}", "default", True),
@@ -180,7 +185,9 @@ def main() -> None:
             name = f"NNCF {words}, uint4, {block}"
             sizes[name] = row(name, of_nncf, samples, options.nncf, block, method, given=plain)
         for size in sorted({size for size in sizes.values() if size}):
-            row(f"cpu-int8 within {size / 1e6:.1f} MB, data", ours, blocks, samples, size)
+            row(
+                f"cpu-int8 within {size / 1e6:.1f} MB, data", ours, blocks, high, samples, size + embedding * (not tied)
+            )
         print()
         table(rows)
 

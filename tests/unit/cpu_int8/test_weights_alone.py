@@ -272,6 +272,27 @@ def dequantized(result, packed):
     return ((integers.astype(np.int32) - np.repeat(zero, block, 1)) * np.repeat(scale, block, 1)).astype(np.float32)
 
 
+@pytest.mark.parametrize(
+    ("body", "held"),
+    [
+        # written out: rows times the reciprocal of their own magnitude
+        ("s = Mul (e, e) m = ReduceMean <axes = [-1]> (s) r = Sqrt (m) n = Reciprocal (r) z = Mul (e, n)", True),
+        # cosines of positions, times what is computed of tokens
+        ("f = Cast <to = 1> (i) l = Constant <value_ints = [-1]> () g = Unsqueeze (f, l) z = Mul (e, g)", False),
+    ],
+    ids=["normalized", "turning"],
+)
+def test_tables_of_tokens_are_held_in_integers_and_those_that_turn_values_are_not(body, held):
+    source = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 17]> g (int64[5] i) => (float[5,128] z)
+        <float[500, 128] t> {{ e = Gather (t, i) {body} }}"""
+    )
+    del source.graph.initializer[:]
+    array = np.random.default_rng(1).standard_normal((500, 128)).astype(np.float32)
+    source.graph.initializer.append(numpy_helper.from_array(array, "t"))
+    assert ("t" in formats(compiled(source))) == held
+
+
 def test_rows_are_gathered_as_integers():
     result = compiled(model(TIED, "int64[5] i"), "cpu-int8:weights=int8")
     read = {node.inputs[0].name for node in result.model.graph if node.op_type == "Gather"}
