@@ -87,10 +87,11 @@ class AccuracyLevel(Pass):
             errors.add(*(run.run(feeds) for run in runs))
             number += 1
         before, after = errors.worst()
+        loss = before - after if before != after else 0.0  # both may be infinite
         goal = _goal(ctx)
-        kept = after >= goal if goal is not None else before - after <= _LOSS
+        kept = after >= goal if goal is not None else loss <= _LOSS
         says = (
-            f"{LEVEL}=4 costs {before - after:.2f} dB: {after:.2f} beside {before:.2f} dB with 1, on {number} batches"
+            f"{LEVEL}=4 costs {loss:.2f} dB: {after:.2f} beside {before:.2f} dB with 1, on {number} batches"
         )
         against = f"the goal of {goal:g} dB" if goal is not None else f"a loss of {_LOSS} dB"
         choosing = backend.chosen[LEVEL] == MEASURED
@@ -147,8 +148,7 @@ class _Errors:
         return min(found, key=lambda pair: pair[1], default=(np.inf, np.inf))
 
     def _decibels(self) -> Iterator[tuple[float, float]]:
-        tiny = float(np.finfo(np.float64).tiny)
         for signal, *noises in self._sums.values():
             if signal:
-                first, second = (10 * float(np.log10(signal / max(noise, tiny))) for noise in noises)
+                first, second = (10 * float(np.log10(signal / noise)) if noise else np.inf for noise in noises)
                 yield first, second
