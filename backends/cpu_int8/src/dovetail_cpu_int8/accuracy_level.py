@@ -90,9 +90,7 @@ class AccuracyLevel(Pass):
         loss = before - after if before != after else 0.0  # both may be infinite
         goal = _goal(ctx)
         kept = after >= goal if goal is not None else loss <= _LOSS
-        says = (
-            f"{LEVEL}=4 costs {loss:.2f} dB: {after:.2f} beside {before:.2f} dB with 1, on {number} batches"
-        )
+        says = f"{LEVEL}=4 costs {loss:.2f} dB: {after:.2f} beside {before:.2f} dB with 1, on {number} batches"
         against = f"the goal of {goal:g} dB" if goal is not None else f"a loss of {_LOSS} dB"
         choosing = backend.chosen[LEVEL] == MEASURED
         chosen = f", so {LEVEL}=1 is chosen" if choosing and not kept else ""
