@@ -21,6 +21,7 @@ SHAPES = {
     "u": (128, 128),
     "g": (96, 128),
     "t": (500, 128),
+    "head": (128, 500),
     "o": (100, 128),
     "b": (96,),
 }
@@ -77,6 +78,9 @@ def operators(result):
         ("weights=int4,block=128", "int4[symmetric,axis=0,group=128]", 16),
         ("weights=int4,scheme=asymmetric", "uint4[asymmetric,axis=0,group=32]", 20),
         ("weights=int4,block=128,scheme=asymmetric", "uint4[asymmetric,axis=0,group=128]", 17),
+        ("weights=int4,block=16", "int4[symmetric,axis=0,group=16]", 20),
+        ("weights=int8-blocks", "int8[symmetric,axis=0,group=32]", 42),
+        ("weights=int8-blocks,block=128,scheme=asymmetric", "uint8[asymmetric,axis=0,group=128]", 40),
     ],
 )
 @pytest.mark.parametrize("kernel", ["qdq", "nbits"])
@@ -87,6 +91,34 @@ def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel)
     assert operators(result) == (["DequantizeLinear", "MatMul"] if kernel == "qdq" else ["MatMulNBits"])
     exact = run(source.SerializeToString(), inputs(source))
     assert snr(exact, result.run(inputs(source))["y"]) > least
+
+
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize(("scheme", "element", "least"), [("symmetric", "int2", 6), ("asymmetric", "uint2", 7)])
+def test_weights_of_2_bits_are_those_of_matmul_nbits(scheme, element, least, block):
+    source = model(MATMUL)
+    result = compiled(source, f"cpu-int8:weights=int2,kernel=nbits,scheme={scheme},block={block}")
+    assert formats(result) == {"w": f"{element}[{scheme},axis=0,group={block}]"}
+    assert operators(result) == ["MatMulNBits"]
+    exact = run(source.SerializeToString(), inputs(source))
+    assert snr(exact, result.run(inputs(source))["y"]) > least
+    assert sizes(result) < 128 * 128 * (2 / 8 + 5 / block) + 64
+
+
+def test_within_a_size_weights_of_2_bits_get_4_or_8():
+    source = model(QKV)
+    narrow = compiled(source, "cpu-int8:weights=int2,kernel=nbits")
+    for more, widest in ((2 * 128 * 64, "int4"), (3 * 128 * 64, "int8")):
+        between = compiled(source, "cpu-int8:weights=int2,kernel=nbits", max_size=sizes(narrow) + more)
+        found = formats(between)
+        assert max(one.partition("[")[0] for one in found.values()) == widest and found["w"] == found["v"]
+        assert sizes(between) <= sizes(narrow) + more
+
+
+@pytest.mark.parametrize("options", ["weights=int2", "weights=int4,embedding=as-weights"])
+def test_what_only_matmul_nbits_has_needs_it(options):
+    with pytest.raises(UsageError, match="there is none with kernel=qdq"):
+        compiled(model(MATMUL), f"cpu-int8:{options}")
 
 
 @pytest.mark.generated
@@ -145,6 +177,31 @@ def test_accuracy_level_4_rounds_what_products_read():
         compiled(source, f"{INT4},accuracy_level=4")
 
 
+@pytest.mark.parametrize(
+    ("level", "weights", "goal", "chosen", "says"),
+    [
+        ("4", "int4", None, 4, "a loss of 0.5 dB is kept"),
+        ("4", "int8-blocks,block=16", None, 4, "a loss of 0.5 dB is exceeded"),
+        ("measured", "int4", None, 4, "a loss of 0.5 dB is kept"),
+        ("measured", "int4", 15, 4, "the goal of 15 dB is kept"),
+        ("measured", "int8-blocks,block=16", None, 1, "is exceeded, so accuracy_level=1 is chosen"),
+        ("measured", "int8-blocks,block=16", 40, 4, "the goal of 40 dB is kept"),
+        ("measured", "int8-blocks,block=16", 45, 1, "the goal of 45 dB is missed, so accuracy_level=1 is chosen"),
+    ],
+)
+def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goal, chosen, says):
+    source = model(MATMUL)
+    options = f"weights={weights},kernel=nbits,accuracy_level={level}"
+    result = dovetail.compile(source, f"cpu-int8:{options}", plugins=plugins(), data=[inputs(source)] * 2, min_snr=goal)
+    (node,) = result.model.graph
+    assert node.attributes.get_int("accuracy_level") == chosen
+    (remark,) = [remark for remark in result.remarks if remark.rule == "accuracy-level"]
+    assert says in remark.why
+    one = compiled(source, f"cpu-int8:weights={weights},kernel=nbits")
+    exact = run(source.SerializeToString(), inputs(source))
+    assert f"beside {snr(exact, one.run(inputs(source))['y']):.2f} dB with 1" in remark.why
+
+
 def test_an_embedding_that_is_also_the_head_is_stored_once():
     source = model(TIED, "int64[5] i")
     result = compiled(source)
@@ -153,6 +210,87 @@ def test_an_embedding_that_is_also_the_head_is_stored_once():
     assert "t" not in result.model.graph.initializers
     exact = run(source.SerializeToString(), inputs(source))
     assert snr(exact, result.run(inputs(source))["y"]) > 17
+
+
+EMBEDDINGS = {
+    "transpose": TIED,
+    "transposed": "r = Transpose <perm = [1, 0]> (head) e = Gather (r, i) z = MatMul (e, w) y = MatMul (z, head)",
+    "gemm": "e = Gather (t, i) z = MatMul (e, w) y = Gemm <transB = 1> (z, t)",
+    "equal tensors": "e = Gather (t, i) z = MatMul (e, w) y = MatMul (z, head)",
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "int4",
+        "int4,embedding=as-weights",
+        "int4,embedding=as-weights,scheme=asymmetric,scales=float16",
+        "int8-blocks,embedding=as-weights,scheme=asymmetric,block=16",
+        "int2,embedding=as-weights,scheme=asymmetric,block=16",
+    ],
+)
+@pytest.mark.parametrize("body", EMBEDDINGS.values(), ids=EMBEDDINGS)
+def test_with_matmul_nbits_too_an_embedding_that_is_also_the_head_is_stored_once(body, options, tmp_path):
+    source = model(body, "int64[5] i")
+    rows = np.random.default_rng(7).standard_normal((500, 128)).astype(np.float32)
+    for tensor in source.graph.initializer:
+        if tensor.name in ("t", "head"):
+            tensor.CopyFrom(numpy_helper.from_array(rows if tensor.name == "t" else rows.T.copy(), tensor.name))
+    result = compiled(source, f"cpu-int8:weights={options},kernel=nbits")
+    assert {"GatherBlockQuantized", "MatMulNBits"} == set(operators(result)) - {"Reshape", "Cast"}
+    large = [tensor for tensor in constants(result) if tensor.shape[0] == 500 and tensor.size >= 500 * 128 // 4]
+    assert len(large) == 1 and large[0].dtype == onnx_ir.DataType.UINT8
+    result.save(tmp_path)
+    saved = run((tmp_path / "model.onnx").read_bytes(), inputs(source))
+    # The embedding that is gathered is that of the head: the same nets with the numbers that the file has.
+    table = dequantized(result, large[0])
+    for tensor in source.graph.initializer:
+        if tensor.name in ("t", "head"):
+            tensor.CopyFrom(numpy_helper.from_array(table if tensor.name == "t" else table.T.copy(), tensor.name))
+    exact = run(source.SerializeToString(), inputs(source))
+    assert snr(exact, saved) > (6 if "int2" in options else 17)  # the error of `w` alone is left
+
+
+def constants(result):
+    return [value.const_value for value in result.model.graph.initializers.values()]
+
+
+def dequantized(result, packed):
+    """The table of a GatherBlockQuantized, as its definition says."""
+    node = next(node for node in result.model.graph if node.op_type == "GatherBlockQuantized")
+    bits, block = (node.attributes.get_int(name, 0) for name in ("bits", "block_size"))
+    stored = packed.numpy().reshape(500, -1)
+    integers = np.stack([stored >> place & ((1 << bits) - 1) for place in range(0, 8, bits)], -1).reshape(500, -1)
+    cast = node.inputs[2].producer()
+    scale = (cast.inputs[0] if cast else node.inputs[2]).const_value.numpy().astype(np.float32)
+    zero = np.full(scale.shape, 1 << (bits - 1))
+    if len(node.inputs) > 3:
+        points = node.inputs[3].const_value.numpy()
+        zero = np.stack([points >> place & ((1 << bits) - 1) for place in range(0, 8, bits)], -1)
+        zero = zero.reshape(500, -1)[:, : scale.shape[1]]
+    return ((integers.astype(np.int32) - np.repeat(zero, block, 1)) * np.repeat(scale, block, 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("body", "held"),
+    [
+        # written out: rows times the reciprocal of their own magnitude
+        ("s = Mul (e, e) m = ReduceMean <axes = [-1]> (s) r = Sqrt (m) n = Reciprocal (r) z = Mul (e, n)", True),
+        # cosines of positions, times what is computed of tokens
+        ("f = Cast <to = 1> (i) l = Constant <value_ints = [-1]> () g = Unsqueeze (f, l) z = Mul (e, g)", False),
+    ],
+    ids=["normalized", "turning"],
+)
+def test_tables_of_tokens_are_held_in_integers_and_those_that_turn_values_are_not(body, held):
+    source = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 17]> g (int64[5] i) => (float[5,128] z)
+        <float[500, 128] t> {{ e = Gather (t, i) {body} }}"""
+    )
+    del source.graph.initializer[:]
+    array = np.random.default_rng(1).standard_normal((500, 128)).astype(np.float32)
+    source.graph.initializer.append(numpy_helper.from_array(array, "t"))
+    assert ("t" in formats(compiled(source))) == held
 
 
 def test_rows_are_gathered_as_integers():

@@ -8,13 +8,19 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the backend `cpu-int8`, its engine, passes, strategies, observers and facts."""
+    registry.pass_("tie-embeddings", "dovetail_cpu_int8.tied_embeddings:TieEmbeddings")
     registry.pass_("reserve-scales", "dovetail_cpu_int8.reserved_scales:ReserveScales")
     registry.pass_("drop-scales", "dovetail_cpu_int8.reserved_scales:DropScales")
     registry.pass_("integer-biases", "dovetail_cpu_int8.integer_biases:IntegerBiases")
     registry.pass_("dynamic-quantization", "dovetail_cpu_int8.dynamic_quantization:DynamicQuantization")
     registry.pass_("integer-gathers", "dovetail_cpu_int8.integer_gathers:IntegerGathers")
     registry.pass_("matmul-nbits", "dovetail_cpu_int8.matmul_nbits:MatMulNBits")
+    registry.pass_("quantized-experts", "dovetail_cpu_int8.quantized_experts:QuantizedExperts")
     registry.pass_("half-scales", "dovetail_cpu_int8.half_scales:HalfScales")
+    registry.pass_("keep-floats", "dovetail_cpu_int8.accuracy_level:KeepFloats")
+    registry.pass_("accuracy-level", "dovetail_cpu_int8.accuracy_level:AccuracyLevel")
+    registry.pass_("cache-ranges", "dovetail_cpu_int8.int8_caches:CacheRanges")
+    registry.pass_("int8-caches", "dovetail_cpu_int8.int8_caches:Int8Caches")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
     registry.strategy("weights-alone", "dovetail_cpu_int8.weight_formats:WeightsAlone")

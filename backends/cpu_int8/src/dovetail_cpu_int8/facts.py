@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _MOVES = frozenset({"Cast", "Concat", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 _ROTARY = "RotaryEmbedding"
+_NORMALIZATION = 12  # nodes
 _MOST_READERS = 64
 """Readers visited per node, which keeps the cost of the fact linear in the model's size."""
 
@@ -18,7 +19,8 @@ def turns_values(node: ir.Node) -> bool:
     """Check whether the rows of a table multiply computed values, as the cosines and sines of positions do.
 
     Their rounding errors would reach every query and key, and such tables are small beside the weights. The rows of a
-    table of tokens are added, normalized, or multiplied by a constant.
+    table of tokens are added, normalized (also by a product with the reciprocal of their own magnitude), or multiplied
+    by a constant.
     """
     waiting, visited = list(node.outputs), 0
     while waiting and visited < _MOST_READERS:
@@ -29,8 +31,21 @@ def turns_values(node: ir.Node) -> bool:
                 return True
             if reader.op_type == "Mul" and reader.domain in ("", "ai.onnx"):
                 other = reader.inputs[1 - index]
-                if other is not None and not other.is_initializer():
+                if other is not None and not other.is_initializer() and not _follows(other, value):
                     return True
             elif reader.op_type in _MOVES and reader.domain in ("", "ai.onnx"):
                 waiting.extend(reader.outputs)
+    return False
+
+
+def _follows(value: ir.Value, source: ir.Value) -> bool:
+    """Check whether a value is another one, or is computed of it by the few nodes of a written-out normalization."""
+    waiting, visited = [value], 0
+    while waiting and visited < _NORMALIZATION:
+        found = waiting.pop()
+        if found is source:
+            return True
+        visited, producer = visited + 1, found.producer()
+        if producer is not None:
+            waiting += [given for given in producer.inputs if given is not None]
     return False

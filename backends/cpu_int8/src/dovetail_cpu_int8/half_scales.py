@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-_SCALE = {"DequantizeLinear": 1, "MatMulNBits": 2}
-_INTEGERS = {"DequantizeLinear": 0, "MatMulNBits": 1}
+_SCALES = {
+    "DequantizeLinear": ((0, 1),),
+    "GatherBlockQuantized": ((0, 2),),
+    "MatMulNBits": ((1, 2),),
+    "QMoE": ((2, 3), (5, 6), (8, 9)),
+}
+"""Inputs with integers, each with that of their scales."""
 _SMALLEST = float(np.finfo(np.float16).smallest_normal)
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -56,18 +61,29 @@ class HalfScales(Pass):
                 "write --backend cpu-int8:weights=int4,scales=float16",
             )
         nodes, halves = NewNodes(model, ctx), dict[ir.Value, ir.Value]()
-        for node in [node for node in model.graph if node.op_type in _SCALE and is_here(node)]:
-            scale = input_of(node, _SCALE[node.op_type])
-            if not input_of(node, _INTEGERS[node.op_type]).is_initializer() or not _is_stored_in_floats(scale):
-                continue
-            if scale not in halves:
-                halves[scale] = _cast(scale, node, nodes)
-            node.replace_input_with(_SCALE[node.op_type], halves[scale])
-            nodes.drop_unread(scale)
+        for node in [node for node in model.graph if node.op_type in _SCALES and is_here(node)]:
+            for integers, index in _SCALES[node.op_type]:
+                if index >= len(node.inputs) or node.inputs[index] is None:
+                    continue
+                scale = input_of(node, index)
+                if not _is_stored(input_of(node, integers)) or not _is_stored_in_floats(scale):
+                    continue
+                if scale not in halves:
+                    halves[scale] = _cast(scale, node, nodes)
+                node.replace_input_with(index, halves[scale])
+                nodes.drop_unread(scale)
         ctx.count("scales", len(halves))
         if halves:
             model.touch()
         return bool(halves)
+
+
+def _is_stored(integers: ir.Value) -> bool:
+    """Check whether integers are a constant, perhaps with another shape for a second reader."""
+    producer = integers.producer()
+    if producer is not None and producer.op_type == "Reshape":
+        integers = input_of(producer, 0)
+    return integers.is_initializer()
 
 
 def _is_stored_in_floats(scale: ir.Value) -> bool:

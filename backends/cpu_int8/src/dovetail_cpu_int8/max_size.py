@@ -30,12 +30,17 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
 
 
-_ALONE = ("int8", "int4")
+_ALONE = ("int8", "int8-blocks", "int4", "int2")
 
 
 def weights_alone(backend: Backend) -> bool:
     """Check whether the options of `cpu-int8` quantize weights, and no activations."""
     return backend.chosen.get("weights") in _ALONE
+
+
+def level_of(backend: Backend) -> int:
+    """Return the accuracy level of MatMulNBits that is asked for; 4 where it is measured whether that will do."""
+    return 1 if backend.chosen["accuracy_level"] == "1" else 4
 
 
 class MaxSize(Option):

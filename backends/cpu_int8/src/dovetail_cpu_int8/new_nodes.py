@@ -35,11 +35,11 @@ class NewNodes:
         self,
         before: ir.Node,
         operator: str,
-        inputs: Sequence[ir.Value],
+        inputs: Sequence[ir.Value | None],
         name: str,
         like: tuple[ir.DataType, ir.Shape | None],
         domain: str = "",
-        **attributes: int,
+        **attributes: int | ir.Attr,
     ) -> ir.Value:
         """Insert a node, and return its result.
 

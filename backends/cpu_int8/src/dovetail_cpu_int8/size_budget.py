@@ -15,6 +15,7 @@ from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.observers.least_squares import LeastSquares
 
 from dovetail_cpu_int8.max_size import BYTES, OPTION
+from dovetail_cpu_int8.packed_weights import packed_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,8 @@ class Weight:
         formats: Its formats, fewest bits first.
         node: Its first reader.
         scale_bytes: Bytes of a stored scale.
+        packed: Whether it is stored in the order of MatMulNBits (`packed_weights.py`), which repeats a scale per
+            channel for every block, and fills up rows of zero points to whole bytes.
         level: Index of the chosen format.
         energy: Relative energy of each channel that the product reads, if there is data.
     """
@@ -45,6 +48,7 @@ class Weight:
     formats: tuple[Format, ...]
     node: ir.Node
     scale_bytes: int = 4
+    packed: bool = False
     level: int = 0
     energy: np.ndarray | None = None
     _errors: dict[int, float] = field(default_factory=dict)
@@ -59,8 +63,13 @@ class Weight:
         assert self.value.shape is not None, "a weight has a shape"
         format_, shape = self.formats[level], self.value.shape.numpy()
         scales, bits = math.prod(scale_shape(format_, shape)), format_.dtype.bitwidth
-        zeros = scales if format_.scheme == "asymmetric" or format_.group is None else 0
-        return math.prod(shape) * bits // 8 + self.scale_bytes * scales + (zeros * bits + 7) // 8
+        zeros = (scales * bits + 7) // 8 if format_.scheme == "asymmetric" or format_.group is None else 0
+        if self.packed and format_.axis is not None:
+            inner = shape[format_.axis % len(shape) if format_.group is not None else 1 - format_.axis % len(shape)]
+            rows = math.prod(shape) // inner
+            blocks = inner // (format_.group or packed_block(inner))
+            scales, zeros = rows * blocks, rows * math.ceil(blocks * bits / 8) if format_.scheme == "asymmetric" else 0
+        return math.prod(shape) * bits // 8 + self.scale_bytes * scales + zeros
 
     def error(self, level: int) -> float:
         """Return the squared error of a sample of the weight in a format, relative to its squares; measured once.
@@ -87,7 +96,9 @@ def _relative_error(array: np.ndarray, format_: Format, energy: np.ndarray | Non
         array = np.take(array, _spread(array.shape[axis], kept), axis=axis)
     else:
         kept = max(1, _SAMPLED // max(1, array.shape[axis]))
-        array = np.take(array, _spread(array.shape[others[0]], kept), axis=others[0])
+        for other in others:  # some rows of some experts, where there are several
+            some = _spread(array.shape[other], max(1, math.isqrt(kept)) if other != others[-1] else kept)
+            array, kept = np.take(array, some, axis=other), max(1, kept // len(some))
     observer = (LeastSquares if format_.group is not None else MinMax)(format_)
     observer.update(array)
     parameters = observer.parameters()

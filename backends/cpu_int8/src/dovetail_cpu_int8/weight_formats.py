@@ -39,64 +39,65 @@ class WeightsAlone(Autocast):
         claims = super().claim(view, backend)
         signatures = Signatures(view.model.ir.opset_imports)
         raised = view.analysis(NodeRequests).raised()
-        found = {c.node: None if c.node in raised else _port_of(c, signatures) for c in claims.claims}
-        weights: dict[ir.Node, tuple[str, Weight]] = {}
-        groups: dict[tuple[int, ...], list[Weight]] = {}
-        shared: dict[int, Weight] = {}
+        found = {c.node: [] if c.node in raised else _ports_of(c, signatures) for c in claims.claims}
+        shared: dict[ir.Value, Weight] = {}
+        readers: list[tuple[ir.Node, str, int, Weight]] = []
+        packed = backend.chosen["kernel"] == "nbits"
         scale_bytes = 2 if backend.chosen["scales"] == "float16" else 4
         for claim in claims.claims:
-            port = found[claim.node]
-            if port is None:
-                continue
-            name, index = port
-            value = claim.node.inputs[index]
-            assert value is not None, "a port with formats has a value"
-            formats = _fitting(claim.ports[name], value)
-            if not formats:
-                continue
-            weight = shared.setdefault(id(value), Weight(value, formats, claim.node, scale_bytes))
-            if weight.formats != formats:  # read along different axes: its first reader decides, this one reads floats
-                continue
-            weights[claim.node] = name, weight
-            reads = (id(claim.node.inputs[0]),) if index else (0, id(value))
-            members = groups.setdefault((*reads, *map(id, formats)), [])
+            formats = _fitting(claim, found[claim.node])
+            for name, index in found[claim.node] if formats else ():
+                value = claim.node.inputs[index]
+                assert value is not None, "a port with formats has a value"
+                weight = shared.setdefault(value, Weight(value, formats, claim.node, scale_bytes, packed))
+                common = tuple(format_ for format_ in weight.formats if format_ in formats)
+                if common:  # else it is read along different axes: its first reader decides, this one reads floats
+                    weight.formats = common
+                    readers.append((claim.node, name, index, weight))
+        weights: dict[ir.Node, dict[str, Weight]] = {}
+        for node, name, _, weight in readers:
+            weights.setdefault(node, {})[name] = weight
+        groups: dict[tuple[int, ...], list[Weight]] = {}
+        for node, _, index, weight in readers:
+            reads = (id(node.inputs[0]),) if index else (0, id(weight.value))
+            members = groups.setdefault((*reads, *map(id, weight.formats)), [])
             if weight not in members:
                 members.append(weight)
         view.analysis(WeightBudget).choose(list(groups.values()), view)
         return Claims([_settled(claim, found, weights) for claim in claims.claims], claims.edits)
 
 
-def _port_of(claim: Claim, signatures: Signatures) -> tuple[str, int] | None:
-    """Return name and index of the port at which a node may read integers; None if there is none."""
+def _ports_of(claim: Claim, signatures: Signatures) -> list[tuple[str, int]]:
+    """Return names and indices of the ports at which a node may read integers."""
     names = [name for name, formats in claim.ports.items() if any(format_.quantized for format_ in formats)]
     if not names or claim.pinned or claim.role != _ACTIVE:
-        return None
+        return []
     signature = signatures(claim.node)
-    return next(
-        ((name, index) for index in range(len(claim.node.inputs)) if (name := input_name(index, signature)) in names),
-        None,
-    )
+    given = [index for index, value in enumerate(claim.node.inputs) if value is not None]
+    return [(name, index) for index in given if (name := input_name(index, signature)) in names]
 
 
-def _fitting(formats: Sequence[Format], value: ir.Value) -> tuple[Format, ...]:
-    """Return the quantized formats whose blocks divide a weight."""
+def _fitting(claim: Claim, ports: Sequence[tuple[str, int]]) -> tuple[Format, ...]:
+    """Return the quantized formats whose blocks divide the weights at all ports: those of experts have one format."""
     fitting = []
-    for format_ in formats:
+    for format_ in claim.ports[ports[0][0]] if ports else ():
         try:
-            scale_shape(format_, value.shape)
+            for _, index in ports:
+                value = claim.node.inputs[index]
+                scale_shape(format_, None if value is None else value.shape)
         except ValueError:
             continue
-        if format_.quantized:
+        if format_.quantized and all(format_ in claim.ports[name] for name, _ in ports):
             fitting.append(format_)
     return tuple(fitting)
 
 
 def _settled(
-    claim: Claim, found: dict[ir.Node, tuple[str, int] | None], weights: dict[ir.Node, tuple[str, Weight]]
+    claim: Claim, found: dict[ir.Node, list[tuple[str, int]]], weights: dict[ir.Node, dict[str, Weight]]
 ) -> Claim:
     if claim.node in weights:
-        name, weight = weights[claim.node]
-        return replace(claim, ports={**claim.ports, name: (weight.chosen,)}, settled=frozenset(claim.ports))
+        chosen = {name: (weight.chosen,) for name, weight in weights[claim.node].items()}
+        return replace(claim, ports={**claim.ports, **chosen}, settled=frozenset(claim.ports))
     if claim.pinned or claim.role not in (_ACTIVE, _PASSIVE):
         return claim
     floats = {name: kept for name, formats in claim.ports.items() if (kept := _floats(formats))}

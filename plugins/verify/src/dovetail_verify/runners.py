@@ -59,8 +59,10 @@ _KEPT_WEIGHTS = 1 << 28  # bytes; a session of a larger source is not held while
 def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return a function that runs a result on its original's data."""
     from dovetail_runtime.data.batches import fitted
+    from dovetail_runtime.data.quantized_ends import dequantized_outputs, quantized_inputs
 
-    return lambda feeds: compiled.run(fitted(compiled.model, feeds))
+    model = compiled.model
+    return lambda feeds: dequantized_outputs(model, compiled.run(fitted(model, quantized_inputs(model, feeds))))
 
 
 def trials_of(

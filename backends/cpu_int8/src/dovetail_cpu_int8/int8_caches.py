@@ -1,0 +1,163 @@
+"""The passes `cache-ranges` and `int8-caches`: keys and values that a decoder hands on in int8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.errors import DovetailError, UsageError
+from dovetail.ir import FLOAT32, name_of
+from dovetail.passes import Pass
+from dovetail_quantize.observing import observe
+from dovetail_runtime.data.quantized_ends import SCALE
+
+from dovetail_cpu_int8.max_size import weights_alone
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
+
+if TYPE_CHECKING:
+    from dovetail.ir import Format, Model
+    from dovetail.passes import Context
+
+
+_DOMAIN = "com.microsoft"
+_RANGES = "dovetail.cache_ranges"
+_PASTS, _PRESENTS, _SCALES = (3, 4), (1, 2), (12, 13)
+_LARGEST = 127
+_INTEGERS = ir.TensorType(ir.DataType.INT8)
+
+
+@dataclass(frozen=True)
+class CacheRanges(Pass):
+    """Measure the ranges of the channels of keys, after their rotation, and of values, for `cpu-int8:cache=int8`.
+
+    Given:  %y, %keys, %values = GroupQueryAttention(%q, %k, %v, %past_k, %past_v, ...), and data
+    Result: the same, and the largest magnitude of every channel of %keys and %values, noted at the node
+    """
+
+    name = "cache-ranges"
+    stage = "calibrate"
+    before = ("calibrate",)
+    after = ("smooth",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Run the model on the data.
+
+        Raises:
+            UsageError: Caches in int8 are asked for without the kernels that have them, or without data.
+        """
+        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        if backend is None or backend.chosen["cache"] != "int8" or ctx.refusals.fresh:
+            return False
+        if not weights_alone(backend) or backend.chosen["kernel"] != "nbits":
+            raise UsageError(
+                "cpu-int8: cache=int8 is an attribute of ONNX Runtime's GroupQueryAttention",
+                "write --backend cpu-int8:weights=int4,kernel=nbits,cache=int8",
+            )
+        found = [node for node in model.graph if node.op_type == "GroupQueryAttention" and is_here(node)]
+        kept = []
+        for node in found:
+            if why := _unfit(node):
+                ctx.remark("missed", node, "int8-caches", f"its caches stay as they are: {why}")
+            else:
+                kept.append(node)
+        if not kept:
+            if not found:
+                ctx.remark("missed", "", "int8-caches", "there is no GroupQueryAttention, so no cache is in int8")
+            return False
+        if ctx.request.data is None:
+            raise UsageError(
+                "cpu-int8: cache=int8 needs data for the ranges of keys and values", "give --data: prompts of the model"
+            )
+        ranges = {name_of(node.outputs[index]): _Range() for node in kept for index in _PRESENTS}
+        observe(model, {name: [one] for name, one in ranges.items()}, ctx)
+        for node in kept:
+            both = [ranges[name_of(node.outputs[index])].largest for index in _PRESENTS]
+            if any(one is None for one in both):
+                raise DovetailError(f"the data gives no finite keys and values of '{node.name}'", "look at the data")
+            node.meta[_RANGES] = both
+        return False
+
+
+@dataclass(frozen=True)
+class Int8Caches(Pass):
+    """Hand keys and values on in int8, with a scale per channel, for `cpu-int8:cache=int8`.
+
+    Given:  %y, %keys, %values = GroupQueryAttention(%q, %k, %v, %past_k, %past_v, ...)
+    Result: %y, %keys, %values = GroupQueryAttention<k_quant_type = "PER_CHANNEL", kv_cache_bit_width = 8, ...>(
+                %q, %k, %v, %past_k, %past_v, ..., %k_scale, %v_scale), whose caches are int8
+
+    The inputs and outputs of the model change their type, and metadata of each names its scale.
+    """
+
+    name = "int8-caches"
+    stage = "join"
+    requires = ("join",)
+    after = ("accuracy-level",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Rewrite the nodes with ranges."""
+        found = [node for node in model.graph if _RANGES in node.meta]
+        if not found or ctx.refusals.fresh:
+            return False
+        nodes = NewNodes(model, ctx)
+        before = after = 0
+        for node in found:
+            ranges: list[np.ndarray] = node.meta.pop(_RANGES)
+            node.resize_inputs(max(len(node.inputs), _SCALES[-1] + 1))
+            for past, present, at, largest in zip(_PASTS, _PRESENTS, _SCALES, ranges, strict=True):
+                given, result = node.inputs[past], node.outputs[present]
+                assert given is not None, "a node with ranges has caches"
+                scale = np.where(largest > 0, largest / _LARGEST, 1).astype(np.float32)[None, :, None, :]
+                before, after = before + 4 * scale.size, after + scale.size
+                value = nodes.constant(ir.tensor(scale, name=f"{result.name}_scale"))
+                node.replace_input_with(at, value)
+                for end in (given, result):
+                    end.type = _INTEGERS
+                    end.metadata_props[SCALE] = name_of(value)
+            for word in "kv":
+                node.attributes[f"{word}_quant_type"] = ir.AttrString(f"{word}_quant_type", "PER_CHANNEL")
+            node.attributes["kv_cache_bit_width"] = ir.AttrInt64("kv_cache_bit_width", 8)
+            names = [name_of(end) for end in (node.inputs[_PASTS[0]], node.outputs[_PRESENTS[0]]) if end is not None]
+            why = f"'{names[0]}', '{names[1]}' and those of values are int8 now, with a scale per channel"
+            ctx.remark("passed", node, "int8-caches", why)
+        why = f"the model's caches are int8: {after} bytes per token instead of {before}; callers must hand these on"
+        ctx.remark("analysis", "", "int8-caches", why)
+        ctx.count("caches", 2 * len(found))
+        model.touch()
+        return True
+
+
+class _Range:
+    """Keeps the largest magnitude of every channel of a cache, [heads, size]."""
+
+    extrema = None
+    format: Format = FLOAT32
+
+    def __init__(self) -> None:
+        self.largest: np.ndarray | None = None
+
+    def update(self, array: np.ndarray) -> None:
+        """Add the numbers of a batch; those with infinities and without tokens are left out."""
+        if array.size and np.isfinite(array).all():
+            found = np.abs(array).max(axis=(0, 2))
+            self.largest = found if self.largest is None else np.maximum(self.largest, found)
+
+
+def _unfit(node: ir.Node) -> str:
+    """Return why the caches of a GroupQueryAttention cannot be int8; empty if they can."""
+    if node.attributes.get_string("k_quant_type", "NONE") != "NONE":
+        return "they are quantized already"
+    if node.attributes.get_int("sliding_window_cache", 0):
+        return "they have rows that the operator leaves open, so their ranges cannot be measured"
+    for past, present in zip(_PASTS, _PRESENTS, strict=True):
+        given = node.inputs[past] if past < len(node.inputs) else None
+        result = node.outputs[present] if present < len(node.outputs) else None
+        if given is None or result is None or not given.is_graph_input() or not result.is_graph_output():
+            return "not all of them are inputs and outputs of the model"
+        if len(given.uses()) > 1 or result.uses():
+            return "other nodes read them"
+        if given.dtype != ir.DataType.FLOAT or result.dtype != ir.DataType.FLOAT:
+            return "they are not float32"
+    return ""

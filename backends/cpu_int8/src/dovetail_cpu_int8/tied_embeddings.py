@@ -1,0 +1,169 @@
+"""The `tie-embeddings` pass: an embedding that is also the head as one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+from dovetail.ir import FreshNames, constant_of, input_of, name_of
+from dovetail.passes import Pass
+
+from dovetail_cpu_int8.max_size import weights_alone
+from dovetail_cpu_int8.new_nodes import BACKEND
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.passes import Context
+
+_ROWS = 1024  # compared at once
+_SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors
+
+
+@dataclass(frozen=True)
+class TieEmbeddings(Pass):
+    """Let the head read the table of the embedding, where both have the same numbers, for weights alone.
+
+    Given:  %e = Gather(Transpose(%w), %i)   %y = MatMul(%x, %w)
+    Result: %e = Gather(%table, %i)   %y = MatMul(%x, Transpose(%table)), where %table is %w transposed
+
+    A head with a tensor of its own is tied, too, if that equals the table. The weight is then stored once, and both
+    read it in one format.
+    """
+
+    name = "tie-embeddings"
+    stage = "analyze"
+    before = ("edge-kinds",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Rewrite the heads of the main graph."""
+        if not any(backend.name == BACKEND and weights_alone(backend) for backend in ctx.backends):
+            return False
+        tables = [table for node in model.graph if (table := _table_of(node)) is not None]
+        heads: dict[tuple[int, ...], list[tuple[ir.Node, bool]]] = {}
+        for node in model.graph if tables else ():
+            across = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
+            weight = node.inputs[1] if node.op_type in ("Gemm", "MatMul") and not node.domain else None
+            if weight is not None and _is_matrix(weight):
+                shape = weight.shape.numpy() if weight.shape is not None else ()
+                heads.setdefault(shape if across else shape[::-1], []).append((node, across))
+        tied, ties = 0, _Ties(model, ctx)
+        for table in tables:
+            for node, across in heads.get(table.extents, ()):
+                if not table.equals(input_of(node, 1), across):
+                    continue
+                ties.tie(table, node, across)
+                why = f"the head is the embedding '{table.value.name}', which is stored once and has one format"
+                ctx.remark("passed", node, "tie-embeddings", why)
+                tied += 1
+        if tied:
+            ctx.count("tied", tied)
+            model.touch()
+        return tied > 0
+
+
+class _Table(NamedTuple):
+    """A table whose rows are gathered.
+
+    Attributes:
+        node: The Gather.
+        value: The constant.
+        transposed: Whether the Gather reads it through a Transpose.
+    """
+
+    node: ir.Node
+    value: ir.Value
+    transposed: bool
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Number and length of the rows."""
+        assert self.value.shape is not None, "a constant has a shape"
+        shape = tuple(self.value.shape.numpy())
+        return shape[::-1] if self.transposed else shape
+
+    def equals(self, weight: ir.Value, across: bool) -> bool:
+        """Check whether a head's weight has the numbers of the table; it is transposed where it is not `across`."""
+        if weight is self.value:
+            return self.transposed and not across  # else they are tied, or read different numbers
+        first, second = constant_of(self.value).numpy(), constant_of(weight).numpy()
+        first, second = first.T if self.transposed else first, second if across else second.T
+        if first.dtype != second.dtype:
+            return False
+        some = tuple(np.linspace(0, extent - 1, min(extent, _SAMPLE)).astype(int) for extent in first.shape)
+        if not np.array_equal(first[np.ix_(*some)], second[np.ix_(*some)]):
+            return False
+        parts = (slice(start, start + _ROWS) for start in range(0, len(first), _ROWS))
+        return all(np.array_equal(first[part], second[part]) for part in parts)
+
+
+def _table_of(node: ir.Node) -> _Table | None:
+    """Return the table of a Gather of rows; None for other nodes."""
+    if node.op_type != "Gather" or node.domain or node.attributes.get_int("axis", 0) != 0:
+        return None
+    if input_of(node, 1).is_initializer():
+        return None
+    value = input_of(node, 0)
+    producer = value.producer()
+    if producer is not None and producer.op_type == "Transpose" and _is_matrix(input_of(producer, 0)):
+        return _Table(node, input_of(producer, 0), True)
+    return _Table(node, value, False) if _is_matrix(value) else None
+
+
+def _is_matrix(value: ir.Value) -> bool:
+    """Check whether a value is a constant matrix of floats that no caller replaces."""
+    if not value.is_initializer() or value.is_graph_input() or value.is_graph_output() or value.const_value is None:
+        return False
+    return value.dtype is not None and value.dtype.is_floating_point() and len(value.const_value.shape) == 2
+
+
+class _Ties:
+    """Rewrites tables and heads of one model.
+
+    Args:
+        model: The model.
+        ctx: Its context.
+    """
+
+    def __init__(self, model: Model, ctx: Context):
+        self._graph, self._names = model.graph, ctx.analysis(FreshNames, model)
+        self._tables: dict[ir.Value, ir.Value] = {}
+
+    def tie(self, table: _Table, head: ir.Node, across: bool) -> None:
+        """Let a head read a table; one that is not `across` reads it through a Transpose."""
+        rows, weight = self._rows(table), input_of(head, 1)
+        if not across:
+            node = ir.node("Transpose", [rows], {"perm": [1, 0]}, name=self._names.fresh(f"{head.name}_transpose"))
+            read = node.outputs[0]
+            read.name, read.type, read.shape = self._names.fresh(f"{rows.name}_columns"), weight.type, weight.shape
+            self._graph.insert_before(head, node)
+            rows = read
+        head.replace_input_with(1, rows)
+        self._drop(weight)
+
+    def _rows(self, table: _Table) -> ir.Value:
+        """Return the table as a constant with its rows along axis 0, which its Gather reads."""
+        if not table.transposed:
+            return table.value
+        if table.value not in self._tables:
+            source, shape = constant_of(table.value), ir.Shape(table.extents)
+            name = self._names.fresh(f"{table.value.name}_rows")
+            tensor = ir.LazyTensor(
+                lambda: ir.Tensor(np.ascontiguousarray(source.numpy().T)), source.dtype, shape, name=name
+            )
+            made = ir.Value(name=name, type=ir.TensorType(source.dtype), shape=shape, const_value=tensor)
+            self._graph.register_initializer(made)
+            self._tables[table.value] = made
+        rows, read = self._tables[table.value], input_of(table.node, 0)
+        if read is not rows:
+            table.node.replace_input_with(0, rows)
+            transpose = read.producer()
+            if transpose is not None and not read.uses() and not read.is_graph_output():
+                self._graph.remove(transpose, safe=True)
+                self._drop(table.value)
+        return rows
+
+    def _drop(self, weight: ir.Value) -> None:
+        if not weight.uses():
+            del self._graph.initializers[name_of(weight)]
