@@ -44,13 +44,15 @@ Types = frozenset[str]
 
 def main() -> None:
     """Write the file."""
-    schemas = latest_schemas()
+    schemas, halves = latest_schemas(), halves_of_schemas()
     rules: dict[tuple[str, str], dict[str, Types]] = {}
     for operator, params in kernel_types().items():
         if operator in schemas:
             rules[operator] = ports_of(schemas[operator], params)
         elif operator[0] in DOMAINS or not operator[0] and operator[1] not in COPIES:
             types = frozenset().union(*params.values())
+            if "float32" in types:
+                types |= halves.get(operator, frozenset())
             rules[operator] = {"": types} if len(params) == 1 and types else {}
     for operator, schema in schemas.items():
         if has_reference(schema) or schema.has_function or schema.has_context_dependent_function:
@@ -75,6 +77,18 @@ def latest_schemas() -> dict[tuple[str, str], onnx.defs.OpSchema]:
         (schema.domain, schema.name): schema
         for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version)
         if schema.domain in REFERENCE
+    }
+
+
+def halves_of_schemas() -> dict[tuple[str, str], Types]:
+    """Return float16 for every operator of ONNX Runtime whose schema takes it.
+
+    Where there is no kernel for it on CPUs, ONNX Runtime casts to float32 and back. It does not do that for bfloat16.
+    """
+    return {
+        (schema.domain, schema.name): frozenset({"float16"})
+        for schema in binding.get_all_operator_schema()
+        if any("tensor(float16)" in constraint.allowed_type_strs for constraint in schema.type_constraints)
     }
 
 
