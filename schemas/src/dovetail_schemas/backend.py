@@ -43,6 +43,7 @@ class Backend(dovetail.plugin.Backend):
         dynamic_source: File and line of `dynamic`.
         open_cost: The cost to its engines of such an extent, if accepted; empty for none.
         open_facts: The facts that tell whether a node has such an extent.
+        given_facts: Values of facts that hold for every node, whatever the registered functions say.
         options: The values of every option, the default first.
         chosen: The chosen value of every option.
         idle_options: Options that do not affect placement, only the treatment of regions and the quantization of the
@@ -78,6 +79,7 @@ class Backend(dovetail.plugin.Backend):
     dynamic_source: str
     open_cost: str = field()
     open_facts: frozenset[str]
+    given_facts: Mapping[str, object] = field()
     options: Mapping[str, tuple[str, ...]] = field()
     chosen: Mapping[str, str]
     idle_options: frozenset[str] = field()

@@ -24,7 +24,7 @@ _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file relative to which its names are resolved."""
 
 VARIANT_KEYS = (
-    "summary", "device", "precision", "opset", "dynamic", "open_extents", "types", "groups", "unlisted", "ops",
+    "summary", "device", "precision", "opset", "dynamic", "open_extents", "facts", "types", "groups", "unlisted", "ops",
     "prepare", "region", "border", "refine", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
@@ -149,6 +149,7 @@ def _build(
         dynamic_source=node.where if (node := top.get("dynamic")) else "",
         open_cost=node.text("cost") if (node := open_extents.get("cost")) else "",
         open_facts=_open_facts(open_extents, facts),
+        given_facts=_given_facts(top, facts),
         options=dict(declared),
         chosen=dict(chosen),
         idle_options=idle_options(trees),
@@ -202,6 +203,18 @@ def _open_facts(open_extents: Entries, facts: frozenset[str]) -> frozenset[str]:
         if word.raw not in facts:
             raise word.error(f"facts: no plugin registers the fact '{word.raw}'{near_miss(word.raw, facts)}")
     return frozenset(word.raw for word in words)
+
+
+def _given_facts(top: Entries, facts: frozenset[str]) -> dict[str, object]:
+    """Parse the values of facts that hold for every node."""
+    found: dict[str, object] = {}
+    for key, node in _section(top, "facts", None):
+        if key.raw not in facts:
+            raise key.error(f"facts: no plugin registers the fact '{key.raw}'{near_miss(key.raw, facts)}")
+        if not isinstance(node, Scalar):
+            raise node.error(f"facts: '{key.raw}' needs one word or number")
+        found[key.raw] = node.plain()
+    return found
 
 
 def _types(top: Entries) -> dict[str, TypeSpec]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, drops
 
-MERGED = ("precision", "open_extents", "types", "groups", "region", "border", "place", "emit")
+MERGED = ("precision", "open_extents", "facts", "types", "groups", "region", "border", "place", "emit")
 """Sections that merge by their own keys; all others, except for `ops`, are replaced."""
 
 _KEPT = ("backend", "extends", "device", "opset", "options", "variants", "file", "when")

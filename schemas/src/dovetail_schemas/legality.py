@@ -97,6 +97,7 @@ class Judge:
         if missing:
             raise SchemaError(f"its limits need the fact '{missing[0]}', which no plugin registers", backend.source)
         self._facts = {name: given[name] for name in backend.facts}
+        self._facts |= {name: _always(value) for name, value in backend.given_facts.items()}
 
     def __call__(self, node: ir.Node, region: Mapping[str, object] | None = None) -> Verdict:
         """Return the backend's verdict on `node`.
@@ -267,6 +268,11 @@ def _not_taken(rule: Rule, backend: str) -> Refusal:
         return Refusal(f"a model with {rule.op_type} is rejected whole by the tools of {backend}", rule.source)
     how = "refuses" if rule.listed else "does not list"
     return Refusal(f"{backend} {how} {rule.op_type}", rule.source)
+
+
+def _always(value: object) -> Fact:
+    """Return a fact that has the same value for every node."""
+    return lambda node: value
 
 
 def _describe(value: ir.Value) -> str:

@@ -3,6 +3,7 @@
 import dovetail
 import onnx
 import pytest
+from dovetail.passes import Pipeline
 from dovetail_transforms.canonicalize.inference import infer
 
 RANKS = {
@@ -35,3 +36,19 @@ def test_a_product_behind_a_spectrum_reaches_its_backend():
         s = STFT(x, step, window) [magnitude] m = ReduceL2<keepdims = 0>(s, last) [product] y = MatMul(m, w) }""")
     placed = {node.name: node.backend for node in dovetail.compile(model, ["cpu-bf16"], verify=False).plan.nodes}
     assert placed["product"] == "cpu-bf16"
+
+
+def test_operators_of_onnx_runtime_get_shapes_where_an_optimizer_left_types_alone():
+    """Its optimizer inserts them with an element type; without ranks no engine would take what follows."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]> g (
+        float[N,3,4] x, float[4] scale, float[4,5] w) => (float[N,3,5] y) {
+        skipped = com.microsoft.SkipSimplifiedLayerNormalization(x, x, scale)
+        product = MatMul(skipped, w)
+        y = com.microsoft.FastGelu(product) }""")
+    for name in ("skipped", "product"):
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    opened = dovetail.open(model)
+    Pipeline.parse("normalize", dovetail.load_plugins().registry).run(opened)
+    assert [[str(extent) for extent in node.outputs[0].shape] for node in opened.nodes()] == [
+        ["N", "3", "4"], ["N", "3", "5"], ["N", "3", "5"],
+    ]  # fmt: skip

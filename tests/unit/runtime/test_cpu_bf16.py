@@ -39,6 +39,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
         ("backend", "cpu-bf16"),
         ("conformance", "cpu-bf16"),
         ("edit", "clamp-comparisons"),
+        ("edit", "early-casts"),
         *registered,
     }
     code = (
@@ -66,6 +67,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
         ("g (float[2] x) => (int32[2] y) { y = Cast<to=6>(x) }", False),
         ("g (int64[2] x) => (bool[2] y) { y = Less(x, x) }", True),
         ("g (float[2] x) => (bool[2] y) { y = Less(x, x) }", False),
+        ("g (float[2] x) => (int64[1] y) <int64[1] n = {3}> { y = ConstantOfShape<value = int64[1] {5}>(n) }", False),
     ],
 )
 def test_int64_data(graph, expected):
@@ -154,6 +156,33 @@ def test_comparisons_that_are_not_clamped(mask, backend):
     _, backends = masked(mask)
     assert backends["Less"] == backend
     assert "Clip" not in backends
+
+
+def test_positions_beyond_24_bits_are_compared_by_their_difference():
+    """OpenVINO compares in float32, where 2^24 and 2^24 + 1 are one number: the mask of a long cache would be off."""
+    text = """g (float[N,1] cache, float[M,1] new) => (bool[Q,T] mask, float[1,1] count) <
+        int64 zero = {0}, int64 one = {1}, int64[1] back = {-1}> {
+        c = Shape<end = 1>(cache) past = Squeeze(c) d = Shape<end = 1>(new) more = Squeeze(d)
+        end = Add(past, more) i = Range(past, end, one) p = Unsqueeze(i, back)
+        second = Add(past, one) mask = Less(p, second)
+        f = Cast<to = 1>(mask) count = ReduceSum<keepdims = 1>(f) }"""
+    compiled = dovetail.compile(parse(text), "cpu-bf16")
+    assert {node.op_type: node.backend for node in compiled.plan.nodes}["Less"] == "cpu-bf16"
+    feeds = {"cache": np.zeros((2**24, 1), np.float32), "new": np.zeros((3, 1), np.float32)}
+    assert compiled.run(feeds)["mask"].tolist() == [[True], [False], [False]]
+
+
+@pytest.mark.parametrize(("to", "dtype"), [(9, bool), (6, np.int32), (1, np.float32)])
+def test_masks_are_cast_before_they_are_moved(to, dtype):
+    """OpenVINO would take 2^32 for 0, so the host casts what the model is given; the region moves the result."""
+    text = """g (int64[2,N] mask, float[2,1,3,N] x) => (float[2,1,3,N] y) <int64[2] axes = {1, 2}> {
+        u = Unsqueeze(mask, axes) s = Shape(x) e = Expand(u, s) c = Cast<to = TYPE>(e)
+        f = Cast<to = 1>(c) y = Add(f, x) }""".replace("TYPE", str(to))
+    compiled = dovetail.compile(parse(text), "cpu-bf16")
+    assert [node.op_type for node in compiled.plan.nodes if node.backend == "host"] == ["Cast"]
+    mask = np.array([[0, 1, 2**32], [2**40, 3, 0]])
+    result = compiled.run({"mask": mask, "x": np.zeros((2, 1, 3, 3), np.float32)})["y"]
+    np.testing.assert_allclose(result, np.broadcast_to(mask.astype(dtype)[:, None, None], (2, 1, 3, 3)), rtol=2**-8)
 
 
 def test_clamping_where_it_would_not_be_exact_is_refused():

@@ -101,7 +101,7 @@ CASES = {
     # other files
     "lost.yaml:4: no policy file 'fp17' is found": HEAD + "policies: fp17",
     "orphan.yaml:4: no backend file 'nobody' is found": HEAD + "extends: nobody",
-    "dialect.yaml:4: unknown key 'dialects' in backend file": HEAD + "dialects: [acme]",
+    "dialect.yaml:4: unknown key 'languages' in backend file": HEAD + "languages: [acme]",
 }
 
 

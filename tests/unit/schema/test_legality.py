@@ -208,6 +208,10 @@ class TestFacts:
     def test_not_known_follows_dynamic(self, judge):
         assert judge(self.rules, conv(), facts={"depth": lambda n: None}, dynamic="accept").ok is True
 
+    def test_a_value_that_the_file_gives_holds_for_every_node(self, load, node):
+        backend = load(f"facts: {{depth: 1}}\nops:\n  {self.rules}\n", facts=frozenset({"depth"}))
+        assert Judge(backend, {"depth": lambda n: 100}, 22)(node(conv(), 22)).ok is True
+
     def test_a_fact_that_no_plugin_registers(self, load):
         backend = load(f"ops:\n  {self.rules}", facts=frozenset({"depth"}))
         with pytest.raises(SchemaError) as caught:

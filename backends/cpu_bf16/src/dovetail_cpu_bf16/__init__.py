@@ -12,6 +12,7 @@ def register(registry):
     registry.backend("cpu-bf16", "dovetail_cpu_bf16:cpu_bf16.yaml")
     registry.conformance("cpu-bf16", "dovetail_cpu_bf16:conformance.yaml")
     registry.edit("clamp-comparisons", "dovetail_cpu_bf16.clamped_comparisons:ClampComparisons")
+    registry.edit("early-casts", "dovetail_cpu_bf16.early_casts:EarlyCasts")
     for fact in (
         "channel_multiplier",
         "computes_integers",

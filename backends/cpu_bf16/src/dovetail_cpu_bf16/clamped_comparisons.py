@@ -1,9 +1,10 @@
-"""Comparisons of 64-bit integers with indices, such as the mask `Range(N) < lengths`, made exact in 32 bits."""
+"""Comparisons of integers, such as the masks `Range(N) < lengths` and `Range(N) <= positions`, made exact."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir import dtype_of
 from dovetail_transforms.fusions.fusion import Fusion
 from dovetail_transforms.rewriting import Outcome, Rewrite
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
 _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 _LEAST, _LARGEST = -(2**31), 2**31 - 1
-_INT64 = 7  # onnx.TensorProto.INT64
+_INT32, _INT64 = 6, 7  # onnx.TensorProto
+_FLOAT_BITS = 24  # of the significand of float32
 
 
-def _why_not(node: ir.Node) -> str:
+def _why_not_clamped(node: ir.Node) -> str:
     """Return why no input of a comparison may be clamped; empty if one may."""
     inputs = [value for value in node.inputs if value is not None and value.dtype == _INT64]
     if len(inputs) != 2:
@@ -34,9 +36,21 @@ def _why_not(node: ir.Node) -> str:
     return "" if inside else "the other input may reach the limits of 32 bits"
 
 
-def _rewrite(operator: str) -> Rewrite:
+def _why_not_subtracted(node: ir.Node) -> str:
+    """Return why a comparison is not made of a difference; empty if it is."""
+    inputs = [value for value in node.inputs if value is not None and value.dtype in (_INT32, _INT64)]
+    if len(inputs) != 2:
+        return "it does not compare integers"
+    if any(fits(value, _FLOAT_BITS) for value in inputs):
+        return "one input is exact in float32, and rounding the other keeps their order"
+    left, right = map(bounds_of, inputs)
+    inside = left.low - right.high >= _LEAST and left.high - right.low <= _LARGEST
+    return "" if inside else "the difference may exceed 32 bits"
+
+
+def _rewrites(operator: str) -> tuple[Rewrite, ...]:
     def pattern(op: Any, x: Any, y: Any) -> Any:
-        return getattr(op, operator)(x, y)
+        return op.any_of(operator)(x, y)
 
     def clamped(op: Any, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.Value:
         import numpy as np
@@ -47,20 +61,31 @@ def _rewrite(operator: str) -> Rewrite:
         inputs = [value if fits(value) else op.Clip(value, low, high) for value in (x, y)]
         return op.like(node, *inputs)
 
-    return Rewrite("clamp-comparisons", pattern, clamped, _why_not)
+    def subtracted(op: Any, node: ir.Node, x: ir.Value, y: ir.Value) -> ir.Value:
+        import numpy as np
+        import onnx_ir as ir
+
+        zero = op.constant(ir.tensor(np.array(0, dtype_of(x).numpy())), "zero")
+        return op.like(node, op.Sub(x, y), zero)
+
+    return (
+        Rewrite("clamp-comparisons", pattern, clamped, _why_not_clamped),
+        Rewrite("clamp-comparisons", pattern, subtracted, _why_not_subtracted),
+    )
 
 
 class ClampComparisons(Fusion):
-    """`i < n` as `i < clip(n, -2^31, 2^31 - 1)`, where `i` is an index or an extent and `n` any 64-bit integer.
+    """Compare integers exactly in what OpenVINO computes them in: 32 bits, which it rounds to float32 to compare.
 
-    OpenVINO computes 64-bit integers in 32 bits, so the limit `wide_integers: false` keeps lengths that the model is
-    given on the host, and with them the mask that is compared with each index. Clamping is exact and costs as much as
-    `n` is long; it is done on the host, and the comparison is part of the region.
+    `i < n`, where `i` is an index or an extent and `n` any 64-bit integer, becomes `i < clip(n, -2^31, 2^31 - 1)`: the
+    limit `wide_integers: false` would keep lengths that the model is given on the host, and with them the mask that is
+    compared with each index. Clamping costs as much as `n` is long; it is done on the host, and the comparison is part
+    of the region. `i <= j`, where both may exceed 24 bits, becomes `i - j <= 0`, as in masks of open length.
     """
 
     name, operator, opset = "clamp-comparisons", "Less", 12
     general = False
-    rewrites = tuple(map(_rewrite, _COMPARISONS))
+    rewrites = tuple(rewrite for operator in _COMPARISONS for rewrite in _rewrites(operator))
 
     def made(self, outcome: Outcome) -> ir.Node:
         """Return the comparison."""

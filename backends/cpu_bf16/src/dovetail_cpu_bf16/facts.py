@@ -9,7 +9,7 @@ from dovetail_precision.ranges.interval_arithmetic import is_integer
 from dovetail_transforms.regions.regions import used_values
 
 from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control
-from dovetail_cpu_bf16.integer_uses import is_control, only_controls
+from dovetail_cpu_bf16.integer_uses import READ_NO_ELEMENTS, is_control, only_controls
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,7 +39,6 @@ _COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrE
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
-_READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
 _INTEGER_BITS, _FLOAT_BITS = 31, 24
 _MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deeper levels are not counted
 
@@ -57,7 +56,7 @@ def wide_integers(node: ir.Node) -> bool:
     rounded = node.op_type in _ROUNDED
     bits, types = (_FLOAT_BITS, (*_32_BITS, *_64_BITS)) if rounded else (_INTEGER_BITS, _64_BITS)
     read = [value for index, value in enumerate(node.inputs) if not is_control(node, index)]
-    if node.op_type in _READ_NO_ELEMENTS:
+    if node.op_type in READ_NO_ELEMENTS:
         read = []
     elif node.op_type == "Clip":  # whatever the engine is given within 32 bits, the result is exact if the bounds are
         read = read[1:]

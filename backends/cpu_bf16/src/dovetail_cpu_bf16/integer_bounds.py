@@ -190,6 +190,9 @@ class _Bounds:
             return Range(0.0, largest_extent(node, self._extent))
         if operator == "Range":
             return self._of_range(*map(self.of, inputs[:3]))
+        if operator == "ConstantOfShape":
+            filled = node.attributes.get_tensor("value")
+            return Range(0.0, 0.0) if filled is None else self._of_constant(filled)
         if operator == "MaxPool" and value is not node.outputs[0]:
             return Range(0.0, _elements(input_of(node, 0), self._elements) - 1)
         if operator in ("Cast", "CastLike"):

@@ -12,6 +12,8 @@ from dovetail_precision.ranges.interval_arithmetic import is_integer
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
+"""Operators whose results depend on the extents of what they read."""
 _MAX_USES = 64
 """Uses visited per value, which keeps the cost of facts linear in the model's size."""
 
@@ -24,8 +26,9 @@ def is_control(node: ir.Node, index: int) -> bool:
 def only_controls(value: ir.Value) -> bool:
     """Check whether `value`, and all that is computed from it, ends in inputs that `is_control`.
 
-    An integer that overflows there stands for a tensor that no memory holds. One that leaves the region, is compared or
-    becomes a float is a number of its own.
+    An integer that overflows there stands for a tensor that no memory holds. One that leaves the region or becomes a
+    float is a number of its own. What a comparison of such integers selects may be one, too, unless it selects integers
+    that are not; and of what only has extents taken, no element is a number at all.
     """
     waiting, seen = [value], {id(value)}
     visited = 0
@@ -37,10 +40,10 @@ def only_controls(value: ir.Value) -> bool:
             visited += 1
             if visited > _MAX_USES:
                 return False
-            if is_control(reader, index):
+            if is_control(reader, index) or reader.op_type in READ_NO_ELEMENTS:
                 continue
             for output in reader.outputs:
-                if not is_integer(output) or output.dtype is None or output.dtype.name == "BOOL":
+                if not is_integer(output):
                     return False
                 if id(output) not in seen:
                     seen.add(id(output))

@@ -1,4 +1,4 @@
-"""Node names, preserved and made unique, and renaming of values that shadow outer names."""
+"""Node names, preserved and made unique, and renaming of values in bodies whose names are taken."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def rename_shadows(graph: onnx.GraphProto) -> int:
-    """Rename values that a body defines under a name of an outer scope.
+    """Rename values that a body defines under a name of an outer scope, or of a body before it.
+
+    onnx's inference takes numbers that it propagates in one body for those of the same name in the next one.
 
     Returns:
         The number of renamed values.
@@ -73,23 +75,17 @@ def rename_shadows(graph: onnx.GraphProto) -> int:
         return 0
     taken = defined_names(graph) | {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
     names = FreshNames(taken)
-    visible = defined_names(graph)
-    return sum(_rename(body, visible, names) for node in holders for body in bodies_of(node))
+    seen = defined_names(graph)
+    return sum(_rename(body, seen, names) for node in holders for body in bodies_of(node))
 
 
-def _rename(graph: onnx.GraphProto, visible: set[str], fresh: FreshNames) -> int:
-    """Rename values that shadow a name in `visible`, a set that grows and shrinks during the walk."""
-    names = {name: fresh.fresh(name) for name in sorted(defined_names(graph) & visible)}
+def _rename(graph: onnx.GraphProto, seen: set[str], fresh: FreshNames) -> int:
+    """Rename values whose name is in `seen`, a set that grows during the walk."""
+    names = {name: fresh.fresh(name) for name in sorted(defined_names(graph) & seen)}
     if names:
         _apply(graph, names)
-    bodies = [body for node in graph.node for body in bodies_of(node)]
-    if not bodies:
-        return len(names)
-    added = defined_names(graph) - visible
-    visible |= added
-    inner = sum(_rename(body, visible, fresh) for body in bodies)
-    visible -= added
-    return len(names) + inner
+    seen |= defined_names(graph)
+    return len(names) + sum(_rename(body, seen, fresh) for node in graph.node for body in bodies_of(node))
 
 
 def _apply(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:

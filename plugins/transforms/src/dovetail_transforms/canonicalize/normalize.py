@@ -67,7 +67,7 @@ class Normalize(Pass):
         if sort_nodes(proto.graph) or sorted_before:
             ctx.remark("passed", "", "sort", "the nodes were not in topological order and are sorted now")
         if hidden := rename_shadows(proto.graph):
-            why = f"{hidden} names in bodies shadowed outer names and are renamed"
+            why = f"{hidden} names in bodies were those of other values, outside or in another body, and are renamed"
             ctx.remark("passed", "", "shadows", why)
         _drop_training(proto, ctx)
         own = {function.domain for function in proto.functions}

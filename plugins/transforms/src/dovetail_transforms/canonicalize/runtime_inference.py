@@ -45,11 +45,21 @@ def _is_foreign(node: onnx.NodeProto) -> bool:
     return node.domain not in _STANDARD or not _is_defined(node.op_type)
 
 
-def _is_known(type_: onnx.TypeProto | None, node: onnx.NodeProto) -> bool:
-    """Check whether a result needs no more inference: it has a type, and a shape unless a session has to tell it."""
-    if type_ is None:
+def _lacks_shape(type_: onnx.TypeProto | None) -> bool:
+    """Check whether a type is that of a tensor of unknown rank."""
+    return type_ is not None and type_.HasField("tensor_type") and not type_.tensor_type.HasField("shape")
+
+
+def _is_known(name: str, types: Mapping[str, onnx.TypeProto], node: onnx.NodeProto) -> bool:
+    """Check whether a result needs no more inference: it has a type, and a shape if one can be told.
+
+    A session is not worth its time where an input lacks a shape, too.
+    """
+    if name not in types:
         return False
-    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape") or _is_foreign(node)
+    if not _lacks_shape(types[name]):
+        return True
+    return _is_foreign(node) and any(_lacks_shape(types.get(given)) for given in node.input if given)
 
 
 @cache
@@ -77,13 +87,13 @@ class _Inference:
             types[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
             if tensor.ByteSize() <= _CONSTANT and tensor.data_location != onnx.TensorProto.EXTERNAL:
                 constants[tensor.name] = tensor
-        outputs = {value.name: value for value in graph.output}
+        infos = {value.name: value for value in (*graph.value_info, *graph.output)}
         found = 0
         for node in graph.node:
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     found += self.graph(attribute.g, types)
-            missing = [name for name in node.output if name and not _is_known(types.get(name), node)]
+            missing = [name for name in node.output if name and not _is_known(name, types, node)]
             if not missing or any(name and name not in types for name in node.input):
                 continue
             for name, type_ in zip(node.output, self._outputs(node, types, constants)):
@@ -91,7 +101,7 @@ class _Inference:
                     if name in types and not type_.tensor_type.HasField("shape"):
                         continue
                     types[name] = type_
-                    target = outputs[name] if name in outputs else graph.value_info.add(name=name)
+                    target = infos[name] if name in infos else graph.value_info.add(name=name)
                     target.type.CopyFrom(type_)
                     found += 1
         return found
