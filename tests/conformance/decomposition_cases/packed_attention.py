@@ -82,7 +82,8 @@ def packed():
 
 
 def _relative(bias_table, query_length, key_length, max_distance, is_bidirectional=0):
-    """The buckets of T5."""
+    """The buckets of T5; the schema has the table in column-major order, as its optimizer writes it."""
+    by_head = bias_table.reshape(-1, len(bias_table))
     result = np.zeros((1, bias_table.shape[1], query_length.item(), key_length.item()))
     for row, column in np.ndindex(*result.shape[2:]):
         buckets, distance, start = len(bias_table), column - row, 0
@@ -96,7 +97,7 @@ def _relative(bias_table, query_length, key_length, max_distance, is_bidirection
         if distance >= exact:
             far = math.log(distance / exact) / math.log(max_distance / exact) * (buckets - exact)
             distance = min(exact + int(far), buckets - 1)
-        result[0, :, row, column] = bias_table[start + distance]
+        result[0, :, row, column] = by_head[:, start + distance]
     return result
 
 

@@ -83,11 +83,16 @@ def _packed_multi_head_attention(op: Formula) -> ir.Value:
 
 
 def _relative_position_bias(op: Formula) -> ir.Value:
-    """What T5 adds to the scores of a query and a key: the entry of a table for the logarithm of their distance."""
+    """What T5 adds to the scores of a query and a key: the entry of a table for the logarithm of their distance.
+
+    The table has the shape (buckets, heads), and its elements in the order of (heads, buckets): the schema says
+    "COL-major".
+    """
     import onnx_ir as ir
 
     table = op.required("bias_table")
     buckets, longest = op.required_extent(table, 0, "number of its buckets"), op.attribute("max_distance")
+    by_head = op.reshape(table, -1, buckets)
     queries, keys = (op.reshape(op.required(f"{name}_length"), 1) for name in ("query", "key"))
     distance = op.Sub(op.unsqueeze(op.counting(keys), 0), op.unsqueeze(op.counting(queries), 1))
     zero, start = op.number(0, distance), None
@@ -104,7 +109,7 @@ def _relative_position_bias(op: Formula) -> ir.Value:
     far = op.Add(op.cast(far, ir.DataType.INT64), op.number(exact, away))
     far = op.Min(far, op.number(buckets - 1, away))
     bucket = op.plus_optional(op.Where(op.Less(away, op.number(exact, away)), away, far), start)
-    return op.unsqueeze(op.Transpose(op.Gather(table, bucket, axis=0), perm=[2, 0, 1]), 0)
+    return op.unsqueeze(op.Gather(by_head, bucket, axis=1), 0)
 
 
 def _gated_relative_position_bias(op: Formula) -> ir.Value:
