@@ -124,9 +124,9 @@ def fits_as_control(value: ir.Value, bits: int = 31) -> bool:
     return _fits(_Bounds(bits, control=True).of(value), bits)
 
 
-def bounds_of(value: ir.Value) -> Range:
-    """Return the interval of the integer `value`; infinite where nothing bounds it."""
-    return _Bounds().of(value)
+def bounds_of(value: ir.Value, bits: int = 31) -> Range:
+    """Return the interval of the integer `value`, with unknown extents of `bits` bits; infinite if nothing bounds it."""
+    return _Bounds(bits).of(value)
 
 
 def _fits(found: Range, bits: int = 31) -> bool:
