@@ -17,7 +17,6 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 _LEAST, _LARGEST = -(2**31), 2**31 - 1
 _INT32, _INT64 = 6, 7  # onnx.TensorProto
 _FLOAT_BITS = 24  # of the significand of float32
-_EXTENT_BITS = 29  # of an open extent: the difference of two positions, each a sum of two extents, fits in 32
 
 
 def _why_not_clamped(node: ir.Node) -> str:
@@ -44,7 +43,7 @@ def _why_not_subtracted(node: ir.Node) -> str:
         return "it does not compare integers"
     if any(fits(value, _FLOAT_BITS) for value in inputs):
         return "one input is exact in float32, and rounding the other keeps their order"
-    left, right = (bounds_of(value, _EXTENT_BITS) for value in inputs)
+    left, right = map(bounds_of, inputs)
     inside = left.low - right.high >= _LEAST and left.high - right.low <= _LARGEST
     return "" if inside else "the difference may exceed 32 bits"
 

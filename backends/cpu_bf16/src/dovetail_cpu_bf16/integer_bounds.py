@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# An axis of this many floats takes 4 GB; unknown extents, and products of extents of one tensor, count as this. The sum
-# of two, such as the length of a cache and that of what is new, fits in 31 bits.
-_LARGEST_EXTENT = 2.0**30 - 1
+# An axis of this many floats takes 2 GB; unknown extents, and products of extents of one tensor, count as this. The sum
+# of two, such as the length of a cache and that of what is new, fits in 31 bits, and so does what such sums differ by.
+_LARGEST_EXTENT = 2.0**29 - 1
 # What extents and integers of unknown size count as where they only decide extents, positions and indices: large enough
 # to find factors and products that leave 32 bits, small enough for the shape arithmetic of real models.
 _USUAL_EXTENT, _USUAL_INTEGER = 2.0**10, 2.0**20
@@ -124,9 +124,9 @@ def fits_as_control(value: ir.Value, bits: int = 31) -> bool:
     return _fits(_Bounds(bits, control=True).of(value), bits)
 
 
-def bounds_of(value: ir.Value, bits: int = 31) -> Range:
-    """Return the interval of the integer `value`, with unknown extents of `bits` bits; infinite if nothing bounds it."""
-    return _Bounds(bits).of(value)
+def bounds_of(value: ir.Value) -> Range:
+    """Return the interval of the integer `value`; infinite where nothing bounds it."""
+    return _Bounds().of(value)
 
 
 def _fits(found: Range, bits: int = 31) -> bool:
