@@ -155,6 +155,16 @@ def with_weights():
             {"input": {1: "length"}, "past": {3: "past"}},
             through_float32=dtype == "float16",
         )
+    whole_or_spans = {"lengths": masks(S, S)["lengths"], "spans": np.array([S, S - 1, 1, 0], np.int32)}
+    for mask, held in whole_or_spans.items():
+        inputs = {
+            "input": numbers(B, S, hidden),
+            "weights": numbers(hidden, 3 * N * D, seed=1),
+            "bias": numbers(3 * N * D, seed=2),
+            "mask_index": held,
+        }
+        opened = {"input": {0: "rows", 1: "length"}, "mask_index": {0: "masked"}}
+        yield Case(f"open mask {mask}", "Attention", inputs, {"num_heads": N}, ["output"], ["weights", "bias"], opened)
     inputs = {"input": numbers(B, S, hidden), "weights": numbers(hidden, 3 * N * D), "mask_index": None}
     yield Case("no bias", "Attention", inputs, {"num_heads": N, "scale": 0.2}, constants=["weights"])
     inputs["mask_index"] = np.zeros((B, S), np.int32)

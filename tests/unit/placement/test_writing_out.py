@@ -88,6 +88,13 @@ def test_an_operator_that_is_missing_leaves_it_to_the_host(planned):
     assert said(plan) == []
 
 
+def test_a_node_that_cannot_be_written_out_says_why(planned):
+    model = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (float[2,8] x, int32 at) => (y) { [wider] y = com.microsoft.ExpandDims(x, at) }"""
+    why = "not written out: ExpandDims is not written in standard ONNX: its axis is not constant"
+    assert said(planned(file(), model=model)) == [("wider", why)]
+
+
 def test_a_part_that_is_declined_undoes_it(planned):
     """The list has the operator, and its limit says no: the next round begins with the original node."""
     limited = '"MatMul, Mul": {types: f}, Sigmoid: {types: f, limits: {X.rank: 4..4}}'

@@ -89,6 +89,7 @@ def _taker(node: ir.Node, model: Model, ctx: Context) -> Backend | None:
         return None  # arithmetic on integers stays where a kernel does it
     needed = operators_needed(node, model.ir.opset_imports)
     if isinstance(needed, Refusal):
+        ctx.remark("missed", node, WriteOutNode.name, f"not written out: {needed.text}", source=needed.source)
         return None
     key = WriteOutNode().key(node)
     for backend in ctx.backends:

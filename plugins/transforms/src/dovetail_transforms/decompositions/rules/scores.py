@@ -161,11 +161,10 @@ def padding_bias(
 def _within_lengths(op: Formula, mask: ir.Value, batch: ir.Value, keys: Size) -> ir.Value:
     import onnx_ir as ir
 
-    rows, length = op.size(batch, 0), op.extent(mask, 0)
+    rows, length = op.size(batch, 0), op.size(mask, 0)
     same = batch.shape is not None and mask.shape is not None and batch.shape[0] == mask.shape[0]
+    is_open = not same and not (isinstance(rows, int) and isinstance(length, int))
     both = isinstance(rows, int) and length == 2 * rows and length != rows
-    if not same and (length is None or not isinstance(rows, int)):
-        op.refuse("its mask has one axis, and whether it has lengths alone is open")
     mask = op.cast(mask, ir.DataType.INT64)
     places = op.counting(keys)
 
@@ -174,7 +173,13 @@ def _within_lengths(op: Formula, mask: ir.Value, batch: ir.Value, keys: Size) ->
 
     ends = mask if same else op.slice(mask, 0, 0, rows)
     allowed = op.Less(places, column(ends))
-    if both:
-        starts = op.slice(mask, 0, rows, 2 * rows)
+    if both or is_open:
+        twice = op.plus(rows, rows)
+        if is_open:  # whether there is a start behind the length of each row is known in each run
+            none = op.expand(op.integers([0], "none"), rows)
+            has_starts = op.Equal(op.as_value(length), op.as_value(twice))
+            starts = op.Where(has_starts, op.slice(op.Concat(mask, none, axis=0), 0, rows, twice), none)
+        else:
+            starts = op.slice(mask, 0, rows, twice)
         allowed = op.And(allowed, op.GreaterOrEqual(places, column(starts)))
     return allowed
