@@ -109,6 +109,16 @@ def test_a_pin_helps_where_the_strategy_left_a_node_that_the_backend_takes(plugi
     assert helps == "tried: --pin 'add=npu' brings it to npu, which has 2 nodes then"
 
 
+def test_fixed_shapes_help_where_the_model_leaves_extents_open(with_backend, tmp_path):
+    path = tmp_path / "open.onnx"
+    onnx.save(onnx.parser.parse_model(MODEL.replace("2,3,4", "N,2").replace("ijk->ijk", "ij->ij")), path)
+    installed = with_backend(FILE.replace("STRATEGY", "autocast").replace("dynamic: accept", "dynamic: refuse"))
+    plan = dovetail.plan(path, "npu", plugins=installed)
+    in_vain, helps = tried(plan, "sigmoid", installed)
+    assert in_vain.startswith("tried in vain for npu: --pin")
+    assert helps == "tried: --fix-shape x:1x2 brings it to npu, which has 3 nodes then"
+
+
 def test_where_nothing_helps_that_is_said(plugins, file):
     installed = plugins()
     plan = dovetail.plan(file, "npu", plugins=installed)

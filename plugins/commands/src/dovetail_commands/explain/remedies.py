@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler import Driver
+from dovetail.compiler import Driver, input_data
 from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
 from dovetail.planning import parse_pin
 from dovetail.plugin import Remedy
 from dovetail.text import pluralize
+from dovetail_onnx.frontend import fixing_option, open_inputs
+from dovetail_transforms.canonicalize.fix_shapes import OPTION, shapes_by_name
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -72,13 +75,15 @@ class Trials:
         self._of_strategies, ctx.remedies, ctx.remedies_for = ctx.remedies, {}, ()
         self.backends: Sequence[Backend] = ctx.backends
         self.made = 1
+        self._fixing = _fixing(model, request)
         self._with_options: dict[object, Plan | DovetailError] = {}
 
     def of(self, name: str, suggested: Iterable[Remedy] = ()) -> Iterator[Tried]:
         """Try remedies for each backend preferred to the node's present one, cheapest first.
 
-        Candidates are suggestions in remarks on the node, remedies from the backend's strategy, a pin, and other values
-        of the backend's options. The first one that works ends the search for this backend.
+        Candidates are suggestions in remarks on the node, remedies from the backend's strategy, a pin, fixed shapes for
+        a model that leaves extents open, and other values of the backend's options. The first one that works ends the
+        search for this backend.
 
         Args:
             name: The name of the node in the plan.
@@ -107,6 +112,7 @@ class Trials:
         asked = [*of_remarks, *(remedy for owner, remedy in of_strategies if owner in (backend.name, ""))]
         candidates: dict[object, Remedy] = {}
         own = () if refused else (_pin(name, backend),)
+        own += () if self._fixing is None else (self._fixing,)
         for remedy in sorted((*asked, *own, *_options(backend)), key=lambda one: not one.why_not):
             candidates.setdefault(_effect(remedy), remedy)
         for remedy in sorted(candidates.values(), key=_cost)[:_MOST_TRIED]:
@@ -142,7 +148,8 @@ class Trials:
 
     def _decide(self, backend: str, remedy: Remedy) -> Plan:
         """Plan with a remedy. Pins alone reuse the prepared model; other changes prepare it again."""
-        if not remedy.edits and not remedy.options:
+        fixes = remedy is self._fixing
+        if not remedy.edits and not remedy.options and not fixes:
             return self._driver.decide(pins=remedy.pins)[1]
         choices = tuple(
             replace(choice, options={**choice.options, **remedy.options}) if choice.name == backend else choice
@@ -154,6 +161,9 @@ class Trials:
             pins=(*self._request.pins, *remedy.pins),
             edits=(*self._request.edits, *remedy.edits),
         )
+        if fixes:
+            given, texts = changed.options.get(OPTION, {}), shlex.split(remedy.text)[1::2]
+            changed = replace(changed, options={**changed.options, OPTION: {**given, **shapes_by_name(texts)}})
         return Driver(self._model, Context(changed, plugins=self._plugins)).decide()[1]
 
 
@@ -166,14 +176,27 @@ def _again(plan: Plan, node: PlannedNode) -> PlannedNode | None:
 
 
 def _cost(remedy: Remedy) -> tuple[int, int, int]:
-    """Rank remedies: an option changes the device or tool, an edit adds an operator, a pin changes nothing else."""
-    return len(remedy.options), len(remedy.edits), len(remedy.pins)
+    """Rank remedies: an option changes the device or tool, an edit or a shape the model, a pin nothing else."""
+    return len(remedy.options), len(remedy.edits) or not (remedy.options or remedy.pins), len(remedy.pins)
 
 
 def _effect(remedy: Remedy) -> object:
     """Return a key that is equal for remedies with the same effect, however they are written."""
     pins = frozenset(pin.removeprefix("name:") for pin in remedy.pins)
     return pins, frozenset(remedy.edits), tuple(sorted(remedy.options.items()))
+
+
+def _fixing(model: Model, request: Request) -> Remedy | None:
+    """Return the option that fixes what the model leaves open, by the data if there is some; None if it cannot."""
+    inputs = [value for value in open_inputs(model) if value.name not in request.options.get(OPTION, {})]
+    if not inputs:
+        return None
+    try:
+        known = input_data(request.data).extents(model) if request.data is not None else {}
+    except DovetailError:  # samples differ, and which one matters only the user knows
+        known = {}
+    text, complete = fixing_option(inputs, known)
+    return Remedy(text) if complete and ":" in text else None
 
 
 def _pin(name: str, backend: Backend) -> Remedy:
