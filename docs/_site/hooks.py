@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)#\s]*)(#[^)\s]*)?\)")
+_IN_HTML = re.compile(r'\b(src|srcset)="([^":]+)"')
 _PICTURES = "docs/images/"
 _FENCE = re.compile(r"^(```|~~~)", re.MULTILINE)
 
@@ -82,13 +83,18 @@ def rewritten(text: str, own: str, pages: dict[str, str]) -> str:
             return f"[{label}]({posixpath.relpath(path.removeprefix('docs/'), here or '.')})"
         return label if "`" in label or label != target else f"`{label}`"
 
+    def picture(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(own), found[2]))
+        # HTML stays as it is, and a page `a.md` is served as `a/`.
+        return f'{found[1]}="{posixpath.relpath(path.removeprefix("docs/"), pages[own].removesuffix(".md"))}"'
+
     parts = _FENCE.split(text)
     fenced = False
     for at, part in enumerate(parts):
         if part in ("```", "~~~"):
             fenced = not fenced
         elif not fenced:
-            parts[at] = _LINK.sub(link, part)
+            parts[at] = _IN_HTML.sub(picture, _LINK.sub(link, part))
     return "".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""The examples of the README, the tutorials, plugin pages and pages on transforms run, and print what they say.
+"""The examples of the README, the tour, the tutorials, plugin pages and pages on transforms run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
 the other in one copy of the examples, without lines that install; a distribution below `tests` that one of these names
@@ -20,7 +20,8 @@ from dovetail_runtime.processor import has_bfloat16
 from . import program_server
 
 ROOT = Path(__file__).parents[2]
-README, PLUGINS, LOWERING = ROOT / "README.md", ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
+README, TOUR = ROOT / "README.md", ROOT / "docs/tour.md"
+PLUGINS, LOWERING = ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
 DECOMPOSITIONS = ROOT / "docs/decompositions.md"
 REPORT, ADAPTERS = ROOT / "plugins/report/README.md", ROOT / "plugins/adapters/README.md"
 KINDS = sorted((ROOT / "docs/kinds").glob("*.md"))
@@ -29,7 +30,7 @@ WALKS = [
     ROOT / "docs/placement.md",
     ROOT / "docs/reference/python.md",
 ]
-PAGES = [README, PLUGINS, LOWERING, DECOMPOSITIONS, REPORT, ADAPTERS, *KINDS, *WALKS]
+PAGES = [README, TOUR, PLUGINS, LOWERING, DECOMPOSITIONS, REPORT, ADAPTERS, *KINDS, *WALKS]
 BLOCK = re.compile(r"^<!-- (test|output) -->\n+```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -128,14 +129,18 @@ def test_examples_of_a_tutorial(folder, page):
         assert_example_runs(folder, *block, PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
-@pytest.mark.parametrize("number", range(len(blocks())))
-def test_example(folder, pip_installed, number):
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [(page, number) for page in (README, TOUR) for number in range(len(blocks(page)))],
+    ids=lambda given: getattr(given, "stem", None),
+)
+def test_example(folder, pip_installed, page, number):
     def environment(text):
         installed = re.findall(r"^pip install \./(tests/\w+)$", text, re.MULTILINE)
         paths = os.pathsep.join(str(pip_installed(ROOT / path)) for path in installed)
         return {"PYTHONPATH": paths} if paths else {}
 
-    assert_runs_in_order(folder, README, number, environment)
+    assert_runs_in_order(folder, page, number, environment)
 
 
 RUN = {}

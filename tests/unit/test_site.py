@@ -31,6 +31,7 @@ def test_every_page_is_in_the_navigation(hooks):
         ("README.md", "[words](docs/concepts.md), [here](#start)", "[words](concepts.md), [here](#start)"),
         ("docs/tutorials/deploy.md", "![graph](../images/g.png)", "![graph](../images/g.png)"),
         ("plugins/report/README.md", "![graph](../../docs/images/g.png)", "![graph](../images/g.png)"),
+        ("README.md", '<img src="docs/images/g.svg">', '<img src="../images/g.svg">'),
         ("docs/plugins.md", "[tests/example_tools](../tests/example_tools)", "tests/example_tools"),
         ("docs/plugins.md", "[`ppl_json.py`](../backends/ppl_int8/src/ppl_json.py)", "`ppl_json.py`"),
         ("docs/plugins.md", "```python\na[0](b)\n```", "```python\na[0](b)\n```"),

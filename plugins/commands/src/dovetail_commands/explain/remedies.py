@@ -111,8 +111,8 @@ class Trials:
         of_strategies = self._of_strategies.get(name, ())
         asked = [*of_remarks, *(remedy for owner, remedy in of_strategies if owner in (backend.name, ""))]
         candidates: dict[object, Remedy] = {}
-        own = () if refused else (_pin(name, backend),)
-        own += () if self._fixing is None else (self._fixing,)
+        own = [] if refused else [_pin(name, backend)]
+        own += [] if self._fixing is None else [self._fixing]
         for remedy in sorted((*asked, *own, *_options(backend)), key=lambda one: not one.why_not):
             candidates.setdefault(_effect(remedy), remedy)
         for remedy in sorted(candidates.values(), key=_cost)[:_MOST_TRIED]:
