@@ -1,4 +1,4 @@
-"""The examples of the README, the tour, the tutorials, plugin pages and pages on transforms run, and print what they say.
+"""The examples of the README, the tour, tutorials, plugin pages and pages on transforms run, and print what they say.
 
 A fenced block directly after `<!-- test -->` is executed: shell blocks by `bash -e`, Python blocks by Python, one after
 the other in one copy of the examples, without lines that install; a distribution below `tests` that one of these names
