@@ -343,7 +343,7 @@ def pipeline_folder(folder):
 
 
 def optimum_folder(folder, form):
-    """A folder of Optimum: `merged`, `two` models, one with `past`, or an `encoder` before the merged one."""
+    """A folder of Optimum: `merged`, `two` models, `both`, one with `past`, or an `encoder` before two."""
     encoder = form == "encoder"
     first, with_past = written_out_decoder(False, encoder), written_out_decoder(True, encoder)
     config = {
@@ -358,6 +358,8 @@ def optimum_folder(folder, form):
     else:
         save(first, folder / "decoder_model.onnx", True)
         save(with_past, folder / "decoder_with_past_model.onnx", True)
+    if form == "both":
+        save(merged(first, with_past), folder / "decoder_model_merged.onnx", True)
     if encoder:
         net = Net(4)
         words = net.op("Gather", net.weight("embed", VOCABULARY, WIDTH), "input_ids")

@@ -113,6 +113,7 @@ FORMS = {
     "pipeline": (nets.pipeline_folder, ["decoder.embeddings", "decoder.layers"]),
     "merged": (lambda folder: nets.optimum_folder(folder, "merged"), ["decoder"]),
     "two": (lambda folder: nets.optimum_folder(folder, "two"), ["decoder", "decoder_with_past"]),
+    "both": (lambda folder: nets.optimum_folder(folder, "both"), ["decoder", "decoder_with_past"]),
     "past": (lambda folder: nets.optimum_folder(folder, "past"), ["decoder"]),
     "encoder": (lambda folder: nets.optimum_folder(folder, "encoder"), ["encoder", "decoder", "decoder_with_past"]),
 }
@@ -139,6 +140,31 @@ def test_every_part_is_compiled_and_the_whole_answers_the_same(form, prompts, tm
             )
         ]
         assert ports[0] == ports[1]
+
+
+def test_a_merged_decoder_is_made_of_the_results_of_its_branches(prompts, tmp_path):
+    """Integers stay out of bodies, so the decoders beside it are compiled; it reads their weights."""
+    (tmp_path / "source").mkdir()
+    source, out = nets.optimum_folder(tmp_path / "source", "both"), tmp_path / "out"
+    api.compile(source, "cpu-int8:weights=int8,kernel=nbits", data=prompts).save(out)
+    model = onnx.load(out / "decoder_model_merged.onnx", load_external_data=False)
+    (node,) = model.graph.node
+    assert all("MatMulNBits" in {inner.op_type for inner in branch.g.node} for branch in node.attribute)
+    packed = [weight.raw_data for weight in model.graph.initializer if weight.data_type == onnx.TensorProto.UINT8]
+    assert packed and len(packed) == len(set(packed))  # what both branches read is there once
+    merged = onnxruntime.InferenceSession(out / "decoder_model_merged.onnx", providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(0)
+    given = [
+        (value.name, [part if isinstance(part, int) else 3 for part in value.shape]) for value in merged.get_inputs()
+    ]
+    feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in given}
+    feeds["input_ids"] = rng.integers(3, nets.VOCABULARY, (3, 3))
+    for name, holds in (("decoder_model", False), ("decoder_with_past_model", True)):
+        alone = onnxruntime.InferenceSession(out / f"{name}.onnx", providers=["CPUExecutionProvider"])
+        feeds["use_cache_branch"] = np.array([holds])
+        wanted = alone.run(None, {value.name: feeds[value.name] for value in alone.get_inputs()})
+        for one, other in zip(wanted, merged.run(None, feeds)):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_arrays_give_what_a_vision_part_needs(tmp_path):

@@ -58,6 +58,7 @@ class GeneratorFolder:
         kv_heads: Number of heads of keys and values in the caches; None if unknown.
         head_size: Extent of one of these heads; None if unknown.
         document: The configuration as a generator reads it, if it names files and providers.
+        merged: The file of a decoder that is made of the parts `decoder` and `decoder_with_past`, if there is one.
     """
 
     path: Path
@@ -70,6 +71,7 @@ class GeneratorFolder:
     kv_heads: int | None = None
     head_size: int | None = None
     document: Mapping[str, Any] | None = None
+    merged: Path | None = None
 
     def file_of(self, part: Part) -> Path:
         """Return the path of a part's model."""

@@ -16,6 +16,7 @@ from dovetail_decoder.folder import (
     read_document,
     stops_in,
 )
+from dovetail_decoder.merged import is_merged
 
 CONFIG = "config.json"
 
@@ -60,6 +61,7 @@ def read_optimum_folder(folder: Path) -> GeneratorFolder:
         number_in(config, "decoder_start_token_id", path, 0) or 0,
         heads,
         size,
+        merged=_merged_apart(folder),
     )
 
 
@@ -83,9 +85,9 @@ def _parts(folder: Path, encodes: bool) -> list[Part]:
         parts.append(Part("encoder", files[_ENCODER], "once", outputs=_ENCODED))
     elif encodes:
         raise DovetailError(f"{folder} has decoders, and no {_ENCODER}{MODEL_SUFFIX}", "export the whole model again")
-    if _MERGED in files:
+    if _MERGED in files and _merged_apart(folder) is None:
         parts.append(Part("decoder", files[_MERGED]))
-        # Older exports keep what was merged; nobody reads it, and it is compiled all the same.
+        # Nobody reads what is there besides, and it is compiled all the same.
         parts += [Part(name, files[name], "never") for name in (_FIRST, _WITH_PAST) if name in files]
     elif _FIRST in files and _WITH_PAST in files:
         parts += [
@@ -103,6 +105,22 @@ def _parts(folder: Path, encodes: bool) -> list[Part]:
     else:
         parts.append(Part("decoder", files[_MODEL]))
     return parts
+
+
+def _merged_apart(folder: Path) -> Path | None:
+    """Return the merged decoder, if the two decoders that it is made of are beside it."""
+    import onnx
+
+    files = _stems(folder)
+    if not {_MERGED, _FIRST, _WITH_PAST} <= files.keys():
+        return None
+    if len({files[name].parent for name in (_MERGED, _FIRST, _WITH_PAST)}) > 1:
+        return None
+    try:
+        model = onnx.load(folder / files[_MERGED], load_external_data=False)
+    except Exception:  # whatever protobuf raises on a damaged file, which is reported when it is compiled
+        return None
+    return files[_MERGED] if is_merged(model) else None
 
 
 def _has_caches(file: Path) -> bool:

@@ -19,6 +19,7 @@ from dovetail_onnx.files.writing import created_folders, write_text
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
 from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, read_document
 from dovetail_decoder.genai_config import CONFIG, written_config
+from dovetail_decoder.merged import JOINED, joined
 from dovetail_decoder.shared_weights import share_weights, tensors_of
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def save_folder(
                 part.name: _loadable(made, part, parts[part.name], folder, providers[part.name])
                 for part in folder.parts
             }
+            if folder.merged is not None:
+                _join(folder, folder.merged, made)
             _copy_others(folder, made, target)
             if folder.document is not None:
                 document = written_config(folder, files, providers)
@@ -163,6 +166,18 @@ def _loadable(made: Path, part: Part, compiled: CompiledModel, folder: Generator
     return plain.relative_to(made)
 
 
+def _join(folder: GeneratorFolder, merged: Path, made: Path) -> None:
+    """Write the merged decoder of the two that are compiled; it reads their weights."""
+    import onnx
+
+    source = onnx.load(folder.path / merged, load_external_data=False)
+    first, step = (
+        onnx.load(made / next(part.file for part in folder.parts if part.name == name), load_external_data=False)
+        for name in JOINED
+    )
+    onnx.save(joined(source, first, step), made / merged)
+
+
 def _is_external(file: Path) -> bool:
     """Return whether a source model keeps weights in files of their own."""
     return bool(_data_of(file))
@@ -170,8 +185,10 @@ def _is_external(file: Path) -> bool:
 
 def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> None:
     """Copy what belongs to no model: the tokenizer, and whatever programs look for beside it."""
-    models = {folder.file_of(part).resolve() for part in folder.parts}
-    data = {file.resolve() for part in folder.parts for file in _data_of(folder.file_of(part))}
+    sources = [folder.file_of(part) for part in folder.parts]
+    sources += [] if folder.merged is None else [folder.path / folder.merged]
+    models = {file.resolve() for file in sources}
+    data = {file.resolve() for model in sources for file in _data_of(model)}
     written = _manifest_of(folder.path).get("files", {})
     for file in sorted(folder.path.rglob("*")):
         inner = file.relative_to(folder.path)
