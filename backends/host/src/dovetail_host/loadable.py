@@ -1,4 +1,4 @@
-"""The `guard-captured-values` and `implicit-zero-points` passes, which make saved models loadable by ONNX Runtime."""
+"""Passes that make models loadable by ONNX Runtime: zero points written or left out, and captured values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,69 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, bodies, dtype_of, graph_of, input_of, insert_after_value, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, origin_of, set_origin, set_placement
+from dovetail_onnx.native_runtime import READ_TO_THE_END
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+
+
+@dataclass(frozen=True)
+class ExplicitZeroPoints(Pass):
+    """Write a zero point of zero where ONNX Runtime's kernel reads one that the node leaves out.
+
+    Given:  %y = com.microsoft.QLinearSigmoid(%x in uint8, %x_scale, %x_zero, %y_scale)
+    Result: %y = com.microsoft.QLinearSigmoid(%x in uint8, %x_scale, %x_zero, %y_scale, 0 in uint8)
+
+    The zero point of the result is optional and zero by default, but a kernel that reads it anyway crashes the process
+    of whoever loads the model.
+    """
+
+    name = "explicit-zero-points"
+    stage = "normalize"
+    after = ("normalize",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Add the zeros as constants."""
+        found = list(_cut_short(model))
+        names = ctx.analysis(FreshNames, model) if found else None
+        for node, number in found:
+            integers = input_of(node, 0)
+            assert names is not None
+            zero = ir.tensor(np.zeros((), dtype_of(integers).numpy()), name=names.fresh(f"{node.name}_zero_point"))
+            value = ir.Value(name=zero.name, type=ir.TensorType(zero.dtype), shape=zero.shape, const_value=zero)
+            model.graph.register_initializer(value)
+            node.resize_inputs(number)
+            node.replace_input_with(number - 1, value)
+            why = "its zero point is written out as the zero that it stands for: ONNX Runtime crashes without one"
+            ctx.remark("passed", node, "zero-point", why)
+        if found:
+            model.touch()
+        return bool(found)
+
+
+def with_all_inputs(model: Model) -> Model | None:
+    """Return a copy of a model in which kernels find a blank for each input that they read; None if nothing lacks."""
+    if not any(_cut_short(model)):
+        return None
+    copy = model.clone()
+    for node, number in _cut_short(copy):
+        node.resize_inputs(number)
+    return copy
+
+
+def _cut_short(model: Model) -> Iterator[tuple[ir.Node, int]]:
+    """Yield the nodes with fewer inputs than their kernel reads, and how many it reads."""
+    functions = (node for function in model.ir.functions.values() for node in function)
+    for node in (*model.nodes(), *functions):
+        number = READ_TO_THE_END.get((node.domain, node.op_type), 0)
+        if len(node.inputs) < number:
+            yield node, number
 
 
 _FROM_OPSET = 21

@@ -23,6 +23,7 @@ from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, sour
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
+from dovetail_host.loadable import with_all_inputs
 from dovetail_host.session_settings import settings_of
 from dovetail_host.unsigned_weights import with_unsigned_weights
 
@@ -155,7 +156,7 @@ class OnnxRuntimeCpu(Engine):
             return source_of(region), None, []
         changed: Model | None = None
         kept: list[str] = []
-        changes: list[Callable[[Model], Model | None]] = [at_older_opset, emulated, rounded]
+        changes: list[Callable[[Model], Model | None]] = [with_all_inputs, at_older_opset, emulated, rounded]
         if saturates_dot_products():
             changes.append(partial(with_unsigned_weights, fuses=fuses))
         for change in changes:
