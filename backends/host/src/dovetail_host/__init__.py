@@ -14,4 +14,5 @@ def register(registry):
     registry.pass_("explicit-zero-points", "dovetail_host.loadable:ExplicitZeroPoints")
     registry.pass_("implicit-zero-points", "dovetail_host.loadable:ImplicitZeroPoints")
     registry.pass_("layer-annotations", "dovetail_host.layer_annotations:LayerAnnotations")
+    registry.pass_("note-transpose-optimizer", "dovetail_host.loadable:NoteTransposeOptimizer")
     registry.pass_("guard-captured-values", "dovetail_host.loadable:GuardCapturedValues")

@@ -41,7 +41,7 @@ class ExplicitZeroPoints(Pass):
             integers = input_of(node, 0)
             assert names is not None
             zero = ir.tensor(np.zeros((), dtype_of(integers).numpy()), name=names.fresh(f"{node.name}_zero_point"))
-            value = ir.Value(name=zero.name, type=ir.TensorType(zero.dtype), shape=zero.shape, const_value=zero)
+            value = ir.Value(name=zero.name, type=ir.TensorType(zero.dtype), shape=ir.Shape([]), const_value=zero)
             model.graph.register_initializer(value)
             node.resize_inputs(number)
             node.replace_input_with(number - 1, value)
@@ -200,3 +200,43 @@ def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
     """Return the uses of a value in bodies outside of its own graph."""
     home = producer_of(value).graph
     return [(node, index) for node, index in value.uses() if node.graph is not home]
+
+
+TRANSPOSE_OPTIMIZER = "TransposeOptimizer"
+"""ONNX Runtime's optimizer that moves a Transpose over a Pad, Resize or CenterCropPad with a list of axes, and reorders
+the list as if it named all axes (1.32)."""
+
+
+@dataclass(frozen=True)
+class NoteTransposeOptimizer(Pass):
+    """Say that the result needs ONNX Runtime without its transpose optimizer.
+
+    Given:  %t = Transpose(%x)   %r = Pad(%t, %pads, , %axes)   y = Transpose(%r)
+    Result: a remark that names the Pad; the graph does not change
+    """
+
+    name = "note-transpose-optimizer"
+    stage = "load"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Add one remark for all such nodes."""
+        misread = misread_by_transpose_optimizer(model)
+        if misread:
+            why = f"{TRANSPOSE_OPTIMIZER} of ONNX Runtime misreads its axes, and is off wherever the result runs here"
+            alone = f'elsewhere: InferenceSession(..., disabled_optimizers=["{TRANSPOSE_OPTIMIZER}"])'
+            ctx.remark("analysis", misread[0], "transpose-optimizer", why, because=misread[1:9], suggest=alone)
+        return False
+
+
+def misread_by_transpose_optimizer(model: Model) -> list[ir.Node]:
+    """Return the nodes that pad, resize or crop listed axes, in a model with a Transpose."""
+    nodes = list(model.nodes())
+    if not any(node.op_type == "Transpose" for node in nodes):
+        return []
+    return [node for node in nodes if _lists_axes(node)]
+
+
+def _lists_axes(node: ir.Node) -> bool:
+    if node.op_type == "Pad":
+        return len(node.inputs) > 3 and node.inputs[3] is not None
+    return node.op_type in ("CenterCropPad", "Resize") and "axes" in node.attributes
