@@ -102,8 +102,12 @@ def _run_whole(args: argparse.Namespace, folder: Path, request: dict[str, Any]) 
 
     external = True if args.external_data else None
     with Progress() as progress:
-        given = {**request, "progress": progress, "instrumentation": instrumentation_of(args, progress)}
-        compiled, failure = compile_whole(folder, plugins_of(args), args.output, external, given)
+        given = {
+            "plugins": plugins_of(args),
+            "progress": progress,
+            "instrumentation": instrumentation_of(args, progress),
+        }
+        compiled, failure = compile_whole(folder, args.output, external, {**request, **given})
     if compiled is None:
         return None
     if args.json:

@@ -121,8 +121,8 @@ def compile_folder(
     named = named_backends(backends, plugins)
     Context(requested(named), plugins=plugins).load_backends()
     folder, place = Path(folder), Path(output) if output is not None else None
-    whole = {"backends": named, "data": data, "progress": progress, **options}
-    if (parts := _compile_whole(folder, plugins, place, external, whole)) is not None:
+    whole = {"plugins": plugins, "backends": named, "data": data, "progress": progress, **options}
+    if (parts := _compile_whole(folder, place, external, whole)) is not None:
         return parts
     models = models_in(folder, plugins.registry, place)
     outcomes = []
@@ -154,10 +154,10 @@ def compile_folder(
 
 
 def _compile_whole(
-    folder: Path, plugins: PluginSet, output: Path | None, external: bool | None, request: Mapping[str, Any]
+    folder: Path, output: Path | None, external: bool | None, request: Mapping[str, Any]
 ) -> list[ModelOutcome] | None:
     """Compile a folder that a plugin compiles as one thing, and return what became of its parts; None for others."""
-    compiled, failure = compile_whole(folder, plugins, output, external, request)
+    compiled, failure = compile_whole(folder, output, external, request)
     if compiled is None:
         return None
     status = "ok" if failure is None else "missed"
@@ -165,7 +165,7 @@ def _compile_whole(
 
 
 def compile_whole(
-    folder: Path, plugins: PluginSet, output: Path | None, external: bool | None, request: Mapping[str, Any]
+    folder: Path, output: Path | None, external: bool | None, request: Mapping[str, Any]
 ) -> tuple[CompiledFolder | None, ResultError | None]:
     """Compile a folder that a plugin compiles as one thing, and save it.
 
@@ -178,7 +178,7 @@ def compile_whole(
             compiled.save(output, external=external, progress=request["progress"])
 
     try:
-        return compiled_folder(folder, plugins, output, keep=keep, **request), None
+        return compiled_folder(folder, output=output, keep=keep, **request), None
     except ResultError as error:
         if not isinstance(error.compiled, CompiledFolder):
             raise
