@@ -1,8 +1,11 @@
 """The observer of bpu-int8 where nobody chooses one: the vendor's candidates are compared on the first batch."""
 
+from collections import Counter
+
 import dovetail
 import numpy as np
 import pytest
+from dovetail.plugin import hookimpl, load_plugins
 
 from .outliers import net, pictures
 
@@ -58,6 +61,29 @@ def test_what_the_user_chooses_is_taken_without_a_search(chosen):
 def test_without_data_or_quantized_nodes_there_is_nothing_to_choose():
     assert not said(dovetail.compile(net(), ["bpu-int8", "cpu-bf16"], data=pictures(), pins=("*=cpu-bf16",)))
     assert not [remark for remark in dovetail.plan(net(), "bpu-int8").remarks if remark.rule == "observer"]
+
+
+class Counted:
+    """A plugin that counts the runs of every pass."""
+
+    dovetail_api = 1
+
+    def __init__(self):
+        self.runs = Counter()
+
+    @hookimpl
+    def after_pass(self, pass_):
+        self.runs[pass_.name] += 1
+
+
+def test_candidates_of_a_scheme_share_their_decisions():
+    plugins, counted = load_plugins(), Counted()
+    plugins.attach(counted, "counted")
+    compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), plugins=plugins)
+    assert said(compiled)[0].count(" 0.") == 9
+    assert counted.runs["calibrate"] == 10  # nine candidates and the result
+    assert counted.runs["place"] <= 5  # two schemes before refinement, at most two with it, and the result
+    assert counted.runs["quantize"] == 1  # candidates run without what is made of the result
 
 
 @pytest.mark.slow

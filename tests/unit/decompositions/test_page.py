@@ -6,7 +6,7 @@ from pathlib import Path
 from dovetail_transforms.decompositions.rules.all_rules import FAMILIES, RULES
 
 ROOT = Path(__file__).parents[3]
-TOOL = str(ROOT / "plugins/transforms/tools/generate_decompositions.py")
+TOOL = str(ROOT / "plugins/transforms/tools/generate_tables.py")
 
 
 def test_the_table_is_fresh():

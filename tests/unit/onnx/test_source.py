@@ -75,6 +75,14 @@ TEXTS = {
     "too few inputs": ("g (float[2] x) => (float[2] y) { [n] y = Add (x) }", "has 1 inputs; Add takes 2"),
     "too many outputs": ("g (float[2] x) => (float[2] y) { [n] y, z = Relu (x) }", "has 2 outputs; Relu gives 1"),
     "a needed input left out": ("g (float[2] x) => (float[2] y) { [n] y = Add (, x) }", "leaves out its input 'A'"),
+    "a blank among inputs of any number": (
+        "g (float[2] x) => (float[2] y) { [n] y = Sum (x, , x) }", "leaves out its input 'data_0'"),
+    "a blank among inputs of ONNX Runtime's operators": (
+        """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+           g (uint8[2] x, float s, uint8 z) => (uint8[4] y) {
+               [n] y = com.microsoft.QLinearConcat <axis = 0> (s, z, x, s, , x, s, z) }""",
+        "leaves out its input 'inputs'",
+    ),
     "an unknown attribute": (
         "g (float[2] x) => (float[2] y) { [n] y = Softmax <axes = 0> (x) }",
         "has an attribute 'axes', which Softmax-13 does not know (did you mean 'axis'?)",

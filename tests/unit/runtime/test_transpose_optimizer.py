@@ -52,3 +52,19 @@ def test_the_host_computes_what_the_model_says(what):
     expected = session.run(None, feeds)[0]
     got = OnnxRuntimeCpu().load(RegionModel(dovetail.open(model)), {}).run(feeds)["y"]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("what", ["Pad", "Resize with scales", "CenterCropPad", "Pad of all axes", "Slice"])
+def test_a_remark_and_a_note_name_the_node_and_what_other_sessions_need(what):
+    model = between_transposes(OPERATORS[what])
+    compiled = dovetail.compile(model, "gpu-fp16")
+    compiled.run({value.name: FEEDS[value.name] for value in model.graph.input})
+    remarks = [remark for remark in compiled.remarks if remark.rule == "transpose-optimizer"]
+    notes = [note for note in compiled.notes() if "transpose optimizer" in note]
+    if "axes" not in OPERATORS[what] or what == "Slice":
+        assert not remarks and not notes
+        return
+    (remark,), (note,) = remarks, notes
+    node = next(node.name for node in compiled.model.graph if node.op_type == what.split()[0])
+    assert remark.node == node and f"'{node}'" in note
+    assert 'disabled_optimizers=["TransposeOptimizer"]' in remark.advice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -16,6 +16,7 @@ from dovetail_bpu_int8.wishes import OPTION
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
+    from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice
     from dovetail.plugin import CompileJob
@@ -28,6 +29,8 @@ OBSERVERS = (
     {OBSERVER: "kl"},
 )
 """Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
+
+_APART = OBSERVERS[1]  # with which models are decided: no weight of the backend's file has it
 
 (_SCHEME,) = ASYMMETRIC
 _OLDEST = "bernoulli2"
@@ -91,10 +94,15 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
 
     def measured(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
         cosines: dict[str, float] = {}
+        decided: dict[str, _Decided] = {}
         for number, (name, request) in enumerate(candidates.items(), start=done + 1):
             if job.progress:
                 job.progress("choose an observer", number, first + last)
-            cosine = _cosine(job, _with(request, _FLOATS), original)
+            request = _with(request, _FLOATS)
+            scheme = cast("BackendChoice", _choice(request)).options.get(_SCHEME, "")
+            if scheme not in decided:
+                decided[scheme] = _Decided(job, _with(request, _APART))
+            cosine = _cosine(job, request, decided[scheme], original)
             if cosine is None:
                 return {}
             cosines[name] = cosine
@@ -189,21 +197,58 @@ def _only_scaled(request: Request) -> Request:
     return replace(request, options={**request.options, REFINE: {"steps": steps}})
 
 
-def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
+class _Decided:
+    """A model decided once, and calibrated with one observer after the other.
+
+    Args:
+        job: The compilation.
+        request: Its request with the scheme and one of the observers.
+    """
+
+    def __init__(self, job: CompileJob, request: Request):
+        self.ctx = _context(job, request)
+        self._driver = Driver(job.original, self.ctx, job.passes)
+        self._model, _ = self._driver.decide()
+        self._observer = _observer(request)
+
+    def quantized(self, observer: ObserverChoice) -> Model | None:
+        """Calibrate with an observer, and return a model that computes the quantized result in floats.
+
+        Returns:
+            None if the model has to be decided again for this observer, or computes in low floats, too.
+        """
+        from dovetail_placement.place import replace_observer
+        from dovetail_quantize.refining.quantized_model import QuantizedModel
+
+        if any(one.kind == "cast" for one in self.ctx.round.joins):
+            return None
+        work = self._model.clone()
+        replace_observer(work, self._observer, observer)
+        return QuantizedModel(work, self.ctx).model if self._driver.calibrate(work) else None
+
+
+def _context(job: CompileJob, request: Request) -> Context:
+    """The context of a trial, which shares what was measured for the others."""
+    ctx = Context(request, plugins=job.ctx.plugins)
+    ctx.load_backends()
+    ctx.try_engines = ctx.files_wanted = False
+    ctx.measured = job.ctx.measured
+    return ctx
+
+
+def _cosine(job: CompileJob, request: Request, decided: _Decided, original: Run) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
     from dovetail_runtime.data.batches import batches, fitted
     from dovetail_verify.compare import verify
     from dovetail_verify.runners import reference
 
-    ctx = Context(request, plugins=job.ctx.plugins)
-    ctx.load_backends()
-    ctx.try_engines = ctx.files_wanted = False
-    ctx.measured = job.ctx.measured
-    compiled = Driver(job.original, ctx, job.passes).compile()
-    if not any(_calibrated(held) for held in compiled.plan.values.values()):
+    ctx, made = decided.ctx, decided.quantized(_observer(request))
+    if made is None:
+        ctx = _context(job, request)
+        made = Driver(job.original, ctx, job.passes).compile().model
+    if not any("batch" in one.source for one in ctx.outcome.quantized_values):
         return None
     found: list[float] = []
-    made = compiled.model
     on_host = reference(made, ctx)  # one session: nobody asks where a candidate runs
     for feeds, _ in islice(batches(job.original, request.data, made), _BATCHES):
         outputs = verify(job.original, original, lambda given: on_host(fitted(made, given)), feeds, made=made).outputs
@@ -212,7 +257,3 @@ def _cosine(job: CompileJob, request: Request, original: Run) -> float | None:
             return None
         found.append(min(cosines))
     return sum(found) / len(found) if found else None
-
-
-def _calibrated(held: Sequence[dict[str, object]]) -> bool:
-    return any("batch" in str(one.get("source", "")) for one in held)

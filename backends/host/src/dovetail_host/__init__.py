@@ -11,6 +11,8 @@ def register(registry):
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
+    registry.pass_("explicit-zero-points", "dovetail_host.loadable:ExplicitZeroPoints")
     registry.pass_("implicit-zero-points", "dovetail_host.loadable:ImplicitZeroPoints")
     registry.pass_("layer-annotations", "dovetail_host.layer_annotations:LayerAnnotations")
+    registry.pass_("note-transpose-optimizer", "dovetail_host.loadable:NoteTransposeOptimizer")
     registry.pass_("guard-captured-values", "dovetail_host.loadable:GuardCapturedValues")

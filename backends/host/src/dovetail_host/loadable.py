@@ -1,4 +1,4 @@
-"""The `guard-captured-values` and `implicit-zero-points` passes, which make saved models loadable by ONNX Runtime."""
+"""Passes that make models loadable by ONNX Runtime: zero points written or left out, and captured values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,69 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, bodies, dtype_of, graph_of, input_of, insert_after_value, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, origin_of, set_origin, set_placement
+from dovetail_onnx.native_runtime import READ_TO_THE_END
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+
+
+@dataclass(frozen=True)
+class ExplicitZeroPoints(Pass):
+    """Write a zero point of zero where ONNX Runtime's kernel reads one that the node leaves out.
+
+    Given:  %y = com.microsoft.QLinearSigmoid(%x in uint8, %x_scale, %x_zero, %y_scale)
+    Result: %y = com.microsoft.QLinearSigmoid(%x in uint8, %x_scale, %x_zero, %y_scale, 0 in uint8)
+
+    The zero point of the result is optional and zero by default, but a kernel that reads it anyway crashes the process
+    of whoever loads the model.
+    """
+
+    name = "explicit-zero-points"
+    stage = "normalize"
+    after = ("normalize",)
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Add the zeros as constants."""
+        found = list(_cut_short(model))
+        names = ctx.analysis(FreshNames, model) if found else None
+        for node, number in found:
+            integers = input_of(node, 0)
+            assert names is not None
+            zero = ir.tensor(np.zeros((), dtype_of(integers).numpy()), name=names.fresh(f"{node.name}_zero_point"))
+            value = ir.Value(name=zero.name, type=ir.TensorType(zero.dtype), shape=ir.Shape([]), const_value=zero)
+            model.graph.register_initializer(value)
+            node.resize_inputs(number)
+            node.replace_input_with(number - 1, value)
+            why = "its zero point is written out as the zero that it stands for: ONNX Runtime crashes without one"
+            ctx.remark("passed", node, "zero-point", why)
+        if found:
+            model.touch()
+        return bool(found)
+
+
+def with_all_inputs(model: Model) -> Model | None:
+    """Return a copy of a model in which kernels find a blank for each input that they read; None if nothing lacks."""
+    if not any(_cut_short(model)):
+        return None
+    copy = model.clone()
+    for node, number in _cut_short(copy):
+        node.resize_inputs(number)
+    return copy
+
+
+def _cut_short(model: Model) -> Iterator[tuple[ir.Node, int]]:
+    """Yield the nodes with fewer inputs than their kernel reads, and how many it reads."""
+    functions = (node for function in model.ir.functions.values() for node in function)
+    for node in (*model.nodes(), *functions):
+        number = READ_TO_THE_END.get((node.domain, node.op_type), 0)
+        if len(node.inputs) < number:
+            yield node, number
 
 
 _FROM_OPSET = 21
@@ -145,3 +200,43 @@ def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
     """Return the uses of a value in bodies outside of its own graph."""
     home = producer_of(value).graph
     return [(node, index) for node, index in value.uses() if node.graph is not home]
+
+
+TRANSPOSE_OPTIMIZER = "TransposeOptimizer"
+"""ONNX Runtime's optimizer that moves a Transpose over a Pad, Resize or CenterCropPad with a list of axes, and reorders
+the list as if it named all axes (1.32)."""
+
+
+@dataclass(frozen=True)
+class NoteTransposeOptimizer(Pass):
+    """Say that the result needs ONNX Runtime without its transpose optimizer.
+
+    Given:  %t = Transpose(%x)   %r = Pad(%t, %pads, , %axes)   y = Transpose(%r)
+    Result: a remark that names the Pad; the graph does not change
+    """
+
+    name = "note-transpose-optimizer"
+    stage = "load"
+
+    def run(self, model: Model, ctx: Context) -> bool:
+        """Add one remark for all such nodes."""
+        misread = misread_by_transpose_optimizer(model)
+        if misread:
+            why = f"{TRANSPOSE_OPTIMIZER} of ONNX Runtime misreads its axes, and is off wherever the result runs here"
+            alone = f'elsewhere: InferenceSession(..., disabled_optimizers=["{TRANSPOSE_OPTIMIZER}"])'
+            ctx.remark("analysis", misread[0], "transpose-optimizer", why, because=misread[1:9], suggest=alone)
+        return False
+
+
+def misread_by_transpose_optimizer(model: Model) -> list[ir.Node]:
+    """Return the nodes that pad, resize or crop listed axes, in a model with a Transpose."""
+    nodes = list(model.nodes())
+    if not any(node.op_type == "Transpose" for node in nodes):
+        return []
+    return [node for node in nodes if _lists_axes(node)]
+
+
+def _lists_axes(node: ir.Node) -> bool:
+    if node.op_type == "Pad":
+        return len(node.inputs) > 3 and node.inputs[3] is not None
+    return node.op_type in ("CenterCropPad", "Resize") and "axes" in node.attributes

@@ -23,12 +23,12 @@ from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, sour
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
+from dovetail_host.loadable import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer, with_all_inputs
 from dovetail_host.session_settings import settings_of
 from dovetail_host.unsigned_weights import with_unsigned_weights
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx_ir as ir
     import onnxruntime as ort
     from dovetail.ir import Model
 
@@ -41,9 +41,6 @@ _INEXACT_OPTIMIZER = "DoubleQDQPairsRemover"
 # Its kernel of the fused operator takes ten times as long as an Add and a LayerNormalization: 5 % of a BERT-base in
 # float32, 15 % in int8 (1.32).
 _SLOW_OPTIMIZER = "SkipLayerNormFusion"
-# It moves a Transpose over a Pad, Resize or CenterCropPad with a list of axes, and reorders the list as if it named all
-# axes (1.32). It runs again for every provider.
-_TRANSPOSE_OPTIMIZER = "TransposeOptimizer"
 # Setting of a session that has to be on for `get_provider_graph_assignment_info`, and the version that has both.
 _REPORTS_ASSIGNMENTS = (1, 24)
 _NODE = re.compile(r"node with name '([^']*)'|[Nn]ode \(([^)]*)\)|Node:\s*(\S+)|node_name:\s*(\S+)|Name:'([^']*)'")
@@ -109,8 +106,9 @@ class OnnxRuntimeCpu(Engine):
         source = content if isinstance(content, bytes) else str(content)
         without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
         without += [_SLOW_OPTIMIZER, _INEXACT_OPTIMIZER] * (self.providers == (CPU,))
-        if any(map(_lists_axes, region.model.nodes())):
-            without += [_TRANSPOSE_OPTIMIZER, *(f"{_TRANSPOSE_OPTIMIZER}_{name}" for name in self.providers)]
+        if misread := misread_by_transpose_optimizer(region.model):
+            # It runs again for every provider.
+            without += [TRANSPOSE_OPTIMIZER, *(f"{TRANSPOSE_OPTIMIZER}_{name}" for name in self.providers)]
         try:
             session = new_session(source, settings, self.providers, without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
@@ -119,7 +117,10 @@ class OnnxRuntimeCpu(Engine):
                 raise refusal from error
             session = self._with_fewer_optimizers(source, settings, without, refusal)
         self._demand(session.get_providers())
-        return OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
+        made = OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
+        if misread and level != "none":
+            made.notes = (f"its transpose optimizer is off, which would misread the axes of '{misread[0].name}'",)
+        return made
 
     def _with_fewer_optimizers(
         self, source: bytes | str, settings: ort.SessionOptions, kept: Sequence[str], refusal: EngineError
@@ -155,7 +156,7 @@ class OnnxRuntimeCpu(Engine):
             return source_of(region), None, []
         changed: Model | None = None
         kept: list[str] = []
-        changes: list[Callable[[Model], Model | None]] = [at_older_opset, emulated, rounded]
+        changes: list[Callable[[Model], Model | None]] = [with_all_inputs, at_older_opset, emulated, rounded]
         if saturates_dot_products():
             changes.append(partial(with_unsigned_weights, fuses=fuses))
         for change in changes:
@@ -177,13 +178,6 @@ class OnnxRuntimeCpu(Engine):
         missing = [provider for provider in self.providers if provider not in there]
         if missing:
             raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
-
-
-def _lists_axes(node: ir.Node) -> bool:
-    """Check whether a node pads, resizes or crops listed axes only."""
-    if node.op_type == "Pad":
-        return len(node.inputs) > 3 and node.inputs[3] is not None
-    return node.op_type in ("CenterCropPad", "Resize") and "axes" in node.attributes
 
 
 def _does_little(region: RegionModel) -> bool:

@@ -105,6 +105,20 @@ class Driver:
         """
         return self._decide(asked, pins, carry_out=False)
 
+    def calibrate(self, decided: Model) -> bool:
+        """Run the stage `calibrate` alone, in place, on a copy of the model that `decide` returned.
+
+        The context then has the quantized values. A model that is calibrated in several ways is decided once.
+
+        Returns:
+            False if a pass rejected a decision.
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        self._begin(decided)
+        return not self._run(decided, "calibrate").refused
+
     def compile(self, asked: Asked | None = None) -> CompiledModel:
         """Give every node its backend and precision, and insert the conversions this needs.
 
@@ -131,8 +145,6 @@ class Driver:
         )  # fmt: skip
 
     def _decide(self, asked: Asked | None, pins: Sequence[str], carry_out: bool) -> tuple[Model, Plan]:
-        from dovetail.planning.plan import Plan
-
         ctx = self._ctx
         ctx.asked = dict(asked or {})
         ctx.request = replace(self._request, pins=(*self._request.pins, *pins)) if pins else self._request
@@ -140,16 +152,25 @@ class Driver:
         for work in rounds(ctx, self._undecided(), self._undecided):
             if self._run(work, "decide").refused:
                 continue
-            with gc_paused():
-                plan = Plan.extract(work, ctx, self._original)
+            plan = self._begin(work)
             if carry_out:
                 keep_keys(work)
-                ctx.outcome = Outcome(plan, work.clone() if any(one.artifacts for one in ctx.backends) else None)
+                if any(one.artifacts for one in ctx.backends):
+                    ctx.outcome.decided = work.clone()
                 self._run(work, "carry out")
         result, self._result = self._result, None
         if self._watch.finished and result is not None:
             self._watch.finished(result)
         return work, plan
+
+    def _begin(self, decided: Model) -> Plan:
+        """Begin to carry out the plan of a decided model; return the plan."""
+        from dovetail.planning.plan import Plan
+
+        with gc_paused():
+            plan = Plan.extract(decided, self._ctx, self._original)
+        self._ctx.outcome = Outcome(plan)
+        return plan
 
     def _undecided(self) -> Model:
         """Return a prepared model to decide on. Most requests decide once, so the first call makes no copy."""
@@ -179,7 +200,9 @@ class Driver:
         groups = _PREPARE, _DECIDE, _CARRY_OUT
         stages = [stage for group in groups for stage in group]
         whole = compose(ctx.registry, stages, self._request, ctx.plugins, self._passes)
-        return dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True))
+        found = dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True))
+        found["calibrate"] = whole.parts((_PREPARE, _DECIDE, _CARRY_OUT[:1], _CARRY_OUT[1:]))[2]
+        return found
 
     def _run(self, model: Model, part: str) -> Result:
         """Run one part of the compilation over `model`, in place."""

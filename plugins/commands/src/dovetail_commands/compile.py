@@ -98,25 +98,16 @@ def run_compile(args: argparse.Namespace) -> int:
 
 def _run_whole(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int | None:
     """Compile a folder that a plugin compiles as one thing; return None if no plugin does."""
-    from dovetail.plugin import CompiledFolder, compiled_folder
+    from dovetail_commands.compile_folder import compile_whole
 
-    request = {**request, "plugins": plugins_of(args)}
-    failure: ResultError | None = None
+    external = True if args.external_data else None
     with Progress() as progress:
-
-        def keep(compiled: CompiledFolder) -> None:
-            if args.output:
-                compiled.save(args.output, external=True if args.external_data else None, progress=progress)
-
-        try:
-            watch = instrumentation_of(args, progress)
-            compiled = compiled_folder(
-                folder, output=args.output, keep=keep, progress=progress, instrumentation=watch, **request
-            )
-        except ResultError as error:
-            if not isinstance(error.compiled, CompiledFolder):
-                raise
-            compiled, failure = error.compiled, error
+        given = {
+            "plugins": plugins_of(args),
+            "progress": progress,
+            "instrumentation": instrumentation_of(args, progress),
+        }
+        compiled, failure = compile_whole(folder, args.output, external, {**request, **given})
     if compiled is None:
         return None
     if args.json:

@@ -121,8 +121,8 @@ def compile_folder(
     named = named_backends(backends, plugins)
     Context(requested(named), plugins=plugins).load_backends()
     folder, place = Path(folder), Path(output) if output is not None else None
-    whole = {"backends": named, "data": data, "progress": progress, **options}
-    if (parts := _compile_whole(folder, plugins, place, external, whole)) is not None:
+    whole = {"plugins": plugins, "backends": named, "data": data, "progress": progress, **options}
+    if (parts := _compile_whole(folder, place, external, whole)) is not None:
         return parts
     models = models_in(folder, plugins.registry, place)
     outcomes = []
@@ -154,25 +154,35 @@ def compile_folder(
 
 
 def _compile_whole(
-    folder: Path, plugins: PluginSet, output: Path | None, external: bool | None, request: Mapping[str, Any]
+    folder: Path, output: Path | None, external: bool | None, request: Mapping[str, Any]
 ) -> list[ModelOutcome] | None:
     """Compile a folder that a plugin compiles as one thing, and return what became of its parts; None for others."""
+    compiled, failure = compile_whole(folder, output, external, request)
+    if compiled is None:
+        return None
+    status = "ok" if failure is None else "missed"
+    return [outcome_of(Path(name), status, part, output, failure) for name, part in compiled.parts.items()]
+
+
+def compile_whole(
+    folder: Path, output: Path | None, external: bool | None, request: Mapping[str, Any]
+) -> tuple[CompiledFolder | None, ResultError | None]:
+    """Compile a folder that a plugin compiles as one thing, and save it.
+
+    Returns:
+        The result, and the goal that it misses; None and None if no plugin compiles the folder.
+    """
 
     def keep(compiled: CompiledFolder) -> None:
         if output is not None:
             compiled.save(output, external=external, progress=request["progress"])
 
-    failure: ResultError | None = None
     try:
-        compiled = compiled_folder(folder, plugins, output, keep=keep, **request)
+        return compiled_folder(folder, output=output, keep=keep, **request), None
     except ResultError as error:
         if not isinstance(error.compiled, CompiledFolder):
             raise
-        compiled, failure = error.compiled, error
-    if compiled is None:
-        return None
-    status = "ok" if failure is None else "missed"
-    return [outcome_of(Path(name), status, part, output, failure) for name, part in compiled.parts.items()]
+        return error.compiled, error
 
 
 def models_in(folder: Path, registry: Registry, output: Path | None = None) -> list[Path]:

@@ -95,8 +95,12 @@ class ConversionSteps:
     """Builds the conversion steps of one model."""
 
     def __init__(self, model: Model, ctx: Context):
+        import onnx_ir as ir
+
         self._model, self._ctx = model, ctx
         self._names = ctx.analysis(FreshNames, model)
+        self._replaced = ir.Node("", "Identity", [])  # has the prefix of new names
+        self._known: dict[str, tuple[str, type]] = {}  # title and class by kind: a model has thousands of steps
 
     def make(
         self, value: ir.Value, step: Step, place: Callable[[ir.Node], str], about: str = "", name: str = ""
@@ -115,12 +119,16 @@ class ConversionSteps:
         """
         import onnx_ir as ir
 
-        table = self._ctx.registry.conversion
-        title = f"{table.title(step.kind)} at '{value.name}'"
         about = about or value.name or ""
-        op = Replacement(ir.Node("", "Identity", [], name=about), self._names, self._model.opset)
+        self._replaced.name = about
+        op = Replacement(self._replaced, self._names, self._model.opset)
+        if step.kind not in self._known:
+            table = self._ctx.registry.conversion
+            self._known[step.kind] = table.title(step.kind), table[step.kind]
+        owner, conversion = self._known[step.kind]
+        title = f"{owner} at '{value.name}'"
         with calling(title):
-            result = table[step.kind]().build(op, value, step)
+            result = conversion().build(op, value, step)
         if not isinstance(result, ir.Value) or result.type is None:
             hint = "`build` returns the converted value, with its type"
             raise DovetailError(f"{title} gives no value with a type", hint)

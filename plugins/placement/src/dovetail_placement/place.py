@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.compiler import NOTHING_LEFT
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import Claim, Edit, Remark
+    from dovetail.planning import Claim, Edit, ObserverChoice, PortRule, Remark
     from dovetail.plugin import Backend
 
 
@@ -176,6 +176,26 @@ class Place(Pass):
 def claim_on(node: ir.Node) -> Claim | None:
     """Return the claim that placed `node`; None for nodes that nothing claimed."""
     return node.meta.data.get(_CLAIM)
+
+
+def replace_observer(model: Model, known: ObserverChoice, by: ObserverChoice) -> None:
+    """Let another observer compute the parameters that `known` computes, as if it had been chosen before placement."""
+    changed: dict[int, Mapping[str, PortRule]] = {}  # nodes of one rule keep sharing one mapping
+    for node in model.nodes():
+        claim = claim_on(node)
+        if claim is not None and claim.rules:
+            key = id(claim.rules)
+            if key not in changed:
+                changed[key] = {port: _with_observer(rule, known, by) for port, rule in claim.rules.items()}
+            node.meta[_CLAIM] = replace(claim, rules=changed[key])
+
+
+def _with_observer(rule: PortRule, known: ObserverChoice, by: ObserverChoice) -> PortRule:
+    parameters = {
+        format_: found._replace(observer=by) if found.observer == known else found
+        for format_, found in rule.parameters.items()
+    }
+    return replace(rule, parameters=parameters)
 
 
 def _claims(model: Model, ctx: Context) -> Claiming:

@@ -93,11 +93,16 @@ def _once(make: Callable[[], Callable[[Mapping[str, Any]], Mapping[str, Any]]]) 
 
 
 def _on_onnxruntime(model: onnx.ModelProto | Path) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    from dovetail_onnx.native_runtime import new_session, onnx_runtime
+    import onnx
+    from dovetail_onnx.native_runtime import new_session, onnx_runtime, write_blanks
 
     options = onnx_runtime().SessionOptions()
     options.log_severity_level = 4
-    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    source: bytes | str = str(model)
+    if isinstance(model, onnx.ModelProto):
+        copy = onnx.ModelProto.FromString(model.SerializeToString())
+        write_blanks(copy.graph.node)
+        source = copy.SerializeToString()
     session = new_session(source, options, ["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, session.run(names, dict(inputs)), strict=True))

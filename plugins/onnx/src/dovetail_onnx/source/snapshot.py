@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-from dovetail_onnx.native_runtime import new_session, onnx_runtime
+from dovetail_onnx.native_runtime import new_session, onnx_runtime, write_blanks
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.source.tensors import size_in_bytes
 
@@ -44,6 +44,8 @@ def runtime_error(proto: onnx.ModelProto) -> str:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    for graph in (proto.graph, *proto.functions):
+        write_blanks(graph.node)
     try:
         new_session(proto.SerializeToString(), options, ["CPUExecutionProvider"])
     except Exception as error:  # the binding's exceptions share no base class below Exception

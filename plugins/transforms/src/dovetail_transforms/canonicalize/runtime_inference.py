@@ -140,7 +140,7 @@ class _Inference:
 
     def _by_runtime(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
         import onnx
-        from dovetail_onnx.native_runtime import new_session, onnx_runtime
+        from dovetail_onnx.native_runtime import new_session, onnx_runtime, write_blanks
 
         ort = onnx_runtime()
         graph = onnx.GraphProto(name="inference", node=[node], initializer=list(data.values()))
@@ -148,6 +148,7 @@ class _Inference:
             onnx.ValueInfoProto(name=name, type=type_) for name, type_ in given.items() if name not in data
         )
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+        write_blanks(graph.node)
         model = onnx.ModelProto(ir_version=self._ir_version, graph=graph, opset_import=self._opsets)
         settings = ort.SessionOptions()
         settings.log_severity_level = 4

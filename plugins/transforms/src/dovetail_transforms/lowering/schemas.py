@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dovetail_onnx.signatures import find
 from dovetail_onnx.type_check import node_problem
@@ -16,6 +18,21 @@ if TYPE_CHECKING:
     from dovetail_onnx.signatures import Signature
 
     from dovetail_transforms.rewriting import Replacement
+
+
+T = TypeVar("T")
+
+
+def rows_by_version(package: str, row: Callable[..., T]) -> Mapping[tuple[str, int], T]:
+    """Read `table.yaml` of a package, and return its rows by operator and version."""
+    import yaml
+
+    text = resources.files(package).joinpath("table.yaml").read_text(encoding="utf-8")
+    return {
+        (op_type, version): row(**entry)
+        for op_type, versions in yaml.safe_load(text).items()
+        for version, entry in versions.items()
+    }
 
 
 def is_default(domain: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.ir import body_nodes
@@ -15,6 +14,7 @@ from dovetail_transforms.lowering.rules.all_rules import RULES
 from dovetail_transforms.lowering.schemas import (
     function_body,
     is_default,
+    rows_by_version,
     version_of,
     why_not_as_written,
     write_changed_defaults,
@@ -65,14 +65,7 @@ class Row:
 @cache
 def load_table() -> Mapping[tuple[str, int], Row]:
     """Return the rows by operator and version."""
-    import yaml
-
-    text = resources.files(__package__).joinpath("table.yaml").read_text(encoding="utf-8")
-    return {
-        (op_type, version): Row(**entry)
-        for op_type, versions in yaml.safe_load(text).items()
-        for version, entry in versions.items()
-    }
+    return rows_by_version(__package__, Row)
 
 
 _HINT = "use operators of the older opset in the model, or leave this node to a backend that reads its opset"

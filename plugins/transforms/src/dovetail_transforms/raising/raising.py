@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
@@ -18,7 +17,7 @@ from dovetail_onnx.signatures import find
 from dovetail_onnx.topological_order import bodies_of
 
 from dovetail_transforms.canonicalize.names import all_nodes
-from dovetail_transforms.lowering.schemas import is_default, version_of
+from dovetail_transforms.lowering.schemas import is_default, rows_by_version, version_of
 from dovetail_transforms.raising.rules.all_rules import RULES
 from dovetail_transforms.raising.writer import CannotRaise, Values, Writer
 
@@ -60,14 +59,7 @@ def _not_raised(node: onnx.NodeProto, present: int, wanted: int, why: str) -> No
 @cache
 def load_table() -> Mapping[tuple[str, int], Row]:
     """Return the rows by operator and version."""
-    import yaml
-
-    text = resources.files(__package__).joinpath("table.yaml").read_text(encoding="utf-8")
-    return {
-        (op_type, version): Row(**entry)
-        for op_type, versions in yaml.safe_load(text).items()
-        for version, entry in versions.items()
-    }
+    return rows_by_version(__package__, Row)
 
 
 def raise_opset(proto: onnx.ModelProto, present: int, wanted: int) -> None:

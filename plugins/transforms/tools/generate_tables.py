@@ -1,22 +1,26 @@
-"""Generate the tables of `docs/lowering.md` from onnx's schemas and the table of `dovetail-transforms`.
+"""Generate the tables of `docs/lowering.md` and `docs/decompositions.md` from the rules of `dovetail-transforms`.
 
-    python plugins/transforms/tools/generate_table.py            rewrite the tables of the page
-    python plugins/transforms/tools/generate_table.py --check    exit code 1 if they are stale
+    python plugins/transforms/tools/generate_tables.py            rewrite the tables of both pages
+    python plugins/transforms/tools/generate_tables.py --check    exit code 1 if they are stale
 
-A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
+A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`. What an operator computes is the first
+sentence of its rule; the notes below that table say where kernels of ONNX Runtime do otherwise.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
 
 import onnx
+from dovetail_onnx.native_runtime import native_state
+from dovetail_transforms.decompositions.rules.all_rules import FAMILIES
 from dovetail_transforms.lowering.lowering import LOWEST
 from dovetail_transforms.lowering.steps import ANY, Row, load_table
 
-PAGE = Path(__file__).parents[3] / "docs/lowering.md"
+PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("lowering.md", "decompositions.md")]
 NEWEST = 26  # the newest opset that models are compiled in
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -51,8 +55,8 @@ def step(row: Row) -> str:
     return "; ".join(parts)
 
 
-def tables() -> dict[str, str]:
-    """Return the content of each table by name."""
+def lowering() -> dict[str, str]:
+    """Return the content of each table of lowering by name."""
     changed, same, refused = [], [], []
     for name, numbers in versions().items():
         rows = {number: load_table().get((name, number)) for number in numbers if number > LOWEST}
@@ -83,19 +87,43 @@ def _wrapped(names: list[str]) -> str:
     return "\n".join([*lines, line.rstrip()]) + "\n"
 
 
+def _types_with_kernels() -> dict[str, set[str]]:
+    """Return the float types for which CPUs have a kernel, by operator with its domain."""
+    found: dict[str, set[str]] = {}
+    for kernel in native_state().get_all_opkernel_def():
+        if kernel.provider == "CPUExecutionProvider":
+            name = f"{kernel.domain}.{kernel.op_name}" if kernel.domain else kernel.op_name
+            found.setdefault(name, set()).update(*kernel.type_constraints.values(), [""])
+    return found
+
+
+def operators() -> str:
+    """Return the table: operators by family, what each computes, and whether CPUs have a kernel to compare with."""
+    kernels, lines = _types_with_kernels(), ["| operator | computes | compared with |", "|---|---|---|"]
+    for family in FAMILIES:
+        title = inspect.getdoc(family) or ""
+        lines.append(f"| **{title.partition('.')[0].partition(chr(10) * 2)[0].replace(chr(10), ' ')}** | | |")
+        for operator, rule in family.RULES.items():
+            sentence = (inspect.getdoc(rule) or "").partition("\n\n")[0].replace("\n", " ")
+            judge = "its kernel" if operator in kernels else "its formula"
+            lines.append(f"| {operator.removeprefix('com.microsoft.')} | {sentence} | {judge} |")
+    return "\n".join(lines) + "\n"
+
+
 def generated(page: str) -> str:
-    """Return the page with fresh tables."""
-    content = tables()
+    """Return a page with fresh tables."""
+    content = {**lowering(), "operators": operators()}
     return _TABLE.sub(lambda found: found[1] + content[found[2]] + found[3], page)
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite or check the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    fresh = generated(page)
+    """Rewrite or check the pages."""
+    before = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    fresh = {page: generated(text) for page, text in before.items()}
     if "--check" in arguments:
-        return int(fresh != page)
-    PAGE.write_text(fresh, encoding="utf-8")
+        return int(fresh != before)
+    for page, text in fresh.items():
+        page.write_text(text, encoding="utf-8")
     return 0
 
 
