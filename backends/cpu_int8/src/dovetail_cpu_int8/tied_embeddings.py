@@ -9,13 +9,17 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
+from dovetail_onnx.partial_tensors import PartialTensor, parts_of
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_onnx.partial_tensors import Index
 
 _ROWS = 1024  # compared at once
 _SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors
@@ -118,6 +122,22 @@ def _is_matrix(value: ir.Value) -> bool:
     return value.dtype is not None and value.dtype.is_floating_point() and len(value.const_value.shape) == 2
 
 
+class _Transposed(PartialTensor):
+    """A transposed matrix."""
+
+    def __init__(self, source: ir.TensorProtocol, shape: ir.Shape, name: str):
+        super().__init__(self._whole, source.dtype, shape, name=name)
+        self._source = source
+
+    def parts(self) -> Callable[[Index], np.ndarray]:
+        """Return a function that gives a part."""
+        read = parts_of(self._source)
+        return lambda index: read((*(index[1:] or (slice(None),)), index[0])).T
+
+    def _whole(self) -> ir.Tensor:
+        return ir.Tensor(np.ascontiguousarray(self._source.numpy().T))
+
+
 class _Ties:
     """Rewrites tables and heads of one model.
 
@@ -149,9 +169,7 @@ class _Ties:
         if table.value not in self._tables:
             source, shape = constant_of(table.value), ir.Shape(table.extents)
             name = self._names.fresh(f"{table.value.name}_rows")
-            tensor = ir.LazyTensor(
-                lambda: ir.Tensor(np.ascontiguousarray(source.numpy().T)), source.dtype, shape, name=name
-            )
+            tensor = _Transposed(source, shape, name)
             made = ir.Value(name=name, type=ir.TensorType(source.dtype), shape=shape, const_value=tensor)
             self._graph.register_initializer(made)
             self._tables[table.value] = made

@@ -14,6 +14,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import gc_paused
 
 from dovetail_onnx.annotations import mirror_annotations
+from dovetail_onnx.array_workers import workers
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import named, replacing
 from dovetail_onnx.skeleton import is_stub, skeleton_of
@@ -134,7 +135,7 @@ def save_model(
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
     tell = progress or _silent
-    with named(path):
+    with named(path), workers():
         old_data = data_files(path)
         data = _write_data(path, stubs, tensors, tell) if external and tensors else None
         with replacing(path) as file:
