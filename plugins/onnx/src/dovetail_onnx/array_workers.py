@@ -136,9 +136,8 @@ class Workers:
     def _add(self, seconds: float) -> None:
         """Count the work of this process, and start the others once it is worth it."""
         with self._lock:
-            begun = self._spent >= _AFTER
             self._spent += seconds
-            if not begun and self._spent >= _AFTER:
+            if not self._all and self._spent >= _AFTER:
                 for _ in range(self._number - 1):
                     process = _Process()
                     self._all.append(process)
