@@ -291,11 +291,12 @@ def _anonymous(pid: int) -> int:
 def watched(words: list[str], trace: bool = False) -> dict[str, float]:
     """Run a command; return the peak of the anonymous memory of its processes in MB, CPU seconds and seconds."""
     before, begin, peak = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0
-    process = subprocess.Popen(words)
+    process, told = subprocess.Popen(words), 0
     while process.poll() is None:
         held = sum(map(_anonymous, _family(process.pid)))
-        if trace and held > peak + (25 << 20):
+        if trace and held > told + (25 << 20):
             print(f"{time.perf_counter() - begin:8.1f} s {held / 1e6:8.0f} MB", file=sys.stderr)
+            told = held
         peak = max(peak, held)
         time.sleep(0.02)
     seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)

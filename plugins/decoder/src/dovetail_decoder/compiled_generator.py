@@ -106,6 +106,13 @@ class CompiledGenerator(CompiledFolder):
         self.failed += self.comparison.missed(self._goals())
         return self.comparison
 
+    def leave_out_comparison(self, limit: int) -> None:
+        """Note that source and result were not run, because they are large and there is no data to judge them by."""
+        self._notes.append(
+            f"source and result were not run to compare their speed: the source has more than {limit >> 30} GiB; "
+            "--data FILE compares them in spite of it"
+        )
+
     def tables(self) -> list[list[dict[str, Any]]]:
         """Return the table of the parts, and that of source and result if they were compared."""
         missed = {text.partition(":")[0] for text in self.failed}
