@@ -91,15 +91,22 @@ class _Table(NamedTuple):
         """Check whether a head's weight has the numbers of the table; it is transposed where it is not `across`."""
         if weight is self.value:
             return self.transposed and not across  # else they are tied, or read different numbers
-        first, second = constant_of(self.value).numpy(), constant_of(weight).numpy()
-        first, second = first.T if self.transposed else first, second if across else second.T
+        first, second = constant_of(self.value), constant_of(weight)
         if first.dtype != second.dtype:
             return False
-        some = tuple(np.linspace(0, extent - 1, min(extent, _SAMPLE)).astype(int) for extent in first.shape)
-        if not np.array_equal(first[np.ix_(*some)], second[np.ix_(*some)]):
+        read = _rows_of(first, self.transposed), _rows_of(second, not across)
+        rows, length = self.extents
+        some = tuple(slice(0, extent, max(1, extent // _SAMPLE)) for extent in (rows, length))
+        if not np.array_equal(*(one(some) for one in read)):
             return False
-        parts = (slice(start, start + _ROWS) for start in range(0, len(first), _ROWS))
-        return all(np.array_equal(first[part], second[part]) for part in parts)
+        parts = (slice(start, start + _ROWS) for start in range(0, rows, _ROWS))
+        return all(np.array_equal(*(one((part, slice(None))) for one in read)) for part in parts)
+
+
+def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[Index], np.ndarray]:
+    """Return a function that gives parts of a matrix, or of the transposed one."""
+    read = parts_of(tensor)
+    return (lambda index: read(index[::-1]).T) if transposed else read
 
 
 def _table_of(node: ir.Node) -> _Table | None:
@@ -131,8 +138,8 @@ class _Transposed(PartialTensor):
 
     def parts(self) -> Callable[[Index], np.ndarray]:
         """Return a function that gives a part."""
-        read = parts_of(self._source)
-        return lambda index: read((*(index[1:] or (slice(None),)), index[0])).T
+        read = _rows_of(self._source, True)
+        return lambda index: read((*index, slice(None))[:2])
 
     def _whole(self) -> ir.Tensor:
         return ir.Tensor(np.ascontiguousarray(self._source.numpy().T))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -44,3 +45,17 @@ def parts_of(tensor: ir.TensorProtocol) -> Callable[[Index], np.ndarray]:
         return tensor.parts()
     array = tensor.numpy()
     return lambda index: array[index]
+
+
+_AT_ONCE = 1 << 20  # numbers
+
+
+def slabs_of(tensor: ir.TensorProtocol) -> Iterator[np.ndarray]:
+    """Yield the numbers of a tensor in slabs along its first axis; a tensor without axes is one slab."""
+    extents = tensor.shape.numpy()
+    if not extents or math.prod(extents) <= _AT_ONCE:
+        yield tensor.numpy()
+        return
+    read, step = parts_of(tensor), max(1, _AT_ONCE * extents[0] // math.prod(extents))
+    for start in range(0, extents[0], step):
+        yield read((slice(start, start + step),))
