@@ -94,13 +94,13 @@ class _Table(NamedTuple):
         first, second = constant_of(self.value), constant_of(weight)
         if first.dtype != second.dtype:
             return False
-        read = _rows_of(first, self.transposed), _rows_of(second, not across)
+        one, other = _rows_of(first, self.transposed), _rows_of(second, not across)
         rows, length = self.extents
         some = tuple(slice(0, extent, max(1, extent // _SAMPLE)) for extent in (rows, length))
-        if not np.array_equal(*(one(some) for one in read)):
+        if not np.array_equal(one(some), other(some)):
             return False
-        parts = (slice(start, start + _ROWS) for start in range(0, rows, _ROWS))
-        return all(np.array_equal(*(one((part, slice(None))) for one in read)) for part in parts)
+        parts = ((slice(start, start + _ROWS), slice(None)) for start in range(0, rows, _ROWS))
+        return all(np.array_equal(one(part), other(part)) for part in parts)
 
 
 def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[Index], np.ndarray]:

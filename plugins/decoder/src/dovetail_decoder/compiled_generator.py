@@ -12,6 +12,7 @@ from dovetail.plugin import CompiledFolder, TemporaryFolder
 from dovetail.text import pluralize
 from dovetail_commands.compile_folder import outcome_of
 
+from dovetail_decoder.folder import LOGITS
 from dovetail_decoder.genai_config import CONFIG, PROVIDERS
 from dovetail_decoder.saving import save_folder
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from dovetail_decoder.caches import Ports
     from dovetail_decoder.comparison import Comparison
-    from dovetail_decoder.folder import GeneratorFolder
+    from dovetail_decoder.folder import GeneratorFolder, Part
+    from dovetail_decoder.measure import Measurement
     from dovetail_decoder.tokens import Prompt
 
 
@@ -49,7 +51,9 @@ class CompiledGenerator(CompiledFolder):
         request: Mapping[str, Any],
         ports: Mapping[str, Ports],
     ):
-        self.source, self.parts, self.prompts = source, parts, prompts
+        self.source, self.prompts = source, prompts
+        self.parts: dict[str, CompiledModel] = dict(parts)
+        self._measured_source: Measurement | None = None
         self.failed = list(failed)
         self.comparison: Comparison | None = None
         self._request, self._ports = request, ports
@@ -81,6 +85,12 @@ class CompiledGenerator(CompiledFolder):
 
         Returns None, with a note, if the source does not run there. What the result misses is added to `failed`.
         """
+        if self.measure() is not None:
+            self.failed += self.missed()
+        return self.comparison
+
+    def measure(self) -> Comparison | None:
+        """Do what `compare` does, but for the goals that the result misses."""
         from dovetail_decoder.comparison import compared
         from dovetail_decoder.measure import measured
 
@@ -90,12 +100,13 @@ class CompiledGenerator(CompiledFolder):
                 save_folder(self.source, self.parts, folder, self._providers, None, None)
             try:
                 prompts = self._prompts()
-                before = measured(self.source, prompts)
+                before = self._measured_source or measured(self.source, prompts)
             except DovetailError as error:
                 self._notes.append(
                     f"source and result were not compared, because the source does not run: {error.message}"
                 )
                 return None
+            self._measured_source = before
             try:
                 self.comparison = compared(
                     self.source, self._result_in(folder), prompts, before, self.prompts is not None
@@ -103,12 +114,29 @@ class CompiledGenerator(CompiledFolder):
             except DovetailError as error:
                 self.failed.append(f"generators cannot run the result: {error.message}")
                 return None
-        self.failed += self.comparison.missed(self._goals())
         return self.comparison
+
+    def missed(self) -> list[str]:
+        """Return the goals over the next token that the whole was found to miss, as sentences."""
+        return [] if self.comparison is None else self.comparison.missed(self.goals)
+
+    @property
+    def unscored(self) -> list[Part]:
+        """The parts that give no scores of tokens, which no goal over tokens reaches by itself."""
+        return [part for part in self.source.parts if self._ports[part.name].output(LOGITS) is None]
+
+    def replace(self, part: Part, compiled: CompiledModel) -> None:
+        """Take another result for a part, of which the whole has not been measured yet."""
+        self.parts[part.name], self.comparison = compiled, None
+        self._providers[part.name] = self._provider(compiled)
+
+    def note(self, text: str) -> None:
+        """Add a note about the whole."""
+        self._notes.append(text)
 
     def leave_out_comparison(self, limit: int) -> None:
         """Note that source and result were not run, because they are large and there is no data to judge them by."""
-        self._notes.append(
+        self.note(
             f"source and result were not run to compare their speed: the source has more than {limit >> 30} GiB; "
             "--data FILE compares them in spite of it"
         )
@@ -161,7 +189,9 @@ class CompiledGenerator(CompiledFolder):
 
         return self.prompts or [random_prompt(self.source, self._ports)]
 
-    def _goals(self) -> dict[str, float]:
+    @property
+    def goals(self) -> dict[str, float]:
+        """The goals of the request."""
         from dovetail_verify.accuracy.goals import Goals
         from dovetail_verify.arguments import GOALS
 
