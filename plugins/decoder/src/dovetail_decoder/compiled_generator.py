@@ -54,6 +54,7 @@ class CompiledGenerator(CompiledFolder):
         self.source, self.prompts = source, prompts
         self.parts: dict[str, CompiledModel] = dict(parts)
         self._measured_source: Measurement | None = None
+        self._said: dict[str, tuple[str, list[str]]] = {}
         self.failed = list(failed)
         self.comparison: Comparison | None = None
         self._request, self._ports = request, ports
@@ -94,6 +95,7 @@ class CompiledGenerator(CompiledFolder):
         from dovetail_decoder.comparison import compared
         from dovetail_decoder.measure import measured
 
+        self._unload()
         with TemporaryFolder("generator") as place:
             folder = self._saved or place / "result"
             if self._saved is None:
@@ -116,6 +118,13 @@ class CompiledGenerator(CompiledFolder):
                 return None
         return self.comparison
 
+    def _unload(self) -> None:
+        """Release the sessions of all parts, which hold the weights once more; what their engines said is kept."""
+        for name, compiled in self.parts.items():
+            if name not in self._said:
+                self._said[name] = compiled.summary(), compiled.notes()
+                compiled.unload()
+
     def missed(self) -> list[str]:
         """Return the goals over the next token that the whole was found to miss, as sentences."""
         return [] if self.comparison is None else self.comparison.missed(self.goals)
@@ -128,6 +137,7 @@ class CompiledGenerator(CompiledFolder):
     def replace(self, part: Part, compiled: CompiledModel) -> None:
         """Take another result for a part, of which the whole has not been measured yet."""
         self.parts[part.name], self.comparison = compiled, None
+        self._said.pop(part.name, None)
         self._providers[part.name] = self._provider(compiled)
 
     def note(self, text: str) -> None:
@@ -158,7 +168,8 @@ class CompiledGenerator(CompiledFolder):
             compiled = self.parts[part.name]
             # Caches grow, so that their extents stay open.
             open_ = {r.why for r in compiled.remarks if r.rule == "open-extents"} if part.phase != "once" else ()
-            for text in dict.fromkeys(compiled.notes()):
+            notes = self._said[part.name][1] if part.name in self._said else compiled.notes()
+            for text in dict.fromkeys(notes):
                 if text not in open_:
                     found.setdefault(text, []).append(part.name)
         whole = len(self.parts)
@@ -168,7 +179,8 @@ class CompiledGenerator(CompiledFolder):
     def summary(self) -> str:
         """Return one line: the coverage of a single part, or how many parts there are."""
         if len(self.parts) == 1:
-            return next(iter(self.parts.values())).summary()
+            ((name, compiled),) = self.parts.items()
+            return self._said[name][0] if name in self._said else compiled.summary()
         return f"{pluralize(len(self.parts), 'part')} compiled: {', '.join(self.parts)}"
 
     def as_dict(self) -> dict[str, Any]:
