@@ -238,6 +238,20 @@ def llama_folder(folder, external=True):
     return folder
 
 
+def in_float16(folder):
+    """Hold all floats of a folder with one decoder in float16, weights and caches included."""
+    model = onnx.load(folder / "model.onnx")
+    for tensor in model.graph.initializer:
+        if tensor.data_type == FLOAT:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.tensor_type.elem_type == FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    (folder / "model.onnx.data").unlink()
+    save(model, folder / "model.onnx", True)
+    return folder
+
+
 def vision_folder(folder):
     """A folder of onnxruntime-genai with an encoder of images, an embedding and a decoder."""
     net = Net(2)

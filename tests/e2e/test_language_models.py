@@ -252,14 +252,51 @@ def test_goals_are_met_by_raising_nodes(llama, prompts, goals):
 
 
 @pytest.mark.slow
-def test_a_goal_that_the_whole_misses_is_missed_though_each_part_meets_its_own(tmp_path, prompts):
+def test_a_goal_that_the_whole_misses_is_missed_though_each_part_meets_its_own(tmp_path, prompts, monkeypatch):
     """An encoder has no scores of tokens to be judged by; its errors show in the whole."""
+    monkeypatch.setattr("dovetail_decoder.raising._STEPS", (1.0,))  # which it meets as it is
     (tmp_path / "source").mkdir()
     source = nets.optimum_folder(tmp_path / "source", "encoder")
     kept = []
     with pytest.raises(ResultError, match=r"the whole model has KL .* --max-kl 1e-14 is asked for") as caught:
         api.compile(source, "gpu-fp16", data=prompts, max_kl=1e-14, keep=kept.append)
     assert kept == [caught.value.compiled]  # the result is there
+
+
+@pytest.mark.slow
+def test_an_encoder_is_held_to_more_where_the_whole_misses_a_goal_because_of_it(tmp_path, prompts):
+    (tmp_path / "source").mkdir()
+    source = nets.optimum_folder(tmp_path / "source", "encoder")
+    net = nets.Net(4)
+    words = net.op("Gather", net.weight("embed", nets.VOCABULARY, nets.WIDTH), "input_ids")
+    far = net.constant(np.full(nets.WIDTH, 300.0), np.float32)  # what float16 rounds to steps of a quarter
+    near = net.op("Sub", net.op("Relu", net.op("Add", words, far)), far)
+    net.op("MatMul", near, net.weight("mixed", nets.WIDTH, nets.WIDTH), name="last_hidden_state")
+    ids = nets.port("input_ids", nets.INT64, "batch_size", "encoder_sequence_length")
+    hidden = nets.port("last_hidden_state", nets.FLOAT, "batch_size", "encoder_sequence_length", nets.WIDTH)
+    nets.save(nets.model_of(net, [ids], [hidden]), source / "encoder_model.onnx", True)
+    before = api.compile(source, "gpu-fp16", data=prompts)
+    kept, goal = [], before.comparison.kl / 1000
+    compiled = api.compile(source, "gpu-fp16", data=prompts, max_kl=goal, keep=kept.append)
+    assert compiled.comparison.kl <= goal and kept == [compiled]
+    assert compiled.parts["encoder"].plan.summary["accuracy"]["raised"]
+    assert any("encoder: held to an SNR of" in note for note in compiled.notes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int8,kernel=nbits"])
+def test_sources_in_float16_stay_in_float16_at_their_ends_and_generate(tmp_path, prompts, backend):
+    """An export whose inputs, outputs, caches and weights are float16, as builders write them for GPUs and CPUs."""
+    (tmp_path / "source").mkdir()
+    source = nets.in_float16(nets.llama_folder(tmp_path / "source"))
+    compiled = api.compile(source, backend, data=prompts)
+    compiled.save(tmp_path / "out")
+    file = json.loads((tmp_path / "out/genai_config.json").read_text())["model"]["decoder"]["filename"]
+    graph = onnx.load(tmp_path / "out" / file, load_external_data=False).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+    assert {types[name] for name in types if "mask" not in name and name != "input_ids"} == {onnx.TensorProto.FLOAT16}
+    ours, theirs = generated(tmp_path / "out"), generated(source)
+    assert len(ours) == len(theirs) and ours[:10] == theirs[:10]  # weights in 8 bits choose other tokens later
 
 
 def test_weights_that_two_parts_share_are_there_once(tmp_path):

@@ -36,3 +36,14 @@ def test_what_no_part_has_goes_to_all_so_that_it_is_an_error():
 
 def test_shapes_of_the_data_are_those_of_every_part():
     assert all(one["fix_shapes"] == "data" for one in asked(fix_shapes="data").values())
+
+
+def test_a_size_is_that_of_the_folder_and_is_divided_by_the_bytes_of_weights():
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        g (float[N, {0}] x) => (float[N, {0}] y) <float[{0}] w = {{{1}}}> {{ y = Mul(x, w) }}"""
+    models = {
+        name: open_text(text.format(count, ", ".join(["1"] * count)), name) for name, count in (("a", 6), ("b", 2))
+    }
+    found = requests_of_parts(models, {"max_size": "1KB"})
+    assert {name: one["max_size"] for name, one in found.items()} == {"a": ("1KB", 0.75), "b": ("1KB", 0.25)}
+    assert requests_of_parts({"a": models["a"]}, {"max_size": "1KB"}) == {"a": {"max_size": "1KB"}}

@@ -4,11 +4,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.ir import Format
-from dovetail_quantize.blocks import BlockWeight, quantized_in_slabs
+from dovetail_quantize.blocks import BlockWeight
 from dovetail_quantize.integers import quantize_array, shaped
 from dovetail_quantize.observers.clipping import MeanSquaredError
 from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.observers.least_squares import LeastSquares
+from dovetail_quantize.quantized_tensor import quantized_in_slabs
 
 FORMATS = [
     "int4[symmetric,axis=0,group=32]",

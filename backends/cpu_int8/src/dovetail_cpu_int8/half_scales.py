@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir import constant_of, input_of
+from dovetail.ir import constant_of, input_of, name_of
 from dovetail.passes import Pass
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dovetail.ir import Model
     from dovetail.passes import Context
 
@@ -60,7 +62,8 @@ class HalfScales(Pass):
                 "cpu-int8: scales=float16 is for weights alone, whose blocks have many scales",
                 "write --backend cpu-int8:weights=int4,scales=float16",
             )
-        nodes, halves = NewNodes(model, ctx), dict[ir.Value, ir.Value]()
+        nodes, halves = NewNodes(model, ctx), dict[ir.Value, tuple[ir.Value, ir.Value]]()
+        order = list(model.graph.initializers)
         for node in [node for node in model.graph if node.op_type in _SCALES and is_here(node)]:
             for integers, index in _SCALES[node.op_type]:
                 if index >= len(node.inputs) or node.inputs[index] is None:
@@ -70,10 +73,11 @@ class HalfScales(Pass):
                     continue
                 if scale not in halves:
                     halves[scale] = _cast(scale, node, nodes)
-                node.replace_input_with(index, halves[scale])
+                node.replace_input_with(index, halves[scale][0])
                 nodes.drop_unread(scale)
         ctx.count("scales", len(halves))
         if halves:
+            _put_in_place(model, order, {name_of(scale): half for scale, (_, half) in halves.items()})
             model.touch()
         return bool(halves)
 
@@ -105,10 +109,26 @@ def _in_half(scale: ir.TensorProtocol) -> ir.Tensor:
     return ir.Tensor(array.astype(np.float16))
 
 
-def _cast(scale: ir.Value, node: ir.Node, nodes: NewNodes) -> ir.Value:
-    """Return what casts scales in float16 to float32."""
+def _cast(scale: ir.Value, node: ir.Node, nodes: NewNodes) -> tuple[ir.Value, ir.Value]:
+    """Return what casts scales in float16 to float32, and these."""
     tensor = constant_of(scale)
     shape = ir.Shape(tensor.shape.numpy())
-    half = ir.LazyTensor(lambda: _in_half(tensor), ir.DataType.FLOAT16, shape, name=f"{scale.name}_half")
+    half = nodes.constant(
+        ir.LazyTensor(lambda: _in_half(tensor), ir.DataType.FLOAT16, shape, name=f"{scale.name}_half")
+    )
     name = f"{node.name}/scale"
-    return nodes.add(node, "Cast", [nodes.constant(half)], name, (ir.DataType.FLOAT, shape), to=int(ir.DataType.FLOAT))
+    return nodes.add(node, "Cast", [half], name, (ir.DataType.FLOAT, shape), to=int(ir.DataType.FLOAT)), half
+
+
+def _put_in_place(model: Model, order: Sequence[str], halves: Mapping[str, ir.Value]) -> None:
+    """Put each constant where the one was that it replaces: scales are known while their integers are written."""
+    initializers = model.graph.initializers
+    values = []
+    for name in order:
+        if name in halves:
+            values.append(initializers.pop(name_of(halves[name])))
+        if name in initializers:
+            values.append(initializers.pop(name))
+    rest = [initializers.pop(name) for name in list(initializers)]
+    for value in (*values, *rest):
+        model.graph.register_initializer(value)

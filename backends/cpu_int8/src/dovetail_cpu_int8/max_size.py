@@ -103,6 +103,13 @@ def _check(ctx: Context, keywords: Mapping[str, Any]) -> None:
 
 
 def _bytes(given: object) -> int:
+    """Return the bytes of a size as text or number, or of a share of it: `("600MB", 0.25)` for a part of several.
+
+    Raises:
+        UsageError: It is no size.
+    """
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], float) and 0 <= given[1] <= 1:
+        return max(1, int(_bytes(given[0]) * given[1]))
     found = _SIZE.fullmatch(str(given).strip()) if not isinstance(given, bool) else None
     size = int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else 0
     if size <= 0:

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir import input_of
+from dovetail_onnx.partial_tensors import StreamedTensor, parts_of
+from dovetail_quantize.blocks import PARTS, BlockTensor, EncodedWeight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from dovetail.ir import Format
 
     from dovetail_cpu_int8.new_nodes import NewNodes
 
+_AT_ONCE = 1 << 20  # numbers
 _LARGEST, _SMALLEST = 128, 16  # blocks that a scale per channel is repeated for
 BITS = {
     ir.DataType.INT2: 2, ir.DataType.UINT2: 2, ir.DataType.INT4: 4, ir.DataType.UINT4: 4, ir.DataType.INT8: 8,
@@ -118,17 +123,104 @@ def _tensors(weight: Weight, flat: bool) -> list[ir.LazyTensor]:
     bits, (inner, outer), block = weight.bits, weight.extents, weight.block
     blocks, name = inner // block, weight.integers.name
     shape = (outer, inner * bits // 8) if flat else (outer, blocks, block * bits // 8)
-    found = [
-        lazy(lambda: packed(_unsigned(weight), bits).reshape(shape), ir.DataType.UINT8, shape, f"{name}_packed"),
-        lazy(lambda: _by_block(weight.scale, weight), weight.floats, (outer, blocks), f"{weight.scale.name}_blocks"),
-    ]
     zero = weight.zero_point
-    if zero is not None and (zero.dtype or weight.floats).name.startswith("U"):
+    if zero is not None and not (zero.dtype or weight.floats).name.startswith("U"):
+        zero = None
+    made = _Packed(weight, zero is not None)
+    found = [
+        PackedTensor(made.integers, shape, f"{name}_packed"),
+        lazy(lambda: made.parameters("scale"), weight.floats, (outer, blocks), f"{weight.scale.name}_blocks"),
+    ]
+    if zero is not None:
         points = (outer, math.ceil(blocks * bits / 8))
         found.append(
-            lazy(lambda: packed(_by_block(zero, weight), bits), ir.DataType.UINT8, points, f"{zero.name}_packed")
+            lazy(lambda: packed(made.parameters("zero_point"), bits), ir.DataType.UINT8, points, f"{zero.name}_packed")
         )
     return found
+
+
+class _Packed:
+    """A weight in the order of the operators.
+
+    Args:
+        weight: The weight.
+        has_zero_point: Whether its zero points are read, too.
+    """
+
+    def __init__(self, weight: Weight, has_zero_point: bool):
+        self._weight = weight
+        tensor = weight.integers.const_value
+        named = frozenset(PARTS if has_zero_point else PARTS[:2])
+        self._encoded = None
+        if isinstance(tensor, BlockTensor):
+            self._encoded = EncodedWeight(tensor.encoded.weight, 0 if weight.across else 1, named)
+
+    def integers(self) -> Iterator[np.ndarray]:
+        """Yield the bytes, some sums at a time."""
+        if self._encoded is not None:
+            yield from self._encoded.integers(store_rows if self._weight.across else store_columns)
+            return
+        weight = self._weight
+        tensor = weight.integers.const_value
+        assert tensor is not None, "a weight is a constant"
+        read, (inner, outer) = parts_of(tensor), weight.extents
+        step = max(1, _AT_ONCE // inner)
+        for start in range(0, outer, step):
+            sums = slice(start, start + step)
+            part = unsigned(read((sums,) if weight.across else (slice(None), sums)), weight.bits)
+            yield packed(part if weight.across else part.T, weight.bits)
+
+    def parameters(self, part: str) -> np.ndarray:
+        """Return scales or zero points as [N, K / block]."""
+        weight = self._weight
+        if self._encoded is not None:
+            array = self._encoded.parameters(part)
+        else:
+            value = weight.scale if part == "scale" else weight.zero_point
+            assert value is not None and value.const_value is not None, "parameters are constants"
+            array = value.const_value.numpy()
+        if array.ndim == 1:
+            return np.repeat(array[:, None], weight.extents[0] // weight.block, axis=1)
+        return np.ascontiguousarray(array if weight.across else array.T)
+
+
+class PackedTensor(StreamedTensor):
+    """The integers of a weight in bytes, as operators of ONNX Runtime read them.
+
+    Args:
+        stream: Gives the bytes in order, in several parts.
+        shape: Its extents.
+        name: Its name.
+    """
+
+    def __init__(self, stream: Callable[[], Iterator[np.ndarray]], shape: tuple[int, ...], name: str):
+        super().__init__(self._whole, ir.DataType.UINT8, ir.Shape(shape), name=name)
+        self._stream = stream
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Yield the bytes in order."""
+        for part in self._stream():
+            yield part.reshape(-1).data
+
+    def tobytes(self) -> bytes:
+        """Return all bytes."""
+        return b"".join(self.chunks())
+
+    def _whole(self) -> ir.Tensor:
+        array = np.concatenate([part.reshape(-1) for part in self._stream()])
+        return ir.Tensor(array.reshape(self.shape.numpy()), dtype=self.dtype)
+
+
+def store_rows(format_: Format, integers: np.ndarray) -> np.ndarray:
+    """Return the bytes of integers with sums along the last axis."""
+    bits = format_.dtype.bitwidth
+    return packed(unsigned(integers, bits).reshape(-1, integers.shape[-1]), bits)
+
+
+def store_columns(format_: Format, integers: np.ndarray) -> np.ndarray:
+    """Return the bytes of integers whose columns are sums."""
+    bits = format_.dtype.bitwidth
+    return packed(unsigned(integers, bits).T, bits)
 
 
 def lazy(read: Callable[[], np.ndarray], dtype: ir.DataType, shape: tuple[int, ...], name: str) -> ir.LazyTensor:
@@ -136,28 +228,12 @@ def lazy(read: Callable[[], np.ndarray], dtype: ir.DataType, shape: tuple[int, .
     return ir.LazyTensor(lambda: ir.Tensor(read(), dtype=dtype), dtype, ir.Shape(shape), name=name)
 
 
-def unsigned(integers: ir.Value, bits: int) -> np.ndarray:
+def unsigned(integers: np.ndarray, bits: int) -> np.ndarray:
     """Return integers as uint8; signed ones are moved to the zero point that ONNX Runtime's operators assume."""
-    assert integers.const_value is not None, "a weight is a constant"
-    array = integers.const_value.numpy()
-    if (integers.dtype or ir.DataType.INT8).name.startswith("U"):
-        return array.astype(np.uint8)
-    moved = array.astype(np.int8).view(np.uint8)
+    if integers.dtype.name.startswith("u"):
+        return integers.astype(np.uint8, copy=False)
+    moved = integers.astype(np.int8, copy=False).view(np.uint8)
     return (moved + np.uint8(1 << (bits - 1))) & np.uint8((1 << bits) - 1)
-
-
-def _unsigned(weight: Weight) -> np.ndarray:
-    array = unsigned(weight.integers, weight.bits)
-    return array if weight.across else array.T
-
-
-def _by_block(value: ir.Value, weight: Weight) -> np.ndarray:
-    """Return scales or zero points as [N, K / block]."""
-    assert value.const_value is not None, "parameters are constants"
-    array = value.const_value.numpy()
-    if array.ndim == 1:
-        return np.repeat(array[:, None], weight.extents[0] // weight.block, axis=1)
-    return np.ascontiguousarray(array if weight.across else array.T)
 
 
 def packed(array: np.ndarray, bits: int) -> np.ndarray:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
+from dovetail.ir import constant_of
 from dovetail.passes import Pass
+from dovetail_quantize.blocks import BlockTensor
 
 from dovetail_cpu_int8.max_size import level_of, weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
-from dovetail_cpu_int8.packed_weights import BITS, lazy, packed, unsigned
+from dovetail_cpu_int8.packed_weights import BITS, PackedTensor, lazy, packed, store_rows, unsigned
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -104,10 +106,12 @@ def _form(read: ir.Node | None) -> tuple[int, int] | None:
 
 def _in_bytes(value: ir.Value, bits: int) -> ir.LazyTensor:
     """Return integers with those of the last axis packed into bytes."""
-    assert value.shape is not None, "a constant has a shape"
-    *outer, inner = value.shape.numpy()
+    tensor, name = constant_of(value), f"{value.name}_packed"
+    *outer, inner = tensor.shape.numpy()
     shape = (*outer, math.ceil(inner * bits / 8))
+    if isinstance(tensor, BlockTensor) and tensor.part == "integers":
+        return PackedTensor(lambda: tensor.encoded.integers(store_rows), shape, name)
     return lazy(
-        lambda: packed(unsigned(value, bits).reshape(-1, inner), bits).reshape(shape),
-        ir.DataType.UINT8, shape, f"{value.name}_packed",
+        lambda: packed(unsigned(tensor.numpy(), bits).reshape(-1, inner), bits).reshape(shape),
+        ir.DataType.UINT8, shape, name,
     )  # fmt: skip

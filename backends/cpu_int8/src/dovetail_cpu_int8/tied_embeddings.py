@@ -9,13 +9,17 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
+from dovetail_onnx.partial_tensors import PartialTensor, parts_of
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_onnx.partial_tensors import Index
 
 _ROWS = 1024  # compared at once
 _SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors
@@ -87,15 +91,22 @@ class _Table(NamedTuple):
         """Check whether a head's weight has the numbers of the table; it is transposed where it is not `across`."""
         if weight is self.value:
             return self.transposed and not across  # else they are tied, or read different numbers
-        first, second = constant_of(self.value).numpy(), constant_of(weight).numpy()
-        first, second = first.T if self.transposed else first, second if across else second.T
+        first, second = constant_of(self.value), constant_of(weight)
         if first.dtype != second.dtype:
             return False
-        some = tuple(np.linspace(0, extent - 1, min(extent, _SAMPLE)).astype(int) for extent in first.shape)
-        if not np.array_equal(first[np.ix_(*some)], second[np.ix_(*some)]):
+        one, other = _rows_of(first, self.transposed), _rows_of(second, not across)
+        rows, length = self.extents
+        some = tuple(slice(0, extent, max(1, extent // _SAMPLE)) for extent in (rows, length))
+        if not np.array_equal(one(some), other(some)):
             return False
-        parts = (slice(start, start + _ROWS) for start in range(0, len(first), _ROWS))
-        return all(np.array_equal(first[part], second[part]) for part in parts)
+        parts = ((slice(start, start + _ROWS), slice(None)) for start in range(0, rows, _ROWS))
+        return all(np.array_equal(one(part), other(part)) for part in parts)
+
+
+def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[Index], np.ndarray]:
+    """Return a function that gives parts of a matrix, or of the transposed one."""
+    read = parts_of(tensor)
+    return (lambda index: read(index[::-1]).T) if transposed else read
 
 
 def _table_of(node: ir.Node) -> _Table | None:
@@ -116,6 +127,22 @@ def _is_matrix(value: ir.Value) -> bool:
     if not value.is_initializer() or value.is_graph_input() or value.is_graph_output() or value.const_value is None:
         return False
     return value.dtype is not None and value.dtype.is_floating_point() and len(value.const_value.shape) == 2
+
+
+class _Transposed(PartialTensor):
+    """A transposed matrix."""
+
+    def __init__(self, source: ir.TensorProtocol, shape: ir.Shape, name: str):
+        super().__init__(self._whole, source.dtype, shape, name=name)
+        self._source = source
+
+    def parts(self) -> Callable[[Index], np.ndarray]:
+        """Return a function that gives a part."""
+        read = _rows_of(self._source, True)
+        return lambda index: read((*index, slice(None))[:2])
+
+    def _whole(self) -> ir.Tensor:
+        return ir.Tensor(np.ascontiguousarray(self._source.numpy().T))
 
 
 class _Ties:
@@ -149,9 +176,7 @@ class _Ties:
         if table.value not in self._tables:
             source, shape = constant_of(table.value), ir.Shape(table.extents)
             name = self._names.fresh(f"{table.value.name}_rows")
-            tensor = ir.LazyTensor(
-                lambda: ir.Tensor(np.ascontiguousarray(source.numpy().T)), source.dtype, shape, name=name
-            )
+            tensor = _Transposed(source, shape, name)
             made = ir.Value(name=name, type=ir.TensorType(source.dtype), shape=shape, const_value=tensor)
             self._graph.register_initializer(made)
             self._tables[table.value] = made

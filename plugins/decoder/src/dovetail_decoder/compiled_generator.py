@@ -12,6 +12,7 @@ from dovetail.plugin import CompiledFolder, TemporaryFolder
 from dovetail.text import pluralize
 from dovetail_commands.compile_folder import outcome_of
 
+from dovetail_decoder.folder import LOGITS
 from dovetail_decoder.genai_config import CONFIG, PROVIDERS
 from dovetail_decoder.saving import save_folder
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from dovetail_decoder.caches import Ports
     from dovetail_decoder.comparison import Comparison
-    from dovetail_decoder.folder import GeneratorFolder
+    from dovetail_decoder.folder import GeneratorFolder, Part
+    from dovetail_decoder.measure import Measurement
     from dovetail_decoder.tokens import Prompt
 
 
@@ -49,7 +51,10 @@ class CompiledGenerator(CompiledFolder):
         request: Mapping[str, Any],
         ports: Mapping[str, Ports],
     ):
-        self.source, self.parts, self.prompts = source, parts, prompts
+        self.source, self.prompts = source, prompts
+        self.parts: dict[str, CompiledModel] = dict(parts)
+        self._measured_source: Measurement | None = None
+        self._said: dict[str, tuple[str, list[str]]] = {}
         self.failed = list(failed)
         self.comparison: Comparison | None = None
         self._request, self._ports = request, ports
@@ -81,21 +86,29 @@ class CompiledGenerator(CompiledFolder):
 
         Returns None, with a note, if the source does not run there. What the result misses is added to `failed`.
         """
+        if self.measure() is not None:
+            self.failed += self.missed()
+        return self.comparison
+
+    def measure(self) -> Comparison | None:
+        """Do what `compare` does, but for the goals that the result misses."""
         from dovetail_decoder.comparison import compared
         from dovetail_decoder.measure import measured
 
+        self._unload()
         with TemporaryFolder("generator") as place:
             folder = self._saved or place / "result"
             if self._saved is None:
                 save_folder(self.source, self.parts, folder, self._providers, None, None)
             try:
                 prompts = self._prompts()
-                before = measured(self.source, prompts)
+                before = self._measured_source or measured(self.source, prompts)
             except DovetailError as error:
                 self._notes.append(
                     f"source and result were not compared, because the source does not run: {error.message}"
                 )
                 return None
+            self._measured_source = before
             try:
                 self.comparison = compared(
                     self.source, self._result_in(folder), prompts, before, self.prompts is not None
@@ -103,8 +116,40 @@ class CompiledGenerator(CompiledFolder):
             except DovetailError as error:
                 self.failed.append(f"generators cannot run the result: {error.message}")
                 return None
-        self.failed += self.comparison.missed(self._goals())
         return self.comparison
+
+    def _unload(self) -> None:
+        """Release the sessions of all parts, which hold the weights once more; what their engines said is kept."""
+        for name, compiled in self.parts.items():
+            if name not in self._said:
+                self._said[name] = compiled.summary(), compiled.notes()
+                compiled.unload()
+
+    def missed(self) -> list[str]:
+        """Return the goals over the next token that the whole was found to miss, as sentences."""
+        return [] if self.comparison is None else self.comparison.missed(self.goals)
+
+    @property
+    def unscored(self) -> list[Part]:
+        """The parts that give no scores of tokens, which no goal over tokens reaches by itself."""
+        return [part for part in self.source.parts if self._ports[part.name].output(LOGITS) is None]
+
+    def replace(self, part: Part, compiled: CompiledModel) -> None:
+        """Take another result for a part, of which the whole has not been measured yet."""
+        self.parts[part.name], self.comparison = compiled, None
+        self._said.pop(part.name, None)
+        self._providers[part.name] = self._provider(compiled)
+
+    def note(self, text: str) -> None:
+        """Add a note about the whole."""
+        self._notes.append(text)
+
+    def leave_out_comparison(self, limit: int) -> None:
+        """Note that source and result were not run, because they are large and there is no data to judge them by."""
+        self.note(
+            f"source and result were not run to compare their speed: the source has more than {limit >> 30} GiB; "
+            "--data FILE compares them in spite of it"
+        )
 
     def tables(self) -> list[list[dict[str, Any]]]:
         """Return the table of the parts, and that of source and result if they were compared."""
@@ -123,7 +168,8 @@ class CompiledGenerator(CompiledFolder):
             compiled = self.parts[part.name]
             # Caches grow, so that their extents stay open.
             open_ = {r.why for r in compiled.remarks if r.rule == "open-extents"} if part.phase != "once" else ()
-            for text in dict.fromkeys(compiled.notes()):
+            notes = self._said[part.name][1] if part.name in self._said else compiled.notes()
+            for text in dict.fromkeys(notes):
                 if text not in open_:
                     found.setdefault(text, []).append(part.name)
         whole = len(self.parts)
@@ -133,7 +179,8 @@ class CompiledGenerator(CompiledFolder):
     def summary(self) -> str:
         """Return one line: the coverage of a single part, or how many parts there are."""
         if len(self.parts) == 1:
-            return next(iter(self.parts.values())).summary()
+            ((name, compiled),) = self.parts.items()
+            return self._said[name][0] if name in self._said else compiled.summary()
         return f"{pluralize(len(self.parts), 'part')} compiled: {', '.join(self.parts)}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -154,7 +201,9 @@ class CompiledGenerator(CompiledFolder):
 
         return self.prompts or [random_prompt(self.source, self._ports)]
 
-    def _goals(self) -> dict[str, float]:
+    @property
+    def goals(self) -> dict[str, float]:
+        """The goals of the request."""
         from dovetail_verify.accuracy.goals import Goals
         from dovetail_verify.arguments import GOALS
 

@@ -11,9 +11,10 @@ from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import CompiledFolder, FolderKind
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
+from dovetail_decoder.raising import raise_unscored
 from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
 from dovetail_decoder.routing import requests_of_parts
-from dovetail_decoder.saving import MANIFEST, check_output, check_source
+from dovetail_decoder.saving import MANIFEST, check_output, check_source, size_of
 
 if TYPE_CHECKING:
     from dovetail.compiler import CompiledModel
@@ -26,6 +27,9 @@ _OF_TOKENS = ("min_top1", "max_kl", "max_perplexity_rise")
 """Goals that are judged over the next token, so that parts without its scores have none of them."""
 
 _MISSED = "the result is complete: lower the goal, name other backends, or keep more in the source's types (--high)"
+_LARGEST_UNASKED = 1 << 30
+"""Bytes of models that are run without data, merely to time them: ONNX Runtime may hold several times as many."""
+
 _OF_ONE_MODEL = ("plan", "report")
 """Keywords that belong to a single model."""
 
@@ -64,12 +68,16 @@ class GeneratorKind(FolderKind):
         models = models_of(source, plugins)
         chain = chain_of(source, models)
         requests = requests_of_parts(models, request)
+
+        def compile_part(part: Part, **stricter: Any) -> CompiledModel:
+            given = _keywords(part, chain, {**requests[part.name], **stricter}, prompts)
+            return api.compile(source.file_of(part), plugins=plugins, **given)
+
         parts, failed = {}, []
         try:
             for part in source.parts:
-                given = _keywords(part, chain, requests[part.name], prompts)
                 try:
-                    parts[part.name] = api.compile(source.file_of(part), plugins=plugins, **given)
+                    parts[part.name] = compile_part(part)
                 except ResultError as error:
                     parts[part.name] = error.compiled
                     failed.append(f"{part.name}: {error.message}")
@@ -77,14 +85,23 @@ class GeneratorKind(FolderKind):
                     if isinstance(error, UsageError):
                         raise
                     raise DovetailError(f"{part.name}: {error.message}", error.hint) from error
+            compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports)
+            measurable = request.get("verify") is not False and request.get("try_engines") is not False
+            if measurable and prompts is not None and not failed:
+                raise_unscored(compiled, compile_part)
         finally:
             chain.close()
-        compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports)
         if keep is not None:
             keep(compiled)
-        measurable = request.get("verify") is not False and request.get("try_engines") is not False
-        if measurable and (prompts is not None or compiled.is_saved):
+        if compiled.comparison is not None:
+            compiled.failed += compiled.missed()
+        elif measurable and prompts is not None:
             compiled.compare()
+        elif measurable and compiled.is_saved:
+            if size_of(source) > _LARGEST_UNASKED:
+                compiled.leave_out_comparison(_LARGEST_UNASKED)
+            else:
+                compiled.compare()
         if compiled.failed:
             raise ResultError(cast("CompiledModel", compiled), "; ".join(compiled.failed), _MISSED)
         return compiled

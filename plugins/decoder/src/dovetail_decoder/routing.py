@@ -13,6 +13,9 @@ from dovetail.plugin import Edit
 if TYPE_CHECKING:
     from dovetail.ir import Model
 
+_SIZE = "max_size"
+"""Keyword of the bytes that all weights may have."""
+
 Asked = Callable[["Model", Any], bool]
 
 
@@ -20,7 +23,8 @@ def requests_of_parts(models: Mapping[str, Model], request: Mapping[str, Any]) -
     """Return the request of each part.
 
     Pins, edits and selectors of nodes, and shapes of inputs, go to the parts that have such a node or input. What no
-    part has goes to all of them, whose error names it.
+    part has goes to all of them, whose error names it. A size is that of the whole folder: each part has the share of
+    it that its weights have of all weights.
 
     Args:
         models: The model of each part, by name.
@@ -29,6 +33,9 @@ def requests_of_parts(models: Mapping[str, Model], request: Mapping[str, Any]) -
     found = {name: dict(request) for name in models}
     if len(models) == 1:
         return found
+    if request.get(_SIZE) is not None:
+        for name, share in _shares(models).items():
+            found[name][_SIZE] = (request[_SIZE], share)
     for key, asks in _ASKS.items():
         given = request.get(key)
         entries = _entries(given)
@@ -40,6 +47,18 @@ def requests_of_parts(models: Mapping[str, Model], request: Mapping[str, Any]) -
             kept = [entry for entry, mine, none in zip(entries, own, unknown) if mine or none]
             found[name][key] = dict(kept) if isinstance(given, Mapping) else tuple(kept)
     return found
+
+
+def _shares(models: Mapping[str, Model]) -> dict[str, float]:
+    """Return the share of each model in the bytes of all weights."""
+    sizes = {
+        name: sum(
+            value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None
+        )
+        for name, model in models.items()
+    }
+    whole = sum(sizes.values())
+    return {name: size / whole if whole else 1.0 for name, size in sizes.items()}
 
 
 def _entries(given: object) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.reading import is_file_inside, move_inside, remove_folders_inside, remove_inside
+from dovetail_onnx.files.resumable import resuming
 from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
@@ -83,7 +84,7 @@ def save_folder(
     """
     check_output(folder, target)
     try:
-        with created_folders(target), TemporaryFolder("generator", target) as staging:
+        with resuming(target), created_folders(target), TemporaryFolder("generator", target) as staging:
             made = staging / "made"
             for part in folder.parts:
                 _save_part(folder, part, parts[part.name], staging, made, external, progress)

@@ -14,7 +14,9 @@ from dovetail.errors import DovetailError
 from dovetail.ir import gc_paused
 
 from dovetail_onnx.annotations import mirror_annotations
+from dovetail_onnx.array_workers import workers
 from dovetail_onnx.files.reading import file_sha256
+from dovetail_onnx.files.resumable import DataFile, data_file
 from dovetail_onnx.files.writing import named, replacing
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.wire import join, tag, varint
@@ -134,9 +136,9 @@ def save_model(
     stubs = [tensor for tensor in proto.graph.initializer if is_stub(tensor)]
     tensors = [skeleton.weights[tensor.name] for tensor in stubs]
     tell = progress or _silent
-    with named(path):
+    with named(path), workers():
         old_data = data_files(path)
-        data = _write_data(path, stubs, tensors, tell) if external and tensors else None
+        data = _write_data(path, stubs, tensors, proto, tell) if external and tensors else None
         with replacing(path) as file:
             hashed = _Hashed(file)
             if data is not None:
@@ -218,7 +220,7 @@ def _file_chunks(tensor: ir.ExternalTensor) -> Iterator[bytes]:
             left -= len(chunk)
 
 
-def _write_tensor(file: _Hashed, tensor: ir.TensorProtocol) -> None:
+def _write_tensor(file: _Hashed | DataFile, tensor: ir.TensorProtocol) -> None:
     """Write the bytes of one weight. Their number is checked, because a wrong one makes the whole file unreadable."""
     before = file.size
     for chunk in tensor_chunks(tensor):
@@ -260,37 +262,41 @@ def _drop_stubs(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(inline)
 
 
-def _write_data(path: Path, stubs: Sequence, tensors: Sequence, tell: Progress) -> SavedFile:
+def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.ModelProto, tell: Progress) -> SavedFile:
     """Write the data file, named by a digest of its content, and redirect the stubs to it.
 
+    A large one is resumed where an earlier run was killed (see `dovetail_onnx.files.resumable`).
     Weights that shared one place, such as an embedding and a head, share one again.
     """
     places: list[tuple[int, int]] = []
     known: dict[tuple, tuple[int, int]] = {}
-    hashed: _Hashed
 
-    def target() -> Path:
-        return path.with_name(f"{path.stem}-{hashed.digest.hexdigest()[:12]}.data")
+    def target(digest: str) -> Path:
+        return path.with_name(f"{path.stem}-{digest[:12]}.data")
 
-    with replacing(path, target) as file:
-        hashed = _Hashed(file)
+    size = sum(tensor.nbytes for tensor in tensors)
+    graph = proto.SerializeToString(deterministic=True)
+    with data_file(path, target, size, graph) as file:
         for done, tensor in enumerate(tensors):
             tell("save", done, len(tensors))
             source = _source_of(tensor)
             if source in known:
                 places.append(known[source])
                 continue
-            hashed.write(bytes(-hashed.size % _ALIGNMENT))
-            places.append((hashed.size, tensor.nbytes))
+            file.write(bytes(-file.size % _ALIGNMENT))
+            places.append((file.size, tensor.nbytes))
             if source:
                 known[source] = places[-1]
-            _write_tensor(hashed, tensor)
-    for proto, (offset, length) in zip(stubs, places, strict=True):
-        del proto.external_data[:]
-        for key, value in (("location", target().name), ("offset", offset), ("length", length)):
-            entry = proto.external_data.add()
+            if not file.has(tensor.name or "", tensor.nbytes):
+                _write_tensor(file, tensor)
+                file.complete(tensor.name or "", tensor.nbytes, bool(getattr(tensor, "losses", None)))
+    digest = file.digest.hexdigest()
+    for stored, (offset, length) in zip(stubs, places, strict=True):
+        del stored.external_data[:]
+        for key, value in (("location", target(digest).name), ("offset", offset), ("length", length)):
+            entry = stored.external_data.add()
             entry.key, entry.value = key, str(value)
-    return hashed.saved(target())
+    return SavedFile(target(digest), file.size, digest)
 
 
 def _source_of(tensor: ir.TensorProtocol) -> tuple:

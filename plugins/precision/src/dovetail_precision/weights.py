@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir import Format, FreshNames, constant_of, float_format, name_of
 from dovetail.planning import placement_of
+from dovetail_onnx.partial_tensors import PartialTensor, parts_of
 
 from dovetail_precision.exact_constants import keep_exact
 from dovetail_precision.ranges.range import ordered_map
@@ -18,6 +19,7 @@ from dovetail_precision.rounding import Losses, converter
 if TYPE_CHECKING:
     from dovetail.ir import FlatGraph, Model
     from dovetail.passes import Context
+    from dovetail_onnx.partial_tensors import Index
 
     from dovetail_precision.conversions import PlannedTypes
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 18  # in float32, fits a core's L2 cache
 
 
-class CastTensor(ir.LazyTensor):
+class CastTensor(PartialTensor):
     """`source` rounded to `dtype`, to nearest even. Finite values stay finite: overflow is clamped.
 
     Attributes:
@@ -58,6 +60,11 @@ class CastTensor(ir.LazyTensor):
             losses += lost
             yield piece
         self.losses = losses
+
+    def parts(self) -> Callable[[Index], np.ndarray]:
+        """Return a function that converts a part."""
+        read, convert = parts_of(self.source), converter(self.dtype.numpy(), self.sentinel_share)
+        return lambda index: convert(read(index))[0]
 
     def chunks(self) -> Iterator[memoryview]:
         """Yield the bytes in order, little-endian, chunk by chunk."""

@@ -1,40 +1,47 @@
-"""Weights that are quantized in slabs when they are written; those with a scale per block."""
+"""Weights with a scale per block, quantized part by part when they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.planning import Parameters
+from dovetail.ir import Format
+from dovetail_onnx.array_workers import map_arrays
+from dovetail_onnx.partial_tensors import StreamedTensor, parts_of
 
-from dovetail_quantize.integers import quantize_array, scale_shape
+from dovetail_quantize.block_encoding import Observed, Store, as_stored, encode, packed_bytes, unpacked
+from dovetail_quantize.integers import scale_shape
 
 if TYPE_CHECKING:
-    from dovetail.ir import Format, FreshNames
+    from dovetail.ir import FreshNames
+    from dovetail_onnx.partial_tensors import Index
 
 _AT_ONCE = 1 << 20  # numbers
+_WIDEST = 1 << 22  # numbers of a part that is read across rows, whose pieces of rows should not be too short
+_SHORTEST = 1 << 10  # numbers of such a piece
 ENERGY = "dovetail.energy"
 """Key of a weight's metadata: the energy of each channel that its products read, relative to their mean."""
-_QUIET = 0.01  # of the mean energy; channels that the data left quiet count by it
-Observed = Callable[..., Parameters]
-"""Called with a part of a weight and, where there is any, with what its squared errors count by."""
+PARTS = ("integers", "scale", "zero_point")
 
 
 class BlockWeight:
     """A weight in a format with a scale per group of elements.
 
     A model of a billion weights has tens of millions of scales, so these are not kept as `Parameters`: integers,
-    scales and zero points are lazy tensors, computed when they are written. Reading the first of them finds the scales
-    and zero points, which are kept until all of them are read; integers are never kept.
+    scales and zero points are lazy tensors, computed when they are written, a part of the weight at a time. Reading the
+    first of them finds the scales and zero points, which are kept until all of them are read; integers are never kept.
 
     Args:
         source: The weight.
         format_: The format; it has a group.
-        observed: Returns the parameters of a part of the weight, a slab along its first axis; see `Observed`.
+        observed: Returns the parameters of a part of the weight; see `Observed`.
         floats: Element type of the scales.
         energy: What squared errors count by, along the axis of the blocks.
+        searched: Whether `observed` is the observer `least-squares`: further processes may then find parameters, too.
     """
 
     def __init__(
@@ -44,112 +51,197 @@ class BlockWeight:
         observed: Observed,
         floats: ir.DataType,
         energy: np.ndarray | None = None,
+        searched: bool = False,
     ):
-        self._energy = energy
-        self._source, self._format, self._observed, self._floats = source, format_, observed, floats
-        self._parameters: tuple[np.ndarray, np.ndarray] | None = None
-        self._named: frozenset[str] = frozenset()
+        self.source, self.format, self.floats = source, format_, floats
+        self._energy, self._observed, self._searched = energy, observed, searched
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The extents of the weight."""
+        return tuple(self.source.shape.numpy())
+
+    @property
+    def _axis(self) -> int:
+        assert self.format.axis is not None, "blocks run along an axis"
+        return self.format.axis % len(self.extents)
+
+    def constants(self, names: Mapping[str, str]) -> list[BlockTensor]:
+        """Return the parts that are named: `integers`, as the weight, and `scale` and `zero_point`, one per block."""
+        shapes = dict.fromkeys(PARTS, scale_shape(self.format, self.extents)) | {"integers": self.extents}
+        encoded = EncodedWeight(self, 0, frozenset(names))
+        return [
+            BlockTensor(encoded, part, self.floats if part == "scale" else self.format.dtype, shapes[part], name)
+            for part, name in names.items()
+        ]
+
+    def encoded(
+        self, axis: int, store: Store, known: Sequence[np.ndarray] | None = None
+    ) -> Iterator[Sequence[np.ndarray]]:
+        """Yield the integers of the weight as they are stored, their scales and zero points, part by part.
+
+        Args:
+            axis: The axis along which parts follow each other.
+            store: Makes the bytes of a part's integers; a function of a module.
+            known: Scales and zero points, if they are known.
+        """
+        read = parts_of(self.source)
+        settings = {
+            "format": str(self.format), "floats": self.floats.name, "store": f"{store.__module__}:{store.__name__}",
+            "known": known is not None,
+        }  # fmt: skip
+
+        def tasks() -> Iterator[tuple[dict[str, Any], Callable[[], list[np.ndarray]]]]:
+            for index in self._indices(axis):
+                yield settings, partial(self._arrays, read, index, known)
+
+        yield from map_arrays(encode if self._searched else self._encode, tasks())
+
+    def _encode(self, settings: Mapping[str, Any], part: np.ndarray, *others: np.ndarray) -> Sequence[np.ndarray]:
+        return encode(settings, part, *others, observed=self._observed)
+
+    def _indices(self, axis: int) -> Iterator[Index]:
+        """Yield the parts along an axis, of whole blocks."""
+        unit = self.format.group if axis == self._axis else 1
+        assert unit is not None
+        extent, size = self.extents[axis], math.prod(self.extents)
+        across = max(1, size // max(1, extent))
+        step = max(1, _AT_ONCE // (across * unit)) * unit
+        if axis:  # parts of rows
+            step = max(step, min(_SHORTEST, max(1, _WIDEST // across)))
+        for start in range(0, extent, step):
+            yield (slice(None),) * axis + (slice(start, min(start + step, extent)),)
+
+    def _arrays(
+        self,
+        read: Callable[[Index], np.ndarray],
+        index: Index,
+        known: Sequence[np.ndarray] | None,
+    ) -> list[np.ndarray]:
+        """Return the arguments of `encode` for a part."""
+        arrays = [read(index)]
+        if known is not None:
+            arrays += [one[self._blocks(index)] for one in known]
+        elif self._energy is not None:
+            arrays.append(self._energy[index[self._axis]] if self._axis < len(index) else self._energy)
+        return arrays
+
+    def _blocks(self, index: Index) -> Index:
+        """Return the index of the scales of a part."""
+        found = list(index)
+        if self._axis < len(found) and found[self._axis] != slice(None):
+            at, group = found[self._axis], self.format.group
+            assert group is not None
+            found[self._axis] = slice(at.start // group, at.stop // group)
+        return tuple(found)
+
+    def naming(self, error: ValueError, axis: int) -> Exception:
+        """Return the error of the observer, which names the weight, in place of that of the search alone."""
+        read = parts_of(self.source)
+        try:
+            for index in self._indices(axis):
+                self._observed(read(index))
+        except Exception as found:  # whatever an observer raises
+            return found
+        return error
+
+
+class EncodedWeight:
+    """Integers, scales and zero points of a weight as some operator stores them.
+
+    Args:
+        weight: The weight.
+        axis: See `BlockWeight.encoded`.
+        named: Which of `PARTS` are read.
+    """
+
+    def __init__(self, weight: BlockWeight, axis: int, named: frozenset[str]):
+        self.weight, self.axis = weight, axis
+        self._named = named
+        self._kept: list[np.ndarray] = []
         self._left: set[str] = set()
 
-    def constants(self, names: Mapping[str, str]) -> list[ir.LazyTensor]:
-        """Return the parts that are named: `integers`, as the weight, and `scale` and `zero_point`, one per block."""
-        self._named = frozenset(names)
-        return [self._lazy(part, name) for part, name in names.items()]
+    def integers(self, store: Store) -> Iterator[np.ndarray]:
+        """Yield the bytes of the integers; scales and zero points are kept if they are to be read later."""
+        known, found = self._kept, []
+        for integers, *parameters in self._encoded(store, known or None):
+            if not known:
+                found.append(parameters)
+            yield integers
+        if not known:
+            self._keep(found)
+        self._has_read("integers")
 
-    def _lazy(self, part: str, name: str) -> ir.LazyTensor:
-        shape = tuple(self._source.shape.numpy())
-        shape = shape if part == "integers" else scale_shape(self._format, shape)
-        dtype = self._floats if part == "scale" else self._format.dtype
-        return ir.LazyTensor(lambda: ir.Tensor(self._read(part)), dtype, ir.Shape(shape), name=name)
+    def parameters(self, part: str) -> np.ndarray:
+        """Return the scales or the zero points, as `scale_shape` says."""
+        if not self._kept:
+            self._keep([parameters for _, *parameters in self._encoded(as_stored, None)])
+        array = self._kept[PARTS.index(part) - 1]
+        self._has_read(part)
+        return array
 
-    def _read(self, part: str) -> np.ndarray:
-        if self._parameters is None:
-            self._parameters, self._left = self._observe(), set(self._named)
-        scale, zero = self._parameters
+    def _encoded(self, store: Store, known: Sequence[np.ndarray] | None) -> Iterator[Sequence[np.ndarray]]:
+        try:
+            yield from self.weight.encoded(self.axis, store, known)
+        except ValueError as error:
+            raise self.weight.naming(error, self.axis) from None
+
+    def _keep(self, found: Sequence[Sequence[np.ndarray]]) -> None:
+        self._kept = [np.concatenate(parts, axis=self.axis) for parts in zip(*found)]
+        self._left = set(self._named)
+
+    def _has_read(self, part: str) -> None:
         self._left.discard(part)
         if not self._left:
-            self._parameters = None
-        return {"scale": scale, "zero_point": zero}[part] if part != "integers" else self._quantized(scale, zero)
-
-    def _observe(self) -> tuple[np.ndarray, np.ndarray]:
-        shape = scale_shape(self._format, self._source.shape.numpy())
-        scale, zero = np.empty(shape, self._floats.numpy()), np.empty(shape, self._format.dtype.numpy())
-        for rows, blocks, slab in _slabs(self._source.numpy(), self._format):
-            energy = self._energy_of(rows, slab)
-            found = self._observed(slab) if energy is None else self._observed(slab, energy)
-            scale[blocks] = np.asarray(found.scale, np.float32).reshape(scale[blocks].shape)
-            zero[blocks] = np.asarray(found.zero_point).reshape(zero[blocks].shape)
-        return scale, zero
-
-    def _energy_of(self, rows: slice, slab: np.ndarray) -> np.ndarray | None:
-        """Return the energies for every number of a slab; None if all count alike."""
-        if self._energy is None or self._format.axis is None:
-            return None
-        axis = self._format.axis % slab.ndim
-        energy = np.maximum(self._energy[rows] if axis == 0 else self._energy, np.float32(_QUIET))
-        return np.broadcast_to(energy.reshape([-1 if at == axis else 1 for at in range(slab.ndim)]), slab.shape)
-
-    def _quantized(self, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-        """Return the integers for the scales as they are stored, in the type that they are stored in."""
-        integers = np.empty(tuple(self._source.shape.numpy()), self._format.dtype.numpy())
-        for rows, blocks, slab in _slabs(self._source.numpy(), self._format):
-            parameters = Parameters(
-                tuple(scale[blocks].astype(np.float64).reshape(-1).tolist()),
-                tuple(zero[blocks].astype(np.int64).reshape(-1).tolist()),
-            )
-            integers[rows] = quantize_array(slab, self._format, parameters)
-        return integers
+            self._kept = []
 
 
-def quantized_in_slabs(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
-    """Quantize an array in slabs along its first axis, so that no copies of all of its floats are made."""
-    if not array.ndim or format_.group is not None or array.size <= _AT_ONCE:
-        return quantize_array(array, format_, parameters)
-    integers = np.empty(array.shape, format_.dtype.numpy())
-    step = max(1, _AT_ONCE * len(array) // array.size)
-    by_row = format_.axis is not None and format_.axis % array.ndim == 0
-    for start in range(0, len(array), step):
-        rows = slice(start, start + step)
-        own = Parameters(parameters.scale[rows], parameters.zero_point[rows]) if by_row else parameters
-        integers[rows] = quantize_array(array[rows], format_, own)
-    return integers
+class BlockTensor(StreamedTensor):
+    """Integers, scales or zero points of a weight in blocks, as DequantizeLinear reads them.
+
+    Attributes:
+        encoded: The weight, in parts.
+        part: Which of `PARTS` it is.
+    """
+
+    def __init__(self, encoded: EncodedWeight, part: str, dtype: ir.DataType, shape: tuple[int, ...], name: str):
+        super().__init__(self._whole, dtype, ir.Shape(shape), name=name)
+        self.encoded, self.part = encoded, part
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Yield the bytes in order, little-endian."""
+        if self.part == "integers":
+            yield from (part.data for part in self.encoded.integers(as_stored))
+        else:
+            array = self.encoded.parameters(self.part)
+            yield packed_bytes(array, min(self.dtype.bitwidth, 8)).data
+
+    def tobytes(self) -> bytes:
+        """Return all bytes, little-endian."""
+        return b"".join(self.chunks())
+
+    def _whole(self) -> ir.Tensor:
+        if self.part == "integers":
+            array = unpacked(np.concatenate(list(self.encoded.integers(as_stored))), self.encoded.weight.format)
+        else:
+            array = self.encoded.parameters(self.part)
+        array = array.astype(self.dtype.numpy(), copy=False).reshape(self.shape.numpy())
+        return ir.Tensor(array, dtype=self.dtype, name=self.name)
 
 
-def block_constants(
-    weight: ir.TensorProtocol,
-    format_: Format,
-    observed: Observed,
-    floats: ir.DataType,
-    name: str,
-    names: FreshNames,
-    energy: np.ndarray | None = None,
-) -> list[ir.Value]:
+def block_constants(weight: BlockWeight, name: str, names: FreshNames) -> list[ir.Value]:
     """Return the inputs of the DequantizeLinear of a weight in blocks: integers, scales and, unless 0, zero points.
 
     Args:
         weight: The weight.
-        format_: The format; it has a group.
-        observed: See `BlockWeight`.
-        floats: Element type of the scales.
         name: Prefix of their names.
         names: Generator of fresh names.
-        energy: See `BlockWeight`.
     """
+    format_ = weight.format
     parts = {"integers": names.fresh(f"{name}_{format_.element}"), "scale": names.fresh(f"{name}_scale")}
     if format_.scheme == "asymmetric" or format_.element.startswith("u"):
         parts["zero_point"] = names.fresh(f"{name}_zero_point")
     return [
         ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
-        for tensor in BlockWeight(weight, format_, observed, floats, energy).constants(parts)
+        for tensor in weight.constants(parts)
     ]
-
-
-def _slabs(array: np.ndarray, format_: Format) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """Yield parts of a weight along its first axis, of whole blocks, with their places among weights and scales."""
-    assert format_.axis is not None and format_.group is not None
-    unit = format_.group if format_.axis % array.ndim == 0 else 1
-    across = max(1, array.size // max(1, array.shape[0]))
-    step = max(1, _AT_ONCE // (across * unit)) * unit
-    for start in range(0, array.shape[0], step):
-        rows = slice(start, min(start + step, array.shape[0]))
-        yield rows, slice(rows.start // unit, rows.stop // unit), array[rows]

@@ -13,10 +13,11 @@ from dovetail.ir import FlatGraph, name_of
 from dovetail.passes import Pass
 from dovetail.planning import Parameters, QuantizedValue, placement_of
 from dovetail.text import pluralize
+from dovetail_onnx.partial_tensors import slabs_of
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import dequantizing, weight_of
 
-from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales
+from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales, slices
 from dovetail_quantize.observing import NamedObserver, chosen_observer, observe
 from dovetail_quantize.parameters import (
     KnownParameters,
@@ -80,6 +81,9 @@ class Calibrate(Pass):
         ctx.outcome.quantized_values = [calibration.quantized(one) for one in held]
         ctx.count("holdings", len(held))
         return False
+
+
+_LARGE = 1 << 22  # numbers of a weight that is read in slabs
 
 
 class _Calibration:
@@ -161,13 +165,15 @@ class _Calibration:
             self._in_blocks(held, weight)
             return
         observer = self._observer(held)
-        observer.update(weight.numpy())
+        if observer.extrema is not None and weight.size > _LARGE and held.format.group is None and _has_axis(held):
+            observer.extrema(*_extrema(weight, held.format))
+        else:
+            observer.update(weight.numpy())
         self._set([held], observer.parameters(), "weights")
 
     def _in_blocks(self, held: Held, weight: ir.TensorProtocol) -> None:
         """Leave the scales of a weight's blocks to the writing of it: there are too many to keep for all weights."""
-        array = weight.numpy()
-        if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        if not all(np.isfinite(slab.min()) and np.isfinite(slab.max()) for slab in slabs_of(weight) if slab.size):
             node = held.uses[0].node.name
             raise DovetailError(
                 f"weight '{held.value.name}' holds an infinite number or NaN, and {held.format} has neither",
@@ -297,6 +303,16 @@ def _in_all_groups(product: Parameters, format_: Format, node: ir.Node) -> Param
     if groups == 1 or format_.axis is None:
         return product
     return Parameters(product.scale * groups, product.zero_point * groups)
+
+
+def _extrema(weight: ir.TensorProtocol, format_: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Return the extrema of every slice of a weight, without all of its numbers in memory."""
+    by_row = format_.axis is not None and format_.axis % max(1, len(weight.shape)) == 0
+    found = [(rows.min(axis=1), rows.max(axis=1)) for slab in slabs_of(weight) for rows in [slices(slab, format_)]]
+    lows, highs = zip(*found)
+    if by_row:
+        return np.concatenate(lows), np.concatenate(highs)
+    return np.minimum.reduce(lows), np.maximum.reduce(highs)
 
 
 _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"

@@ -78,6 +78,20 @@ def spread_extents(extents: Sequence[int], format_: Format, number: int) -> tupl
     return tuple(wanted)
 
 
+def columns(array: np.ndarray, format_: Format) -> np.ndarray:
+    """Reshape `array` to a matrix with one column per scale, in the order of the scales; a view where possible.
+
+    Raises:
+        ValueError: See `scale_shape`.
+    """
+    shape = scale_shape(format_, array.shape)
+    if format_.axis is None or format_.group is None:
+        return slices(array, format_).T
+    axis = format_.axis % array.ndim
+    split = array.reshape(*shape[: axis + 1], format_.group, *shape[axis + 1 :])
+    return np.moveaxis(split, axis + 1, 0).reshape(format_.group, math.prod(shape))
+
+
 _FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 

@@ -214,6 +214,7 @@ class NamedObserver:
         choice: Name and options of the observer.
         observer: The observer itself.
         follows_maxima: Whether it sees only the maxima of a value if only these are read.
+        is_search: Whether it is `least-squares`, a function of the format and of what it sees.
 
     Raises:
         DovetailError: The observer or an option is unknown, or it cannot be created for this value.
@@ -229,6 +230,7 @@ class NamedObserver:
         derived(self.observer, self._who, Observer)
         self.extrema = self._extrema if overrides(self.observer, Observer, "extrema") else None
         self.follows_maxima = self.observer.follows_maxima
+        self.is_search = type(self.observer) is LeastSquares
 
     def update(self, array: Any) -> None:
         """Pass the numbers of one batch to the observer."""

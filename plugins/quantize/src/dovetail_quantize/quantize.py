@@ -5,44 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FlatGraph, Format, FreshNames, constant_of, dtype_name, dtype_of, insert_after_value, name_of
+from dovetail.ir import (
+    FlatGraph,
+    Format,
+    FreshNames,
+    constant_of,
+    dtype_name,
+    dtype_of,
+    insert_after_value,
+    name_of,
+)
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Placement, Step, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.blocks import ENERGY, block_constants, quantized_in_slabs
-from dovetail_quantize.integers import parameters_of, spread_extents
+from dovetail_quantize.blocks import ENERGY, BlockWeight, block_constants
+from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
+from dovetail_quantize.quantized_tensor import QuantizedTensor
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import Parameters, QuantizedValue
+    from dovetail.planning import QuantizedValue
     from onnx_ir._core import Usage
-
-
-class QuantizedTensor(ir.LazyTensor):
-    """Lazily quantized tensor.
-
-    Attributes:
-        source: The tensor to quantize.
-    """
-
-    def __init__(self, source: ir.TensorProtocol, format_: Format, parameters: Parameters, name: str):
-        extents = spread_extents(source.shape.numpy(), format_, len(parameters.scale))
-        super().__init__(self._whole, format_.dtype, ir.Shape(extents), name=name)
-        self.source = source
-        self._format, self._parameters = format_, parameters
-
-    def _whole(self) -> ir.Tensor:
-        array = np.broadcast_to(self.source.numpy(), self.shape.numpy())
-        integers = quantized_in_slabs(array, self._format, self._parameters)
-        return ir.Tensor(integers, dtype=self.dtype, name=self.name)
 
 
 _ACCUMULATOR = "int32"
@@ -160,9 +150,10 @@ class Inserter:
         """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
         graph, value, format_ = self.model.graph, held.value, held.format
         observer = NamedObserver(held, self.ctx.registry.observer)
-        constants = block_constants(
-            weight, format_, observer.of_part, dtype_of(value), name_of(value), self.names, value.meta.get(ENERGY)
+        blocks = BlockWeight(
+            weight, format_, observer.of_part, dtype_of(value), value.meta.get(ENERGY), observer.is_search
         )
+        constants = block_constants(blocks, name_of(value), self.names)
         for constant in constants:
             graph.register_initializer(constant)
         made: dict[str, ir.Value] = {}

@@ -81,15 +81,15 @@ class PreparationCheck:
             return
         try:
             with gc_paused():
-                original = reference_of_source(source, ctx)
-                feeds, wanted = self._batch(prepared, original)
+                # Of a large source only one session is held at a time.
+                feeds, wanted = self._batch(prepared, reference_of_source(source, ctx))
                 ours = _flat(reference(prepared, ctx, OPTIONS)(fitted(prepared, feeds)))
         except DovetailError as error:
             self._remark("analysis", f"the prepared model was not compared with the source: {error.message}")
             return
         faults = _faults(wanted, ours, _limit(source))
         if faults:
-            variations = list(self._variations(source, original, feeds))
+            variations = list(self._variations(source, reference_of_source(source, ctx), feeds))
             faults = [fault for fault in faults if not _explained(fault.output, wanted, ours, variations)]
         if faults:
             raise self._error(feeds, faults[0])

@@ -6,13 +6,15 @@ import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning import Remark
 
 from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.results.cache_key import STAMP
+from dovetail_onnx.files.resumable import identity_of_files, resuming
+from dovetail_onnx.opening import open_model
+from dovetail_onnx.results.cache_key import STAMP, cache_key_of
 from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
 from dovetail_onnx.results.provenance import backend_texts, origins_of
@@ -38,7 +40,11 @@ def save_result(
     if external is None and _is_there(compiled, folder):
         return
     saved = _origin(compiled)
-    with staged(folder) as staging, _digest_of(compiled.source) as source:
+    with (
+        resuming(folder, _identity(compiled)),
+        staged(folder) as staging,
+        _digest_of(compiled.source) as source,
+    ):
         whole = external is None and saved is not None and not compiled.edited and _copied(compiled, saved, staging)
         if not whole:
             _save_model(compiled, staging, external, progress)
@@ -62,6 +68,20 @@ def save_result(
                 staging.files |= {name: found.manifest.files[name] for name in _altered_artifacts(found)}
         origins = found.manifest.origins if whole and found is not None else origins_of(compiled)
         staging.commit(Manifest(content_digest, staging.files, compiled.placements(), compiled.coverage(), origins))
+
+
+def _identity(compiled: CompiledModel) -> dict[str, Any] | None:
+    """Return what the weights of a new result depend on: its request and its source; None if that is not known."""
+    key = "" if compiled.edited or compiled.saved is not None else cache_key_of(compiled.model)
+    if not key or compiled.source is None:
+        return None
+    try:
+        weights = skeleton_of(open_model(compiled.source)).weights.values()
+        data = {Path(path) for tensor in weights if (path := getattr(tensor, "path", None))}
+        files = {file.name: file for file in data} | {"": compiled.source}
+        return {"request": key, "files": identity_of_files(files)}
+    except (DovetailError, OSError):
+        return None  # another format, or the source is gone
 
 
 def check_folder(folder: Path) -> None:

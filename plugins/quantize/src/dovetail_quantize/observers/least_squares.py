@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.planning import Parameters
 from dovetail.plugin import Observer
 
-from dovetail_quantize.integers import bounds, slices
+from dovetail_quantize.integers import bounds, columns
 
 if TYPE_CHECKING:
     from dovetail.ir import Format
 
-    _Numbers: TypeAlias = "np.ndarray | np.floating"
-
 _SHRUNK = np.linspace(1.0, 0.72, 15, dtype=np.float32)
 """Ends of the range that are tried, as shares of the largest numbers."""
-_AT_ONCE = 1 << 17  # numbers
+_AT_ONCE = 1 << 17  # numbers, a few arrays of which fit a core's cache
+_SUMMED = 256  # numbers that are added one by one in float32, then the sums
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
 
@@ -56,16 +55,17 @@ class LeastSquares(Observer):
         """
         if self._scale:
             raise ValueError("least-squares is for weights, which are seen once; choose mse for values")
-        rows = slices(array, self._format)
-        if not rows.size:
+        given = columns(array, self._format)
+        if not given.size:
             return
-        counting = None if weights is None else slices(weights, self._format)
-        step = max(1, _AT_ONCE // rows.shape[1])
-        for start in range(0, len(rows), step):
-            part = np.ascontiguousarray(rows[start : start + step], np.float32)
+        counting = None if weights is None else columns(weights, self._format)
+        step = max(1, _AT_ONCE // given.shape[0])
+        for start in range(0, given.shape[1], step):
+            part = np.ascontiguousarray(given[:, start : start + step], np.float32)
             if not np.isfinite(part).all():
                 raise ValueError("a number is infinite or NaN")
-            best = _Best(part, None if counting is None else np.ascontiguousarray(counting[start : start + step]))
+            own = None if counting is None else np.ascontiguousarray(counting[:, start : start + step], np.float32)
+            best = _Best(part, own)
             find = self._with_zero_point if self._format.scheme == "asymmetric" else self._without
             scale, zero = find(part, best)
             self._scale.append(scale)
@@ -75,63 +75,99 @@ class LeastSquares(Observer):
         """Return the parameters of the weight.
 
         Raises:
+            ValueError: See `arrays`.
+        """
+        scale, zero = self.arrays()
+        return Parameters(tuple(scale.astype(np.float64).tolist()), tuple(zero.astype(np.int64).tolist()))
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the scales, in float32, and the zero points: a large weight has millions of them.
+
+        Raises:
             ValueError: No number was seen.
         """
         if not self._scale:
             raise ValueError("no number was seen")
-        scale, zero = np.concatenate(self._scale), np.concatenate(self._zero)
-        return Parameters(tuple(scale.astype(np.float64).tolist()), tuple(zero.astype(np.int64).tolist()))
+        return np.concatenate(self._scale), np.concatenate(self._zero)
 
-    def _without(self, rows: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
+    def _without(self, part: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
         smallest, largest = bounds(self._format)
         zero = (largest + 1) // 2 if smallest == 0 else 0
         low, high = np.float32(smallest - zero), np.float32(largest - zero)
-        at = np.argmax(np.abs(rows), axis=1)[:, None]
-        extreme = np.take_along_axis(rows, at, axis=1)
+        at = np.argmax(np.abs(part), axis=0)[None]
+        extreme = np.take_along_axis(part, at, axis=0)[0]
         end = low if -low > high and self._format.group is not None else -high * np.sign(extreme)
+        whole = _usable(extreme / np.where(end == 0, 1, end))
+        levels = part / whole
         for shrunk in _SHRUNK:
-            best.fit(extreme * shrunk / np.where(end == 0, 1, end), np.float32(0), low, high)
+            best.fit(whole * shrunk, best.clipped(best.rounded(levels, 1 / shrunk), low, high))
         if -low > high and self._format.group is not None:  # the range without the integer that has no counterpart
-            best.fit(np.abs(extreme) / high, np.float32(0), low, high)
-        return best.scale, np.full(len(rows), zero)
+            scale = _usable(np.abs(extreme) / high)
+            best.fit(scale, best.clipped(best.rounded(part, 1 / scale), low, high))
+        return best.scale, np.full(part.shape[1], zero)
 
-    def _with_zero_point(self, rows: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
+    def _with_zero_point(self, part: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
         smallest, largest = (np.float32(end) for end in bounds(self._format))
-        low = np.minimum(rows.min(axis=1, keepdims=True), 0)
-        high = np.maximum(rows.max(axis=1, keepdims=True), 0)
+        low, high = np.minimum(part.min(axis=0), 0), np.maximum(part.max(axis=0), 0)
         for shrunk in _SHRUNK:
             scale = np.maximum((high - low) * shrunk / (largest - smallest), _SMALLEST)
             middle = np.rint(smallest - low * shrunk / scale)
+            rounded = best.rounded(part, 1 / scale)
             for step in (-1, 0, 1):
                 zero = np.clip(middle + np.float32(step), smallest, largest)
-                best.fit(scale, zero, smallest - zero, largest - zero)
+                best.fit(scale, best.clipped(rounded, smallest - zero, largest - zero), zero)
         return best.scale, best.zero
 
 
+def _usable(scale: np.ndarray) -> np.ndarray:
+    """Return scales with 1 in place of those that nothing can be divided by."""
+    return np.where(np.abs(scale) < _SMALLEST, np.float32(1), scale)
+
+
 class _Best:
-    """The best scale of every row so far; squared errors count by `weights`, where these are given.
+    """The best scale of every block so far; squared errors count by `weights`, where these are given.
+
+    A block is a column, so that NumPy adds up whole rows.
 
     Attributes:
         scale: The scales, float32.
         zero: Their zero points.
     """
 
-    def __init__(self, rows: np.ndarray, weights: np.ndarray | None = None):
-        self._rows, self._weights = rows, weights
-        self.scale, self.zero = np.ones(len(rows), np.float32), np.zeros(len(rows), np.float32)
-        self._explained = np.full(len(rows), -1, np.float32)
+    def __init__(self, part: np.ndarray, weights: np.ndarray | None = None):
+        self._part, self._weights = part, weights
+        self._rounded, self._clipped = np.empty_like(part), np.empty_like(part)
+        self._counted = self._clipped if weights is None else np.empty_like(part)
+        blocks = part.shape[1]
+        self.scale, self.zero = np.ones(blocks, np.float32), np.zeros(blocks, np.float32)
+        self._explained = np.full(blocks, -1, np.float32)
 
-    def fit(self, scale: np.ndarray, zero: _Numbers, low: _Numbers, high: _Numbers) -> None:
-        """Quantize the rows with a scale each, and keep the scale of regression where it explains more of them."""
-        scale = np.where(np.abs(scale) < _SMALLEST, 1, scale)
-        integers = np.clip(np.rint(self._rows / scale), low, high)
-        counted = integers if self._weights is None else integers * self._weights
-        product = np.einsum("ij,ij->i", self._rows, counted)
-        square = np.einsum("ij,ij->i", integers, counted)
-        fitted = np.where(square > 0, product / np.maximum(square, 1), scale[:, 0]).astype(np.float32)
-        fitted = np.where(np.abs(fitted) < _SMALLEST, np.float32(1), fitted)
+    def rounded(self, numbers: np.ndarray, factor: np.ndarray | np.floating) -> np.ndarray:
+        """Return numbers times a factor, rounded; the next call overwrites it."""
+        np.multiply(numbers, factor, out=self._rounded)
+        return np.rint(self._rounded, out=self._rounded)
+
+    def clipped(self, rounded: np.ndarray, low: np.ndarray | np.floating, high: np.ndarray | np.floating) -> np.ndarray:
+        """Return integers within bounds; the next call overwrites them."""
+        return np.clip(rounded, low, high, out=self._clipped)
+
+    def fit(self, scale: np.ndarray, integers: np.ndarray, zero: np.ndarray | None = None) -> None:
+        """Keep the scale of regression for some integers where it explains more of a block."""
+        if self._weights is not None:
+            np.multiply(integers, self._weights, out=self._counted)
+        product, square = _sums_of_products(self._part, self._counted), _sums_of_products(integers, self._counted)
+        fitted = _usable(np.where(square > 0, product / np.where(square > 0, square, 1), scale))
         explained = product * fitted
         better = explained > self._explained
         self._explained = np.where(better, explained, self._explained)
         self.scale = np.where(better, fitted, self.scale)
-        self.zero = np.where(better, np.broadcast_to(zero, scale.shape)[:, 0], self.zero)
+        if zero is not None:
+            self.zero = np.where(better, zero, self.zero)
+
+
+def _sums_of_products(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the sum of products along every column."""
+    if len(one) <= _SUMMED:
+        return np.einsum("ij,ij->j", one, other)
+    parts = (slice(start, start + _SUMMED) for start in range(0, len(one), _SUMMED))
+    return np.add.reduce([np.einsum("ij,ij->j", one[rows], other[rows]) for rows in parts])

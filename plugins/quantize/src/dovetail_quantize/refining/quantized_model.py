@@ -21,7 +21,8 @@ from dovetail_runtime.serialize import needs_file
 from dovetail_transforms.regions.regions import extract, given_regions
 
 from dovetail_quantize.integers import dequantize_array, parameters_of
-from dovetail_quantize.quantize import Quantize, QuantizedTensor
+from dovetail_quantize.quantize import Quantize
+from dovetail_quantize.quantized_tensor import QuantizedTensor
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
