@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -17,9 +18,59 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 20  # numbers
 ENERGY = "dovetail.energy"
 """Key of a weight's metadata: the energy of each channel that its products read, relative to their mean."""
+BLOCKS = "dovetail.blocks"
+"""Key of a weight's metadata: `StoredBlocks`, where a refinement has found its integers."""
 _QUIET = 0.01  # of the mean energy; channels that the data left quiet count by it
 Observed = Callable[..., Parameters]
 """Called with a part of a weight and, where there is any, with what its squared errors count by."""
+
+
+class StoredBlocks(NamedTuple):
+    """A weight in blocks that is already quantized.
+
+    Attributes:
+        integers: The integers, or bytes that hold several of them.
+        scale: The scales, one per block.
+        zero_point: The zero points, one per block.
+    """
+
+    integers: np.ndarray
+    scale: np.ndarray
+    zero_point: np.ndarray
+
+    def packed(self, bits: int) -> StoredBlocks:
+        """Return this with integers of fewer than 8 bits in bytes, for `unpacked`: the first in the lowest bits."""
+        number = 8 // bits
+        flat = self.integers.reshape(-1).astype(np.int8).view(np.uint8) & np.uint8((1 << bits) - 1)
+        flat = np.pad(flat, (0, -flat.size % number))
+        packed = flat[0::number].copy()
+        for place in range(1, number):
+            packed |= flat[place::number] << np.uint8(bits * place)
+        return self._replace(integers=packed)
+
+    def unpacked(self, format_: Format, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the integers of a weight of `shape`, in the type of the format."""
+        bits = format_.dtype.bitwidth
+        flat = np.empty((self.integers.size, 8 // bits), np.uint8)
+        for place in range(8 // bits):
+            flat[:, place] = self.integers >> np.uint8(bits * place) & np.uint8((1 << bits) - 1)
+        found: np.ndarray = flat.reshape(-1)[: math.prod(shape)].reshape(shape)
+        if not format_.element.startswith("u"):
+            found = (found << np.uint8(8 - bits)).view(np.int8) >> np.int8(8 - bits)
+        return found.astype(format_.dtype.numpy())
+
+    def real(self, format_: Format, shape: tuple[int, ...], rows: int) -> np.ndarray:
+        """Return the numbers of the first rows of a weight of `shape`."""
+        assert format_.axis is not None and format_.group is not None
+        axis = format_.axis % len(shape)
+        scale, zero = (np.repeat(part, format_.group, axis=axis)[:rows] for part in (self.scale, self.zero_point))
+        integers = self.unpacked(format_, shape)[:rows].astype(np.float32)
+        return (integers - zero) * scale.astype(np.float32)
+
+
+def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int]:
+    """Return the shape of the bytes of `StoredBlocks.packed`."""
+    return (-(-math.prod(shape) * bits // 8),)
 
 
 class BlockWeight:
@@ -35,6 +86,7 @@ class BlockWeight:
         observed: Returns the parameters of a part of the weight, a slab along its first axis; see `Observed`.
         floats: Element type of the scales.
         energy: What squared errors count by, along the axis of the blocks.
+        stored: What a refinement has found already, with packed integers.
     """
 
     def __init__(
@@ -44,8 +96,9 @@ class BlockWeight:
         observed: Observed,
         floats: ir.DataType,
         energy: np.ndarray | None = None,
+        stored: StoredBlocks | None = None,
     ):
-        self._energy = energy
+        self._energy, self._stored = energy, stored
         self._source, self._format, self._observed, self._floats = source, format_, observed, floats
         self._parameters: tuple[np.ndarray, np.ndarray] | None = None
         self._named: frozenset[str] = frozenset()
@@ -63,6 +116,8 @@ class BlockWeight:
         return ir.LazyTensor(lambda: ir.Tensor(self._read(part)), dtype, ir.Shape(shape), name=name)
 
     def _read(self, part: str) -> np.ndarray:
+        if self._stored is not None:
+            return self._of_stored(self._stored, part)
         if self._parameters is None:
             self._parameters, self._left = self._observe(), set(self._named)
         scale, zero = self._parameters
@@ -70,6 +125,13 @@ class BlockWeight:
         if not self._left:
             self._parameters = None
         return {"scale": scale, "zero_point": zero}[part] if part != "integers" else self._quantized(scale, zero)
+
+    def _of_stored(self, stored: StoredBlocks, part: str) -> np.ndarray:
+        if part == "scale":
+            return stored.scale.astype(self._floats.numpy())
+        if part == "zero_point":
+            return stored.zero_point.astype(self._format.dtype.numpy())
+        return stored.unpacked(self._format, tuple(self._source.shape.numpy()))
 
     def _observe(self) -> tuple[np.ndarray, np.ndarray]:
         shape = scale_shape(self._format, self._source.shape.numpy())
@@ -123,6 +185,7 @@ def block_constants(
     name: str,
     names: FreshNames,
     energy: np.ndarray | None = None,
+    stored: StoredBlocks | None = None,
 ) -> list[ir.Value]:
     """Return the inputs of the DequantizeLinear of a weight in blocks: integers, scales and, unless 0, zero points.
 
@@ -134,13 +197,14 @@ def block_constants(
         name: Prefix of their names.
         names: Generator of fresh names.
         energy: See `BlockWeight`.
+        stored: See `BlockWeight`.
     """
     parts = {"integers": names.fresh(f"{name}_{format_.element}"), "scale": names.fresh(f"{name}_scale")}
     if format_.scheme == "asymmetric" or format_.element.startswith("u"):
         parts["zero_point"] = names.fresh(f"{name}_zero_point")
     return [
         ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
-        for tensor in BlockWeight(weight, format_, observed, floats, energy).constants(parts)
+        for tensor in BlockWeight(weight, format_, observed, floats, energy, stored).constants(parts)
     ]
 
 

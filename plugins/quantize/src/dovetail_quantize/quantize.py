@@ -14,7 +14,7 @@ from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
-from dovetail_quantize.blocks import ENERGY, block_constants, quantized_in_slabs
+from dovetail_quantize.blocks import BLOCKS, ENERGY, block_constants, quantized_in_slabs
 from dovetail_quantize.integers import parameters_of, spread_extents
 from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
@@ -161,7 +161,14 @@ class Inserter:
         graph, value, format_ = self.model.graph, held.value, held.format
         observer = NamedObserver(held, self.ctx.registry.observer)
         constants = block_constants(
-            weight, format_, observer.of_part, dtype_of(value), name_of(value), self.names, value.meta.get(ENERGY)
+            weight,
+            format_,
+            observer.of_part,
+            dtype_of(value),
+            name_of(value),
+            self.names,
+            value.meta.get(ENERGY),
+            value.meta.get(BLOCKS),
         )
         for constant in constants:
             graph.register_initializer(constant)

@@ -18,7 +18,7 @@ from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import file_sha256
 
-from dovetail_quantize.refining.steps import RECORD, steps_of
+from dovetail_quantize.refining.steps import RECORD, left_out, steps_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -229,11 +229,16 @@ class RecordRefinements(Pass):
     name = "record-refinements"
     stage = "calibrate"
     requires = ("calibrate",)
-    after = ("equalize", "smooth", "round-weights", "correct-biases", "weigh-scales")
+    after = ("equalize", "smooth", "round-weights", "correct-biases", "weigh-scales", "feed-back-errors")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fill the summary of the current plan."""
-        if ctx.refusals.fresh or not any(steps_of(ctx).values()):
+        if ctx.refusals.fresh:
+            return False
+        for name, steps in left_out(ctx).items() if ctx.outcome.quantized_values else ():
+            why = f"there is no data, so {' and '.join(steps)} of {name} are left out, by which weights lose less"
+            ctx.remark("missed", "", "refine", why, suggest="--data with inputs like those that the model will see")
+        if not any(steps_of(ctx).values()):
             return False
         if ctx.outcome.quantized_values:
             Record.of(ctx).finish(ctx)
