@@ -236,7 +236,7 @@ class RecordRefinements(Pass):
         if ctx.refusals.fresh:
             return False
         for name, steps in left_out(ctx).items() if ctx.outcome.quantized_values else ():
-            why = f"there is no data, so {' and '.join(steps)} of {name} are left out, by which weights lose less"
+            why = f"without data, {name} leaves out refinements by which its weights lose less: {', '.join(steps)}"
             ctx.remark("missed", "", "refine", why, suggest="--data with inputs like those that the model will see")
         if not any(steps_of(ctx).values()):
             return False
