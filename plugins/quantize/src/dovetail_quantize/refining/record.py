@@ -183,6 +183,11 @@ class Record:
             known = ctx.kept[_KEPT] = (ctx.outcome.plan, ctx.outcome.decided, cls(ctx))
         return known[2]
 
+    @property
+    def found_arrays(self) -> bool:
+        """Whether there is something that a replay needs."""
+        return self._writer is not None
+
     def count(self, step: str, number: int = 1) -> None:
         """Count changes made by a refinement."""
         self._counts[step] += number
@@ -238,7 +243,7 @@ class RecordRefinements(Pass):
         for name, steps in left_out(ctx).items() if ctx.outcome.quantized_values else ():
             why = f"without data, {name} leaves out refinements by which its weights lose less: {', '.join(steps)}"
             ctx.remark("missed", "", "refine", why, suggest="--data with inputs like those that the model will see")
-        if not any(steps_of(ctx).values()):
+        if not any(steps_of(ctx).values()) and not Record.of(ctx).found_arrays:
             return False
         if ctx.outcome.quantized_values:
             Record.of(ctx).finish(ctx)
