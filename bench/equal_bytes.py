@@ -1,23 +1,26 @@
-"""Weights in few bits at equal bytes: cpu-int8 beside ONNX Runtime, its exporter and NNCF, on trained decoders.
+"""Weights in few bits at equal bytes: cpu-int8 beside ONNX Runtime, its exporter, NNCF, Olive and AIMET.
 
-    python bench/equal_bytes.py WHEELS [--decoder smollm | flan] [--folder FOLDER] [--nncf PYTHON] [--block 32]
+    python bench/equal_bytes.py WHEELS [--decoder NAME] [--folder FOLDER] [--nncf PYTHON] [--olive PYTHON]
+                                [--aimet PYTHON] [--block 32] [--only WORDS]
 
-All of them quantize the same float32 file, those with data on the same texts, and are judged on others by one judge:
-KL(softmax(float32) || softmax(result)) of the next token in nats, the share of equal next tokens, and SNR of logits.
-Files for ONNX Runtime run there with accuracy level 1, those of NNCF in OpenVINO in float32; NNCF does not take
-GroupQueryAttention, so it gets the same decoder with attention written out.
+Decoders are trained ones of wheels: `smollm` (`trained_llama.py`), `flan` (`trained_decoder.py`), `whisper-tiny` and
+`whisper-base` (`trained_whisper.py`), and `names` (`trained_names.py`). All tools quantize the same float32 file, those
+with data on the same inputs, and are judged on others by one judge: KL(softmax(float32) || softmax(result)) of the
+next token in nats, the share of equal next tokens, and SNR of logits. Files for ONNX Runtime run there with accuracy
+level 1, those of NNCF in OpenVINO in float32; NNCF does not take GroupQueryAttention, so it gets the same decoder with
+attention written out, and so do Olive and AIMET.
 
 MB are those of all weights. Peers leave the embedding in float32; where it equals the head, it is not counted for
 them, as if both were one tensor at no loss, and ours are one tensor. A peer is followed by ours with at most its bytes
 (`--max-size`). `default` is what ONNX Runtime's exporter does with `-p int4`; `k_quant mixed` are its 8 bits for the
 head and for queries, keys, values and `down` of the first and last eighth of layers and of every third one between.
+What other interpreters do is in `weight_peers.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,23 +31,23 @@ import numpy as np
 import onnx
 import trained_decoder
 import trained_llama
+import trained_names
+import trained_whisper
 from dovetail.errors import DovetailError
 from measure import table
 from trained_nets.wheels import Wheels
 from weight_only import Feeds, in_onnxruntime, in_openvino
+from weight_peers import METHODS, of_peer, size_of_integers
 
-DECODERS = {"smollm": trained_llama, "flan": trained_decoder}
-NNCF = """
-import sys, numpy as np, nncf, openvino as ov
-source, out, data, group, method = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]
-feeds = np.load(data, allow_pickle=True)["feeds"].tolist()
-settings = {"awq": {"awq": True}, "scales": {"awq": True, "scale_estimation": True}, "gptq": {"gptq": True}}[method]
-made = nncf.compress_weights(
-    ov.Core().read_model(source), mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=group, ratio=1.0, all_layers=True,
-    ignored_scope=nncf.IgnoredScope(types=["Gather"], validate=False), dataset=nncf.Dataset(feeds), **settings,
-)
-ov.save_model(made, out, compress_to_fp16=False)
-"""
+DECODERS = {
+    "smollm": trained_llama,
+    "flan": trained_decoder,
+    "whisper-tiny": trained_whisper.TINY,
+    "whisper-base": trained_whisper.BASE,
+    "names": trained_names,
+}
+TIED = ("smollm", "whisper-tiny", "whisper-base")
+"""Decoders whose head is the embedding."""
 
 
 def of_onnxruntime(source: Path, out: Path, algorithm: str, block: int, symmetric: bool) -> Path:
@@ -76,23 +79,9 @@ def _wide(model: onnx.ModelProto) -> list[str]:
     return ["lm_head", *(f"layers.{at}.{part}" for at in most for part in ("q", "k", "v", "down"))]
 
 
-def of_nncf(source: Path, out: Path, samples: list[Feeds], python: str, block: int, method: str) -> Path:
-    """Quantize with NNCF in its own environment, on the same data as ours."""
-    out.mkdir(parents=True, exist_ok=True)
-    names = {one.name for one in onnx.load(str(source), load_external_data=False).graph.input}
-    given = [{name: array for name, array in feeds.items() if name in names} for feeds in samples]
-    np.savez(out / "data.npz", feeds=np.array(given, dtype=object))
-    words = [python, "-c", NNCF, source, out / "model.xml", out / "data.npz", block, method]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    subprocess.run(
-        [*map(str, words)], check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    return out / "model.xml"
-
-
 def ours(source: Path, out: Path, options: str, high: list[str], samples: list[Feeds] | None, size: int = 0) -> Path:
     """Compile, with data or without, within a size where one is given; the nodes `high` stay floats."""
-    request: dict = {"data": samples, "refine": "smooth,scales"} if samples else {}
+    request: dict = {"data": samples, "refine": "smooth,feedback"} if samples else {}
     if high:
         request["high"] = high
     if size:
@@ -102,8 +91,11 @@ def ours(source: Path, out: Path, options: str, high: list[str], samples: list[F
     return out / "model.onnx"
 
 
-def size_of(path: Path, embedding: int) -> int:
+def size_of(path: Path, embedding: int, block: int) -> int:
     """Return the bytes of all weights; `embedding` bytes of a table in float32 are not counted."""
+    integers = size_of_integers(path, block)
+    if integers is not None:
+        return integers - embedding
     if path.suffix == ".xml":
         return path.with_suffix(".bin").stat().st_size - embedding
     found = 0
@@ -130,41 +122,48 @@ def main() -> None:
     parser.add_argument("wheels", type=Path)
     parser.add_argument("--decoder", choices=DECODERS, default="smollm")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--nncf", metavar="PYTHON")
+    for tool in METHODS:
+        parser.add_argument(f"--{tool}", metavar="PYTHON")
     parser.add_argument("--block", type=int, default=32)
+    parser.add_argument("--only", default="", help="rows whose names begin with this, alone")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args()
     block, wheels, decoder = options.block, Wheels(options.wheels), DECODERS[options.decoder]
     with tempfile.TemporaryDirectory() as work:
         folder = options.folder or Path(work)
         source = decoder.write(wheels, folder / "source")
-        plain = decoder.write(wheels, folder / "plain", plain=True) if decoder is trained_llama else source
+        plain = trained_llama.write(wheels, folder / "plain", plain=True) if decoder is trained_llama else source
         samples, texts, _ = decoder.texts(wheels)
         graph = onnx.load(str(source), load_external_data=False).graph
-        embedding = next(4 * int(np.prod(tensor.dims)) for tensor in graph.initializer if tensor.name == "embedding")
-        tied = decoder is trained_llama  # else the embedding stays float32, as that of peers
-        high = [] if tied else [node.name for node in graph.node if "embedding" in node.input]
+        tied = options.decoder in TIED  # else the embedding stays float32, as that of peers
+        tables = [tensor for tensor in graph.initializer if tensor.name == "embedding"]
+        embedding = sum(4 * int(np.prod(tensor.dims)) for tensor in tables)
+        high = [] if tied else [node.name for node in graph.node if node.op_type == "Gather" and len(node.input) > 1
+                                and node.input[0] == "embedding"]  # fmt: skip
 
         def logits(path: Path) -> np.ndarray:
-            exactly = path.suffix == ".xml"
-            run = (
-                in_openvino(path, options.threads, exact=True) if exactly else in_onnxruntime(path, 1, options.threads)
-            )
-            return np.concatenate([run(text)[0] for text in texts])
+            in_ir = path.suffix == ".xml"
+            run = in_openvino(path, options.threads, exact=True) if in_ir else in_onnxruntime(path, 1, options.threads)
+            # The decoder with attention written out has no caches.
+            names = {one.name for one in onnx.load(str(plain if in_ir else path), load_external_data=False).graph.input}
+            found = (run({name: array for name, array in text.items() if name in names}) for text in texts)
+            return np.concatenate([array.reshape(-1, array.shape[-1]) for array in found])
 
         exact, rows = logits(source), []
 
         def row(name: str, make: Callable[..., Path], *args: object, given: Path = source) -> int:
+            if not name.startswith(options.only):
+                return 0
             start = time.perf_counter()
             try:
                 path = make(given, folder / f"{len(rows)}", *args)
-                size = size_of(path, embedding)
+                size = size_of(path, embedding, block)
                 made = time.perf_counter() - start
                 rows.append(
-                    {"file": name, "MB": f"{size / 1e6:.1f}", **judged(exact, logits(path)), "s": f"{made:.0f}"}
+                    {"file": name, "MB": f"{size / 1e6:.2f}", **judged(exact, logits(path)), "s": f"{made:.0f}"}
                 )
-            except (ValueError, RuntimeError, DovetailError, subprocess.CalledProcessError) as error:
-                rows.append({"file": name, "MB": "", "SNR": "", "KL": f"fails: {str(error)[:60]}", "same": "", "s": ""})
+            except (ValueError, RuntimeError, DovetailError) as error:
+                rows.append({"file": name, "MB": "", "SNR": "", "KL": f"fails: {str(error)[:90]}", "same": "", "s": ""})
                 size = 0
             print(rows[-1], flush=True)
             return size
@@ -176,17 +175,17 @@ def main() -> None:
         for words, algorithm, symmetric in (
             ("default, int4", "default", True), ("default, uint4", "default", False),
             ("k_quant, uint4", "k_quant", False),
-            *([("k_quant mixed, uint4 and uint8", "k_quant mixed", False)] if tied else []),
+            *([("k_quant mixed, uint4 and uint8", "k_quant mixed", False)] if decoder is trained_llama else []),
         ):  # fmt: skip
             sizes.append(row(f"ONNX Runtime {words}, {block}", of_onnxruntime, algorithm, block, symmetric))
-        methods = {"awq": "AWQ", "scales": "AWQ and scale estimation", "gptq": "GPTQ"}
-        for method, words in methods.items() if options.nncf else ():
-            name = f"NNCF {words}, uint4, {block}"
-            sizes.append(row(name, of_nncf, samples, options.nncf, block, method, given=plain))
-            if method == "awq":
-                for size in sorted({size // 10**5 for size in sizes if size}):
-                    limit = size * 10**5 if tied else size * 10**5 + embedding
-                    row(f"cpu-int8 within {size / 10:.1f} MB, data", ours, blocks, high, samples, limit)
+        for tool, methods in METHODS.items():
+            python = getattr(options, tool)
+            for method, words in methods.items() if python else ():
+                name = f"{tool.upper() if tool != 'olive' else 'Olive'} {words}, uint4, {block}"
+                sizes.append(row(name, of_peer, samples, tool, python, block, method, given=plain))
+        for size in sorted({size // 10**4 for size in sizes if size}):
+            limit = size * 10**4 if tied else size * 10**4 + embedding
+            row(f"cpu-int8 within {size / 100:.2f} MB, data", ours, blocks, high, samples, limit)
         print()
         table(rows)
 

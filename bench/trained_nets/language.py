@@ -128,8 +128,11 @@ def _names(wheels: Wheels) -> list[Stream]:
     return found
 
 
-def _spelled_names(wheels: Wheels) -> list[Stream]:
-    """What the decoder is asked letter by letter, after a greedy run in float32; its hidden state is fed back."""
+def spelled_names(wheels: Wheels, states: bool = False) -> list[Stream]:
+    """What the decoder is asked letter by letter, after a greedy run in float32; its hidden state is fed back.
+
+    With `states`, every letter has the state in float32 instead.
+    """
     import onnxruntime
 
     folder = wheels.file(ROMANIZER, "arabic_name_romanizer/resources")
@@ -143,7 +146,8 @@ def _spelled_names(wheels: Wheels) -> list[Stream]:
         fixed, prefix, stream = {"memory": memory, "src_mask": mask}, np.array([[1]], np.int64), []
         first = {"hidden": hidden}
         for _ in range(16):
-            stream.append({"prefix": prefix, **fixed, **(first if not stream else {})})
+            state = {"hidden": hidden} if states else first if not stream else {}
+            stream.append({"prefix": prefix, **fixed, **state})
             scores, hidden = decoder.run(None, {"prefix": prefix, **fixed, "hidden": hidden})
             best = int(scores[0].argmax())
             if best == 2:
@@ -195,6 +199,6 @@ NETS = (
     Net("romaniser encoder", ROMANIZER, "arabic_name_romanizer/resources/encoder.onnx",
         "GRU; Arabic words", _names),
     Net("romaniser decoder", ROMANIZER, "arabic_name_romanizer/resources/decoder.onnx",
-        "GRU with attention; letter by letter, state fed back", _spelled_names, {"hidden_out": "hidden"},
+        "GRU with attention; letter by letter, state fed back", spelled_names, {"hidden_out": "hidden"},
         classes=("logprobs",)),
 )  # fmt: skip

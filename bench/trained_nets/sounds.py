@@ -22,9 +22,14 @@ VOICES = ("en", "en-us", "en+f3", "en-us+m7", "en+f5", "en-gb-x-rp")
 @cache
 def speech(wheels: Wheels, index: int, rate: int = 16000) -> np.ndarray:
     """A spoken sentence between half seconds of faint noise, as float32 in -1 to 1."""
-    sentence, voice = ENGLISH[index % len(ENGLISH)], VOICES[index % len(VOICES)]
+    return spoken(wheels, ENGLISH[index % len(ENGLISH)], index, rate, "")
+
+
+def spoken(wheels: Wheels, sentence: str, index: int, rate: int = 16000, kind: str = "passage") -> np.ndarray:
+    """A spoken text between half seconds of faint noise, in the voice of a number; texts of a kind differ by it."""
+    voice = VOICES[index % len(VOICES)]
     if shutil.which("espeak-ng"):
-        path = wheels.scratch("speech") / f"{index}.wav"
+        path = wheels.scratch("speech") / f"{kind}{index}.wav"
         if not path.exists():
             speed = str(140 + 10 * (index % 5))
             subprocess.run(["espeak-ng", "-v", voice, "-s", speed, "-w", str(path), sentence], check=True)

@@ -30,7 +30,7 @@ VARIANT_KEYS = (
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
 _PRECISION = ("low", "high", "accumulate", "typed", "widened")
-_REFINE = ("equalize", "smooth", "rounding", "bias", "scales", "none")
+_REFINE = ("equalize", "smooth", "rounding", "bias", "scales", "feedback", "none")
 _OLD_REFINE = ("equalise",)  # former spellings in files
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 

@@ -104,6 +104,21 @@ def test_caches_are_int8_with_a_scale_per_channel(rotary, tmp_path):
         assert snr(key[at], held[at]) > 30
 
 
+def test_a_replayed_plan_has_the_ranges_of_caches_and_needs_no_data(tmp_path):
+    source = model()
+    backend = f"{OPTIONS},cache=int8"
+    data = [prompt(seed) for seed in range(4)]
+    dovetail.compile(source, backend, data=data, plugins=plugins(), verify=False).save(tmp_path / "first")
+    again = dovetail.compile(source, backend, plan=tmp_path / "first/plan.yaml", plugins=plugins(), verify=False)
+    again.save(tmp_path / "again")
+    files = [onnx.load(tmp_path / name / "model.onnx") for name in ("first", "again")]
+    first, second = (
+        {one.name: one.raw_data for one in file.graph.initializer if "present" in one.name} for file in files
+    )
+    assert first == second
+    assert sorted(first) == ["present_key_scale", "present_value_scale"]
+
+
 def test_verification_quantizes_what_enters_and_dequantizes_what_leaves():
     source = model()
     data = [prompt(seed) for seed in range(4)]

@@ -192,7 +192,9 @@ def test_accuracy_level_4_rounds_what_products_read():
 def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goal, chosen, says):
     source = model(MATMUL)
     options = f"weights={weights},kernel=nbits,accuracy_level={level}"
-    result = dovetail.compile(source, f"cpu-int8:{options}", plugins=plugins(), data=[inputs(source)] * 2, min_snr=goal)
+    result = dovetail.compile(
+        source, f"cpu-int8:{options}", plugins=plugins(), data=[inputs(source)] * 2, refine="none", min_snr=goal
+    )
     (node,) = result.model.graph
     assert node.attributes.get_int("accuracy_level") == chosen
     (remark,) = [remark for remark in result.remarks if remark.rule == "accuracy-level"]
@@ -368,7 +370,7 @@ def with_loud_channels():
 @pytest.mark.parametrize("options", ["weights=int4", "weights=int4,scheme=asymmetric", "weights=int8"])
 def test_data_scales_the_channels_of_weights_where_products_gain_by_it(options):
     source, data = with_loud_channels()
-    plain = compiled(source, f"cpu-int8:{options}", data=data[:10])
+    plain = compiled(source, f"cpu-int8:{options}")
     scaled = compiled(source, f"cpu-int8:{options}", data=data[:10], refine="smooth")
     before, after = (dovetail.verify(source, one, data[10:], plugins=plugins()).worst_snr_db for one in (plain, scaled))
     assert after > before + 3
@@ -384,7 +386,7 @@ def test_scales_of_blocks_are_those_with_the_least_error_of_the_product(options,
     rng = np.random.default_rng(5)
     loud = np.where(np.arange(128) % 8 == 3, 4.0, 0.2).astype(np.float32)
     data = [{"x": rng.standard_normal((5, 128)).astype(np.float32) * loud} for _ in range(20)]
-    plain = compiled(source, f"cpu-int8:{options}", data=data[:10])
+    plain = compiled(source, f"cpu-int8:{options}")
     weighed = compiled(source, f"cpu-int8:{options}", data=data[:10], refine="scales")
     before, after = (
         dovetail.verify(source, one, data[10:], plugins=plugins()).worst_snr_db for one in (plain, weighed)
@@ -402,6 +404,70 @@ def test_a_replayed_plan_has_the_energies_and_needs_no_data(tmp_path):
     assert np.array_equal(first.run(data[0])["y"], again.run(data[0])["y"])
     with pytest.raises(DovetailError, match="refinement 'scales' needs data"):
         compiled(source, refine="scales")
+
+
+CORRELATED = [
+    "weights=int4",
+    "weights=int4,scheme=asymmetric",
+    "weights=int4,scheme=asymmetric,kernel=nbits,scales=float16",
+    "weights=int2,scheme=asymmetric,kernel=nbits",
+    "weights=int8-blocks",
+]
+
+
+def correlated(body):
+    """A net whose input has few independent channels, and samples of it."""
+    rng = np.random.default_rng(6)
+    mixing = rng.standard_normal((12, 128))
+    made = (rng.standard_normal((5, 12)) @ mixing + 0.1 * rng.standard_normal((5, 128)) for _ in range(80))
+    return model(body), [{"x": one.astype(np.float32)} for one in made]
+
+
+@pytest.mark.parametrize("options", CORRELATED)
+@pytest.mark.parametrize("body", [MATMUL, "y = Gemm <transB = 1> (x, g, b)", QKV])
+def test_errors_that_are_fed_back_cancel_where_channels_correlate(options, body):
+    source, data = correlated(body)
+    results = [compiled(source, f"cpu-int8:{options}", data=data[:60], refine=by) for by in ("scales", "feedback")]
+    before, after = (dovetail.verify(source, one, data[60:], plugins=plugins()).worst_snr_db for one in results)
+    assert after > before + 3
+    assert formats(results[0]) == formats(results[1])
+    assert [r for r in results[1].remarks if r.rule == "feedback" and r.kind == "passed" and "fed back" in r.why]
+
+
+def test_the_head_that_shares_the_embedding_feeds_back_its_errors():
+    source = model(TIED, "int64[5] i")
+    rng = np.random.default_rng(7)
+    data = [{"i": np.minimum(rng.geometric(0.2, 5), 499)} for _ in range(60)]
+    result = compiled(source, f"{INT4},embedding=as-weights,kernel=nbits", data=data, refine="feedback")
+    fed_back = [r.why for r in result.remarks if r.rule == "feedback"]
+    assert len(fed_back) == 2  # the product and the head
+    assert np.isfinite(result.run(data[0])["y"]).all()
+
+
+def test_data_alone_refines_weights_in_few_bits_and_without_it_a_remark_says_what_would_help():
+    source, data = correlated(MATMUL)
+    given, bare = compiled(source, data=data), compiled(source)
+    assert {r.rule for r in given.remarks if r.kind == "passed"} >= {"feedback"}
+    (remark,) = [r for r in bare.remarks if r.rule == "refine"]
+    assert remark.why.startswith("without data, cpu-int8 leaves out refinements")
+    assert not [r for r in compiled(source, data=data, refine="none").remarks if r.rule in ("refine", "feedback")]
+
+
+def test_a_replayed_plan_has_the_integers_and_needs_no_data(tmp_path):
+    source, data = correlated(QKV)
+    first = compiled(source, data=data)
+    first.save(tmp_path)
+    again = compiled(source, plan=tmp_path / "plan.yaml")
+    assert np.array_equal(first.run(data[0])["y"], again.run(data[0])["y"])
+
+
+def test_the_integers_of_another_model_are_refused(tmp_path):
+    source, data = correlated(MATMUL)
+    compiled(source, data=data, refine="feedback").save(tmp_path)
+    other = numpy_helper.from_array(-numpy_helper.to_array(source.graph.initializer[0]), "w")
+    source.graph.initializer[0].CopyFrom(other)
+    with pytest.raises(DovetailError):
+        compiled(source, plan=tmp_path / "plan.yaml")
 
 
 def test_scales_that_other_refinements_read_are_not_weighed():

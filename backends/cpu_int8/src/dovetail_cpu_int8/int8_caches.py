@@ -11,18 +11,22 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, name_of
 from dovetail.passes import Pass
 from dovetail_quantize.observing import observe
+from dovetail_quantize.refining.record import Record
 from dovetail_runtime.data.quantized_ends import SCALE
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
 
 
 _DOMAIN = "com.microsoft"
 _RANGES = "dovetail.cache_ranges"
+_STEP = "cache-ranges"  # in the record of what data changed, so that a replay needs none
 _PASTS, _PRESENTS, _SCALES = (3, 4), (1, 2), (12, 13)
 _LARGEST = 127
 _INTEGERS = ir.TensorType(ir.DataType.INT8)
@@ -66,18 +70,41 @@ class CacheRanges(Pass):
             if not found:
                 ctx.remark("missed", "", "int8-caches", "there is no GroupQueryAttention, so no cache is in int8")
             return False
-        if ctx.request.data is None:
-            raise UsageError(
-                "cpu-int8: cache=int8 needs data for the ranges of keys and values", "give --data: prompts of the model"
-            )
-        ranges = {name_of(node.outputs[index]): _Range() for node in kept for index in _PRESENTS}
-        observe(model, {name: [one] for name, one in ranges.items()}, ctx)
-        for node in kept:
-            both = [ranges[name_of(node.outputs[index])].largest for index in _PRESENTS]
-            if any(one is None for one in both):
-                raise DovetailError(f"the data gives no finite keys and values of '{node.name}'", "look at the data")
-            node.meta[_RANGES] = both
+        record = Record.of(ctx)
+        saved = {node: [_saved(record, node, index) for index in _PRESENTS] for node in kept}
+        known = all(one is not None for both in saved.values() for one in both)
+        for node, both in (saved if known else _measured(model, kept, ctx)).items():
+            node.meta[_RANGES] = [
+                record.save(_STEP, name_of(node.outputs[index]), largest)
+                for index, largest in zip(_PRESENTS, both, strict=True)
+            ]
         return False
+
+
+def _saved(record: Record, node: ir.Node, index: int) -> np.ndarray | None:
+    """Return the largest magnitudes that a replayed plan has; None if it has none, or the extents are open."""
+    shape = node.outputs[index].shape
+    extents = () if shape is None else tuple(shape[at] for at in (1, 3))
+    if not all(isinstance(extent, int) for extent in extents):
+        return None
+    return record.saved(_STEP, name_of(node.outputs[index]), extents)
+
+
+def _measured(model: Model, nodes: Sequence[ir.Node], ctx: Context) -> dict[ir.Node, list[np.ndarray]]:
+    """Return the largest magnitudes of the channels of keys and values on the data."""
+    if ctx.request.data is None:
+        raise UsageError(
+            "cpu-int8: cache=int8 needs data for the ranges of keys and values", "give --data: prompts of the model"
+        )
+    ranges = {name_of(node.outputs[index]): _Range() for node in nodes for index in _PRESENTS}
+    observe(model, {name: [one] for name, one in ranges.items()}, ctx)
+    found = {}
+    for node in nodes:
+        both = [ranges[name_of(node.outputs[index])].largest for index in _PRESENTS]
+        if any(one is None for one in both):
+            raise DovetailError(f"the data gives no finite keys and values of '{node.name}'", "look at the data")
+        found[node] = [one for one in both if one is not None]
+    return found
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def register(registry: Registry) -> None:
     registry.pass_("round-weights", "dovetail_quantize.refining.rounding:RoundWeights")
     registry.pass_("correct-biases", "dovetail_quantize.refining.biases:CorrectBiases")
     registry.pass_("weigh-scales", "dovetail_quantize.refining.weighted_scales:WeighScales")
+    registry.pass_("feed-back-errors", "dovetail_quantize.refining.feed_back:FeedBackErrors")
     registry.pass_("record-refinements", "dovetail_quantize.refining.record:RecordRefinements")
     registry.observer("minmax", "dovetail_quantize.observers.extremes:MinMax")
     registry.observer("percentile", "dovetail_quantize.observers.clipping:Percentile")

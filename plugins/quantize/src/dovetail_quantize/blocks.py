@@ -13,12 +13,14 @@ from dovetail.ir import Format
 from dovetail_onnx.array_workers import map_arrays
 from dovetail_onnx.partial_tensors import StreamedTensor, parts_of
 
-from dovetail_quantize.block_encoding import Observed, Store, as_stored, encode, packed_bytes, unpacked
+from dovetail_quantize.block_encoding import Observed, Store, as_stored, byte_type, encode, packed_bytes, unpacked
 from dovetail_quantize.integers import scale_shape
 
 if TYPE_CHECKING:
     from dovetail.ir import FreshNames
     from dovetail_onnx.partial_tensors import Index
+
+    from dovetail_quantize.stored_blocks import StoredBlocks
 
 _AT_ONCE = 1 << 20  # numbers
 _WIDEST = 1 << 22  # numbers of a part that is read across rows, whose pieces of rows should not be too short
@@ -42,6 +44,7 @@ class BlockWeight:
         floats: Element type of the scales.
         energy: What squared errors count by, along the axis of the blocks.
         searched: Whether `observed` is the observer `least-squares`: further processes may then find parameters, too.
+        stored: What a refinement has found already, with packed integers.
     """
 
     def __init__(
@@ -52,9 +55,11 @@ class BlockWeight:
         floats: ir.DataType,
         energy: np.ndarray | None = None,
         searched: bool = False,
+        stored: StoredBlocks | None = None,
     ):
         self.source, self.format, self.floats = source, format_, floats
         self._energy, self._observed, self._searched = energy, observed, searched
+        self._stored = stored
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -85,6 +90,9 @@ class BlockWeight:
             store: Makes the bytes of a part's integers; a function of a module.
             known: Scales and zero points, if they are known.
         """
+        if self._stored is not None:
+            yield from self._of_stored(self._stored, axis, store)
+            return
         read = parts_of(self.source)
         settings = {
             "format": str(self.format), "floats": self.floats.name, "store": f"{store.__module__}:{store.__name__}",
@@ -96,6 +104,13 @@ class BlockWeight:
                 yield settings, partial(self._arrays, read, index, known)
 
         yield from map_arrays(encode if self._searched else self._encode, tasks())
+
+    def _of_stored(self, stored: StoredBlocks, axis: int, store: Store) -> Iterator[Sequence[np.ndarray]]:
+        integers = stored.unpacked(self.format, self.extents)
+        scale, zero = stored.scale.astype(self.floats.numpy()), stored.zero_point.astype(byte_type(self.format))
+        for index in self._indices(axis):
+            blocks = self._blocks(index)
+            yield store(self.format, integers[index]), scale[blocks], zero[blocks]
 
     def _encode(self, settings: Mapping[str, Any], part: np.ndarray, *others: np.ndarray) -> Sequence[np.ndarray]:
         return encode(settings, part, *others, observed=self._observed)

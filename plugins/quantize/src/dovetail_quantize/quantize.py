@@ -27,6 +27,7 @@ from dovetail_quantize.integers import parameters_of
 from dovetail_quantize.observing import NamedObserver
 from dovetail_quantize.parameters import is_adopted
 from dovetail_quantize.quantized_tensor import QuantizedTensor
+from dovetail_quantize.stored_blocks import BLOCKS
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -150,9 +151,8 @@ class Inserter:
         """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
         graph, value, format_ = self.model.graph, held.value, held.format
         observer = NamedObserver(held, self.ctx.registry.observer)
-        blocks = BlockWeight(
-            weight, format_, observer.of_part, dtype_of(value), value.meta.get(ENERGY), observer.is_search
-        )
+        energy, stored = value.meta.get(ENERGY), value.meta.get(BLOCKS)
+        blocks = BlockWeight(weight, format_, observer.of_part, dtype_of(value), energy, observer.is_search, stored)
         constants = block_constants(blocks, name_of(value), self.names)
         for constant in constants:
             graph.register_initializer(constant)

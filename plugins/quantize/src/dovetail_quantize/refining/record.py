@@ -18,7 +18,7 @@ from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import file_sha256
 
-from dovetail_quantize.refining.steps import RECORD, steps_of
+from dovetail_quantize.refining.steps import RECORD, left_out, steps_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -183,6 +183,11 @@ class Record:
             known = ctx.kept[_KEPT] = (ctx.outcome.plan, ctx.outcome.decided, cls(ctx))
         return known[2]
 
+    @property
+    def found_arrays(self) -> bool:
+        """Whether there is something that a replay needs."""
+        return self._writer is not None
+
     def count(self, step: str, number: int = 1) -> None:
         """Count changes made by a refinement."""
         self._counts[step] += number
@@ -229,11 +234,16 @@ class RecordRefinements(Pass):
     name = "record-refinements"
     stage = "calibrate"
     requires = ("calibrate",)
-    after = ("equalize", "smooth", "round-weights", "correct-biases", "weigh-scales")
+    after = ("equalize", "smooth", "round-weights", "correct-biases", "weigh-scales", "feed-back-errors")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Fill the summary of the current plan."""
-        if ctx.refusals.fresh or not any(steps_of(ctx).values()):
+        if ctx.refusals.fresh:
+            return False
+        for name, steps in left_out(ctx).items() if ctx.outcome.quantized_values else ():
+            why = f"without data, {name} leaves out refinements by which its weights lose less: {', '.join(steps)}"
+            ctx.remark("missed", "", "refine", why, suggest="--data with inputs like those that the model will see")
+        if not any(steps_of(ctx).values()) and not Record.of(ctx).found_arrays:
             return False
         if ctx.outcome.quantized_values:
             Record.of(ctx).finish(ctx)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-EQUALIZE, SMOOTH, ROUNDING, BIAS, SCALES = STEPS = ("equalize", "smooth", "rounding", "bias", "scales")
+STEPS = ("equalize", "smooth", "rounding", "bias", "scales", "feedback")
 """All refinements, in execution order."""
+
+EQUALIZE, SMOOTH, ROUNDING, BIAS, SCALES, FEEDBACK = STEPS
 
 SCALING = (EQUALIZE, SMOOTH)
 """Refinements that change activations between layers, and hence calibration."""
@@ -104,6 +106,22 @@ def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
 
 
 def _defaults(ctx: Context) -> dict[str, tuple[str, ...]]:
+    """Return the refinements that each backend's file names; those of weights alone are left out without data."""
+    named = _named(ctx)
+    if ctx.request.data is not None:
+        return named
+    return {name: () if FEEDBACK in steps else steps for name, steps in named.items()}
+
+
+def left_out(ctx: Context) -> Mapping[str, tuple[str, ...]]:
+    """Return the refinements that a backend's file names and that are left out because there is no data."""
+    asked = ctx.request.options.get(OPTION, {}).get("steps") is not None
+    if asked or ctx.request.data is not None or getattr(ctx.request.plan, "values", None):
+        return {}
+    return {name: steps for name, steps in _named(ctx).items() if FEEDBACK in steps}
+
+
+def _named(ctx: Context) -> dict[str, tuple[str, ...]]:
     found = {}
     for backend in ctx.backends:
         try:
@@ -130,7 +148,8 @@ class Refine(Option):
 
     Keyword arguments of `dovetail.compile` and `dovetail.bisect`:
         refine: The refinements of quantized weights, as a text with commas or as names: `equalize`, `smooth`,
-            `rounding`, `bias`, `scales`; `none` for none. By default (None), those that each backend's file names.
+            `rounding`, `bias`, `scales`, `feedback`; `none` for none. By default (None), those that each
+            backend's file names.
     """
 
     commands = ("compile", "bisect")
