@@ -71,9 +71,8 @@ class CacheRanges(Pass):
                 ctx.remark("missed", "", "int8-caches", "there is no GroupQueryAttention, so no cache is in int8")
             return False
         record = Record.of(ctx)
-        saved = {node: [_saved(record, node, index) for index in _PRESENTS] for node in kept}
-        known = all(one is not None for both in saved.values() for one in both)
-        for node, both in (saved if known else _measured(model, kept, ctx)).items():
+        saved = {node: both for node in kept if (both := _saved(record, node)) is not None}
+        for node, both in (saved if len(saved) == len(kept) else _measured(model, kept, ctx)).items():
             node.meta[_RANGES] = [
                 record.save(_STEP, name_of(node.outputs[index]), largest)
                 for index, largest in zip(_PRESENTS, both, strict=True)
@@ -81,13 +80,17 @@ class CacheRanges(Pass):
         return False
 
 
-def _saved(record: Record, node: ir.Node, index: int) -> np.ndarray | None:
+def _saved(record: Record, node: ir.Node) -> list[np.ndarray] | None:
     """Return the largest magnitudes that a replayed plan has; None if it has none, or the extents are open."""
-    shape = node.outputs[index].shape
-    extents = () if shape is None else tuple(shape[at] for at in (1, 3))
-    if not all(isinstance(extent, int) for extent in extents):
-        return None
-    return record.saved(_STEP, name_of(node.outputs[index]), extents)
+    found = []
+    for index in _PRESENTS:
+        shape = node.outputs[index].shape or ()
+        extents = tuple(extent for extent in (*shape[1:2], *shape[3:]) if isinstance(extent, int))
+        largest = record.saved(_STEP, name_of(node.outputs[index]), extents) if len(extents) > 1 else None
+        if largest is None:
+            return None
+        found.append(largest)
+    return found
 
 
 def _measured(model: Model, nodes: Sequence[ir.Node], ctx: Context) -> dict[ir.Node, list[np.ndarray]]:
