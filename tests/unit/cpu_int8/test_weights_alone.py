@@ -88,7 +88,9 @@ def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel)
     source = model(MATMUL)
     result = compiled(source, f"cpu-int8:{options},kernel={kernel}")
     assert formats(result) == {"w": format_}
-    assert operators(result) == (["DequantizeLinear", "MatMul"] if kernel == "qdq" else ["MatMulNBits"])
+    of_4_bits, of_8_bits = ["MatMulNBits"], ["Mul", "MatMulNBits", "MatMulNBits", "Add"]
+    few = of_8_bits if "int8" in options else of_4_bits
+    assert operators(result) == (["DequantizeLinear", "MatMul"] if kernel == "qdq" else few)
     exact = run(source.SerializeToString(), inputs(source))
     assert snr(exact, result.run(inputs(source))["y"]) > least
 
@@ -195,13 +197,65 @@ def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goa
     result = dovetail.compile(
         source, f"cpu-int8:{options}", plugins=plugins(), data=[inputs(source)] * 2, refine="none", min_snr=goal
     )
-    (node,) = result.model.graph
-    assert node.attributes.get_int("accuracy_level") == chosen
+    levels = {node.attributes.get_int("accuracy_level") for node in result.model.graph if node.domain}
+    assert levels == {chosen}
     (remark,) = [remark for remark in result.remarks if remark.rule == "accuracy-level"]
     assert says in remark.why
     one = compiled(source, f"cpu-int8:weights={weights},kernel=nbits")
     exact = run(source.SerializeToString(), inputs(source))
     assert f"beside {snr(exact, one.run(inputs(source))['y']):.2f} dB with 1" in remark.why
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize(("body", "given"), [(QKV, "float[5,128] x"), (TIED, "int64[5] i")])
+@pytest.mark.parametrize("half", ["", ",scales=float16"])
+def test_products_of_8_bits_in_floats_are_two_of_4_bits_with_the_same_result(scheme, body, given, half):
+    source = model(body, given)
+    options = f"weights=int8-blocks,embedding={{}},scheme={scheme}{half}"
+    halves = compiled(source, f"cpu-int8:{options.format('as-weights')},kernel=nbits")
+    assert {node.attributes.get_int("bits") for node in halves.model.graph if node.domain} == {4}
+    if body == QKV:
+        whole = compiled(source, f"cpu-int8:{options.format('int8')},kernel=qdq").run(inputs(source))["y"]
+    else:  # a table in blocks is an operator of ONNX Runtime
+        whole = run(source.SerializeToString(), inputs(source))
+    assert snr(whole, halves.run(inputs(source))["y"]) > (100 if body == QKV else 38)
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
+def test_products_of_one_value_are_merged_with_the_same_result(scheme):
+    source = model(QKV)
+    merged, single = (compiled(source, f"{INT4},scheme={scheme},kernel={kernel}") for kernel in ("nbits", "qdq"))
+    assert operators(merged) == ["MatMulNBits", "Split", "Add", "MatMulNBits"]
+    assert snr(single.run(inputs(source))["y"], merged.run(inputs(source))["y"]) > 100
+
+
+def attending(read_twice=False):
+    """Return a model whose attention reads three products of one value."""
+    outputs = "float[1,3,128] y" + (", float[1,3,128] q" if read_twice else "")
+    text = f"""<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+    g (float[1,3,128] x) => ({outputs}) {{
+        q = MatMul (x, w)
+        k = MatMul (x, k_weight)
+        v = MatMul (x, v_weight)
+        y = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2> (q, k, v, , , lengths, total)
+    }}"""
+    made, rng = onnx.parser.parse_model(text), np.random.default_rng(1)
+    for name, columns in (("w", 128), ("k_weight", 64), ("v_weight", 64)):
+        array = rng.standard_normal((128, columns), np.float32) / 11
+        made.graph.initializer.append(numpy_helper.from_array(array, name))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([2], np.int32), "lengths"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([3], np.int32), "total"))
+    return made
+
+
+@pytest.mark.parametrize(("read_twice", "splits"), [(False, 0), (True, 1)])
+def test_attention_reads_merged_queries_keys_and_values_as_they_are(read_twice, splits):
+    source = attending(read_twice)
+    merged, single = (compiled(source, f"{INT4},kernel={kernel}") for kernel in ("nbits", "qdq"))
+    assert operators(merged).count("Split") == splits
+    assert operators(merged).count("MatMulNBits") == 1
+    feeds = inputs(source)
+    assert snr(single.run(feeds)["y"], merged.run(feeds)["y"]) > 100
 
 
 def test_an_embedding_that_is_also_the_head_is_stored_once():
@@ -239,7 +293,7 @@ def test_with_matmul_nbits_too_an_embedding_that_is_also_the_head_is_stored_once
     for tensor in source.graph.initializer:
         if tensor.name in ("t", "head"):
             tensor.CopyFrom(numpy_helper.from_array(rows if tensor.name == "t" else rows.T.copy(), tensor.name))
-    result = compiled(source, f"cpu-int8:weights={options},kernel=nbits")
+    result = compiled(source, f"cpu-int8:weights={options},kernel=nbits,accuracy_level=4")
     assert {"GatherBlockQuantized", "MatMulNBits"} == set(operators(result)) - {"Reshape", "Cast"}
     large = [tensor for tensor in constants(result) if tensor.shape[0] == 500 and tensor.size >= 500 * 128 // 4]
     assert len(large) == 1 and large[0].dtype == onnx_ir.DataType.UINT8

@@ -15,6 +15,8 @@ def register(registry):
     registry.pass_("dynamic-quantization", "dovetail_cpu_int8.dynamic_quantization:DynamicQuantization")
     registry.pass_("integer-gathers", "dovetail_cpu_int8.integer_gathers:IntegerGathers")
     registry.pass_("matmul-nbits", "dovetail_cpu_int8.matmul_nbits:MatMulNBits")
+    registry.pass_("merge-products", "dovetail_cpu_int8.merged_products:MergeProducts")
+    registry.pass_("byte-products", "dovetail_cpu_int8.byte_products:ByteProducts")
     registry.pass_("quantized-experts", "dovetail_cpu_int8.quantized_experts:QuantizedExperts")
     registry.pass_("half-scales", "dovetail_cpu_int8.half_scales:HalfScales")
     registry.pass_("keep-floats", "dovetail_cpu_int8.accuracy_level:KeepFloats")

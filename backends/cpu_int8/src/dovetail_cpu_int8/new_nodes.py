@@ -60,6 +60,23 @@ class NewNodes:
         self.graph.insert_before(before, node)
         return result
 
+    def split(self, before: ir.Node, value: ir.Value, extents: Sequence[int], name: str) -> Sequence[ir.Value]:
+        """Insert a Split along the last axis, and return its results, which have no types yet.
+
+        Args:
+            before: The node that it stands in front of.
+            value: What it divides.
+            extents: The last extent of each part.
+            name: Prefix of its name.
+        """
+        sizes = self.constant(ir.tensor(list(extents), dtype=ir.DataType.INT64, name=f"{name}_sizes"))
+        node = ir.node("Split", [value, sizes], {"axis": -1}, num_outputs=len(extents), name=self._names.fresh(name))
+        for part in node.outputs:
+            part.name = self._names.fresh(f"{name}_out")
+        set_placement(node, Placement(BACKEND, FLOAT32))
+        self.graph.insert_before(before, node)
+        return node.outputs
+
     def constant(self, tensor: ir.TensorProtocol) -> ir.Value:
         """Register a constant under a fresh name like that of its tensor."""
         tensor.name = self._names.fresh(tensor.name or "constant")

@@ -99,6 +99,19 @@ def written_config(folder: GeneratorFolder, files: Mapping[str, Path], providers
     return document
 
 
+def with_threads(folder: GeneratorFolder, document: Mapping[str, Any], threads: int) -> dict[str, Any]:
+    """Return the configuration of a result with the threads that every part of it runs on."""
+    changed = copy.deepcopy(dict(document))
+    for part in folder.parts:
+        entry: Any = changed
+        for key in part.place:
+            entry = entry[key]
+        if not isinstance(entry.get("session_options"), dict):
+            entry["session_options"] = {}
+        entry["session_options"]["intra_op_num_threads"] = threads
+    return changed
+
+
 def _names(entry: object, provider: str) -> bool:
     """Check whether an entry of `provider_options` is that of a provider; its settings are kept."""
     return isinstance(entry, dict) and bool(provider) and any(key.lower() == provider.lower() for key in entry)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, ResultError, UsageError
-from dovetail.plugin import CompiledFolder, FolderKind
+from dovetail.plugin import CompiledFolder
+from dovetail_tune.folders import TunableKind, TunedFolder
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
 from dovetail_decoder.raising import raise_unscored
@@ -34,7 +35,7 @@ _OF_ONE_MODEL = ("plan", "report")
 """Keywords that belong to a single model."""
 
 
-class GeneratorKind(FolderKind):
+class GeneratorKind(TunableKind):
     """Folders of language models, as onnxruntime-genai or Optimum have them."""
 
     def recognizes(self, folder: Path) -> bool:
@@ -105,6 +106,12 @@ class GeneratorKind(FolderKind):
         if compiled.failed:
             raise ResultError(cast("CompiledModel", compiled), "; ".join(compiled.failed), _MISSED)
         return compiled
+
+    def tune(self, folder: Path, *, plugins: PluginSet, **request: Any) -> TunedFolder:
+        """Find the fastest result within goals over the next token; see `TunableKind.tune`."""
+        from dovetail_decoder.tuning import tune_folder
+
+        return tune_folder(_source(folder), plugins, **request)
 
 
 def _source(folder: Path) -> GeneratorFolder:

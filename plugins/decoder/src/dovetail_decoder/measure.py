@@ -68,12 +68,9 @@ def measured(
     """
     with TemporaryFolder("measure") as place:
         request, answer = place / "request.npz", place / "answer.npz"
-        arrays = {}
-        for number, prompt in enumerate(prompts[:_PROMPTS]):
-            arrays[f"ids:{number}"] = prompt.ids
-            arrays |= {f"other:{number}:{name}": array for name, array in prompt.others.items()}
-            if following is not None:
-                arrays[f"following:{number}"] = following[number]
+        arrays = arrays_of(prompts[:_PROMPTS])
+        if following is not None:
+            arrays |= {f"following:{number}": ids for number, ids in enumerate(following[:_PROMPTS])}
         save_arrays(request, arrays)
         words = [str(folder.path), str(request), str(answer)]
         with (place / "said").open("wb") as said:
@@ -153,7 +150,16 @@ def _memory() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
-def _prompts_of(arrays: Mapping[str, np.ndarray]) -> list[Prompt]:
+def arrays_of(prompts: Sequence[Prompt]) -> dict[str, np.ndarray]:
+    """Return prompts as arrays, for the request of another process."""
+    arrays = {f"ids:{number}": prompt.ids for number, prompt in enumerate(prompts)}
+    for number, prompt in enumerate(prompts):
+        arrays |= {f"other:{number}:{name}": array for name, array in prompt.others.items()}
+    return arrays
+
+
+def prompts_of(arrays: Mapping[str, np.ndarray]) -> list[Prompt]:
+    """Return the prompts of a request."""
     count = sum(name.startswith("ids:") for name in arrays)
     return [
         Prompt(
@@ -171,7 +177,7 @@ def main(folder: str, request: str, answer: str) -> int:
 
     with np.load(request, allow_pickle=False) as archive:
         arrays = dict(archive)
-    prompts = _prompts_of(arrays)
+    prompts = prompts_of(arrays)
     try:
         chain = chain_of(read_folder(Path(folder)))
         chain.load()

@@ -48,12 +48,13 @@ def models_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> dict
     return {part.name: api.open(folder.file_of(part), plugins) for part in folder.parts}
 
 
-def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None) -> Chain:
+def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None, threads: int = 0) -> Chain:
     """Return the parts of a folder, to be run in ONNX Runtime.
 
     Args:
         folder: The folder.
         models: The models of its parts, if they are open.
+        threads: Threads of each session; 0 for ONNX Runtime's own choice.
 
     Raises:
         DovetailError: A part cannot be read, or its caches or quantized weights are not those that are declared.
@@ -66,4 +67,4 @@ def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None)
     for part in folder.parts:
         check_blocks(models[part.name], folder.file_of(part))
         check_caches(folder, part, ports[part.name], produced)
-    return Chain(folder, ports)
+    return Chain(folder, ports, threads)

@@ -19,7 +19,7 @@ from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
 from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, read_document
-from dovetail_decoder.genai_config import CONFIG, written_config
+from dovetail_decoder.genai_config import CONFIG, with_threads, written_config
 from dovetail_decoder.merged import JOINED, joined
 from dovetail_decoder.shared_weights import share_weights, tensors_of
 
@@ -99,6 +99,31 @@ def save_folder(
             _copy_others(folder, made, target)
             if folder.document is not None:
                 document = written_config(folder, files, providers)
+                write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
+            _commit(made, target)
+    except OSError as error:
+        raise system_error(error, f"{target} cannot be written") from error
+
+
+def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: int = 0) -> None:
+    """Write a copy of a complete result, which replaces an earlier one as `save_folder` does.
+
+    Args:
+        source: The source that both are results of.
+        result: The folder of the result.
+        target: The folder to write to.
+        threads: Threads that the configuration names for every session; 0 leaves them as they are.
+
+    Raises:
+        DovetailError: The folder cannot be written.
+    """
+    check_output(source, target)
+    try:
+        with created_folders(target), TemporaryFolder("generator", target) as staging:
+            made = staging / "made"
+            shutil.copytree(result, made, ignore=shutil.ignore_patterns(MANIFEST))
+            if threads and source.document is not None:
+                document = with_threads(source, read_document(made / CONFIG), threads)
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
             _commit(made, target)
     except OSError as error:

@@ -29,11 +29,13 @@ class Chain:
     Args:
         folder: The folder.
         ports: The ports of each part, by name.
+        threads: Threads of each session; 0 for ONNX Runtime's own choice.
     """
 
-    def __init__(self, folder: GeneratorFolder, ports: Mapping[str, Ports]):
+    def __init__(self, folder: GeneratorFolder, ports: Mapping[str, Ports], threads: int = 0):
         self.folder = folder
         self.ports = ports
+        self._threads = threads
         self._sessions: dict[str, Any] = {}
 
     def run(self, part: Part, feeds: Feeds) -> dict[str, np.ndarray]:
@@ -61,12 +63,16 @@ class Chain:
 
     def _session(self, part: Part) -> Any:
         if part.name not in self._sessions:
-            self._sessions[part.name] = open_session(self.folder.file_of(part))
+            self._sessions[part.name] = open_session(self.folder.file_of(part), self._threads)
         return self._sessions[part.name]
 
 
-def open_session(path: Path) -> Any:
+def open_session(path: Path, threads: int = 0) -> Any:
     """Load a model in ONNX Runtime on the CPU.
+
+    Args:
+        path: Its file.
+        threads: Threads of the session; 0 for ONNX Runtime's own choice.
 
     Raises:
         DovetailError: It is not installed, or refuses the model.
@@ -81,6 +87,7 @@ def open_session(path: Path) -> Any:
             "pip install 'dovetail-decoder[onnxruntime]', or compile without --data",
         ) from None
     options.log_severity_level = 4  # errors are raised
+    options.intra_op_num_threads = threads
     # Exporters declare one name for extents that differ, and buffers are reused by declared extents.
     options.enable_mem_reuse = False
     try:
@@ -101,16 +108,23 @@ class Generation:
         chain: The parts.
         prompt: The prompt, for what else the model needs, such as an image.
         seen: Called with each part and its inputs before it runs.
+        streams: Texts that are made at the same time, as one batch; all of them are the same.
 
     Attributes:
         ids: The tokens that the decoder begins with: the prompt, unless an encoder reads it.
         length: Number of tokens so far.
     """
 
-    def __init__(self, chain: Chain, prompt: Prompt, seen: Callable[[Part, Feeds], None] | None = None):
-        self._chain, self._seen = chain, seen
+    def __init__(
+        self,
+        chain: Chain,
+        prompt: Prompt,
+        seen: Callable[[Part, Feeds], None] | None = None,
+        streams: int = 1,
+    ):
+        self._chain, self._seen, self._streams = chain, seen, streams
         self._where = prompt.where
-        self._values: dict[str, np.ndarray] = dict(prompt.others)
+        self._values = {name: _repeated(array, streams) for name, array in prompt.others.items()}
         self.ids = prompt.ids
         self.length = 0
         produced = {port.role for one in chain.ports.values() for port in one.outputs}
@@ -118,8 +132,8 @@ class Generation:
             check_caches(chain.folder, part, chain.ports[part.name], frozenset(produced))
         for part in self._parts("once"):
             if any(port.role == "input_ids" for port in chain.ports[part.name].inputs):
-                self._run(part, prompt.ids.reshape(1, -1))
-                self._values["encoder_attention_mask"] = np.ones((1, len(prompt.ids)), np.int64)
+                self._run(part, _repeated(prompt.ids.reshape(1, -1), streams))
+                self._values["encoder_attention_mask"] = np.ones((streams, len(prompt.ids)), np.int64)
                 self.ids = np.array([chain.folder.start], np.int64)
             elif all(self._has(port) for port in chain.ports[part.name].inputs):
                 self._run(part, np.zeros((1, 0), np.int64))
@@ -136,7 +150,7 @@ class Generation:
         Raises:
             DovetailError: A part cannot run, or none gives scores.
         """
-        tokens = np.asarray(ids, np.int64).reshape(1, -1)
+        tokens = _repeated(np.asarray(ids, np.int64).reshape(1, -1), self._streams)
         first = self.length == 0
         logits = None
         for part in self._parts("always", "prompt" if first else "step"):
@@ -147,7 +161,8 @@ class Generation:
                 f"{self._chain.folder.path}: no part has an output '{LOGITS}'", "name it in 'outputs' of the decoder"
             )
         self.length += tokens.shape[1]
-        return logits.reshape(-1, logits.shape[-1])
+        scores: np.ndarray = logits.reshape(-1, logits.shape[-1])
+        return scores[: len(scores) // self._streams]
 
     def _parts(self, *phases: str) -> list[Part]:
         return [part for part in self._chain.folder.parts if part.phase in phases]
@@ -168,7 +183,7 @@ class Generation:
     def _input(self, part: Part, port: Port, tokens: np.ndarray) -> np.ndarray:
         found = self._values.get(port.role, self._values.get(port.name))
         if found is None and port.is_cache:
-            found = empty(port, self._chain.folder, part)
+            found = _repeated(empty(port, self._chain.folder, part), self._streams)
         if found is None:
             found = _standard(port, tokens, self.length)
         if found is None:
@@ -190,7 +205,7 @@ class Generation:
 
 def _standard(port: Port, tokens: np.ndarray, past: int) -> np.ndarray | None:
     """Return the input of a role that every decoder has, for further tokens of one row; None for another role."""
-    count = tokens.shape[1]
+    streams, count = tokens.shape
     rank = len(port.shape) if port.shape is not None else 2
     positions = np.arange(past, past + count)
     scalars = {
@@ -203,15 +218,23 @@ def _standard(port: Port, tokens: np.ndarray, past: int) -> np.ndarray | None:
     if role in scalars:
         return np.full([1] * rank, scalars[role])
     if role in ("attention_mask", "decoder_attention_mask") and rank == 2:
-        return np.ones((1, past + count), np.int64)
+        return np.ones((streams, past + count), np.int64)
     if role in ("position_ids", "cache_position"):
-        return np.broadcast_to(positions, (*(_fixed(port, rank - 1)), count)).copy()
+        rows = _fixed(port, rank - 1)
+        if rows and role == "position_ids" and rank == 2:
+            rows = [streams]
+        return np.broadcast_to(positions, (*rows, count)).copy()
     if role == "token_type_ids":
-        return np.zeros((1, count), np.int64)
+        return np.zeros((streams, count), np.int64)
     if role.endswith("_features") and port.shape is not None and not isinstance(port.shape[0], int):
         # No image: an embedding part takes the features of none.
         return np.zeros([0, *(extent if isinstance(extent, int) else 1 for extent in port.shape[1:])])
     return None
+
+
+def _repeated(array: np.ndarray, streams: int) -> np.ndarray:
+    """Return an array with a first axis of one for every stream."""
+    return array if streams == 1 or not array.ndim else np.repeat(array, streams, axis=0)
 
 
 def _fixed(port: Port, axes: int) -> list[int]:

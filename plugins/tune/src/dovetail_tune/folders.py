@@ -1,0 +1,83 @@
+"""Folders that are tuned as one thing, such as a language model: the contract of the plugins that know them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.compiler import calling, made
+from dovetail.plugin import FolderKind
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+
+
+class TunedFolder(ABC):
+    """The outcome of tuning a folder as one thing.
+
+    Attributes:
+        is_met: Whether a candidate meets the goals; without one, nothing is saved.
+    """
+
+    is_met: bool
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Write the winner as a complete result.
+
+        Raises:
+            DovetailError: The folder cannot be written.
+        """
+
+    @abstractmethod
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return the table of what was tried, each row with its cells by heading."""
+
+    @abstractmethod
+    def lines(self) -> Sequence[str]:
+        """Return what is to be said below the table."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain data."""
+
+
+class TunableKind(FolderKind):
+    """A kind of folder that is compiled as one thing, and tuned as one, too."""
+
+    @abstractmethod
+    def tune(self, folder: Path, *, plugins: PluginSet, **request: Any) -> TunedFolder:
+        """Find the fastest result within the goals, by measuring.
+
+        Args:
+            folder: The folder.
+            plugins: The plugins to use.
+            request: The keywords of `dovetail.tune`, and `cluster` and `plot` of the command.
+
+        Raises:
+            UsageError: A keyword makes no sense for a folder.
+            DovetailError: The folder or the data is at fault, or no candidate runs.
+        """
+
+
+def tuned_folder(folder: Path, plugins: PluginSet, output: Path | None = None, **request: Any) -> TunedFolder | None:
+    """Tune a folder with the first plugin that recognizes it, and can; return None if none does.
+
+    Args:
+        folder: The folder.
+        plugins: The plugins to use.
+        output: Where the result will be saved, if that is known.
+        request: See `TunableKind.tune`.
+    """
+    table = plugins.registry.folder_kind
+    for name in table:
+        title = table.title(name)
+        kind = made(table[name], title, FolderKind)
+        with calling(title):
+            if isinstance(kind, TunableKind) and kind.recognizes(folder):
+                if output is not None:
+                    kind.check(folder, output)
+                return kind.tune(folder, plugins=plugins, **request)
+    return None
