@@ -172,8 +172,12 @@ def measured(files: dict[str, Path], threads: int) -> list[dict[str, str]]:
     made = {name: (OpenVino if path.suffix == ".xml" else OnnxRuntime)(path, threads) for name, path in files.items()}
     turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in made}
     for number in range(TURNS):
-        for name in made if number % 2 == 0 else reversed(made):
-            turns[name].append(turn(made[name]))
+        for name in list(made) if number % 2 == 0 else list(reversed(made)):
+            try:
+                turns[name].append(turn(made[name]))
+            except (IndexError, RuntimeError) as error:  # of a peer: the others count without it
+                print(f"{name} does not run: {str(error).strip().splitlines()[-1]}")
+                del made[name], turns[name]
     best = {name: [min(column) for column in zip(*found, strict=True)] for name, found in turns.items()}
     return [
         {"": name, "prefill ms": f"{prefill:.0f}", "tokens/s": f"{1e3 / token:.1f}", "CPU ms per token": f"{cpu:.1f}"}
