@@ -11,6 +11,7 @@ from dovetail.planning import HOST, Remark
 from dovetail.plugin import CompiledFolder, TemporaryFolder
 from dovetail.text import pluralize
 from dovetail_commands.compile_folder import outcome_of
+from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_decoder.folder import LOGITS
 from dovetail_decoder.genai_config import CONFIG, PROVIDERS
@@ -124,6 +125,7 @@ class CompiledGenerator(CompiledFolder):
             if name not in self._said:
                 self._said[name] = compiled.summary(), compiled.notes()
                 compiled.unload()
+        return_freed_memory()
 
     def missed(self) -> list[str]:
         """Return the goals over the next token that the whole was found to miss, as sentences."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import printable
+from dovetail_onnx.native_runtime import return_freed_memory
 from dovetail_verify.metrics import UNKNOWN
 
 from dovetail_decoder.caches import Port, Ports, check_caches, empty
@@ -59,7 +60,9 @@ class Chain:
 
     def close(self) -> None:
         """Release all sessions."""
-        self._sessions.clear()
+        if self._sessions:
+            self._sessions.clear()
+            return_freed_memory()
 
     def _session(self, part: Part) -> Any:
         if part.name not in self._sessions:

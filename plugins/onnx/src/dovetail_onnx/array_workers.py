@@ -183,7 +183,11 @@ class _Process:
 
 
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # another system than Linux
+        return os.cpu_count() or 1
 
 
 def _send(stream: IO[bytes], head: Mapping[str, Any] | None, arrays: Arrays) -> None:

@@ -77,3 +77,13 @@ def new_session(
     collection = importlib.import_module("onnxruntime.capi.onnxruntime_inference_collection")
     session = collection.InferenceSession(source, options, list(providers), disabled_optimizers=list(without) or None)
     return cast("ort.InferenceSession", session)
+
+
+def return_freed_memory() -> None:
+    """Give memory that sessions have freed back to the system, where the C library keeps it for later (glibc)."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):  # another C library
+        return

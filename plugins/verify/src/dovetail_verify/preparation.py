@@ -15,6 +15,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import float_name, gc_paused, name_of
 from dovetail.passes import Context, Manager, Pipeline, compose
 from dovetail.text import pluralize
+from dovetail_onnx.native_runtime import return_freed_memory
 from dovetail_runtime.data.batches import batches, fitted
 from dovetail_runtime.data.independent_rows import inputs_of_samples, is_static
 from dovetail_runtime.feeds import arrays_of
@@ -83,6 +84,7 @@ class PreparationCheck:
             with gc_paused():
                 # Of a large source only one session is held at a time.
                 feeds, wanted = self._batch(prepared, reference_of_source(source, ctx))
+                return_freed_memory()
                 ours = _flat(reference(prepared, ctx, OPTIONS)(fitted(prepared, feeds)))
         except DovetailError as error:
             self._remark("analysis", f"the prepared model was not compared with the source: {error.message}")
