@@ -116,7 +116,7 @@ class Driver:
         Raises:
             DovetailError: The model or the request is at fault.
         """
-        self._begin(decided)
+        self._ctx.outcome = Outcome(self._plan(decided))
         return not self._run(decided, "calibrate").refused
 
     def compile(self, asked: Asked | None = None) -> CompiledModel:
@@ -152,25 +152,21 @@ class Driver:
         for work in rounds(ctx, self._undecided(), self._undecided):
             if self._run(work, "decide").refused:
                 continue
-            plan = self._begin(work)
+            plan = self._plan(work)
             if carry_out:
                 keep_keys(work)
-                if any(one.artifacts for one in ctx.backends):
-                    ctx.outcome.decided = work.clone()
+                ctx.outcome = Outcome(plan, work.clone() if any(one.artifacts for one in ctx.backends) else None)
                 self._run(work, "carry out")
         result, self._result = self._result, None
         if self._watch.finished and result is not None:
             self._watch.finished(result)
         return work, plan
 
-    def _begin(self, decided: Model) -> Plan:
-        """Begin to carry out the plan of a decided model; return the plan."""
+    @gc_paused()
+    def _plan(self, decided: Model) -> Plan:
         from dovetail.planning.plan import Plan
 
-        with gc_paused():
-            plan = Plan.extract(decided, self._ctx, self._original)
-        self._ctx.outcome = Outcome(plan)
-        return plan
+        return Plan.extract(decided, self._ctx, self._original)
 
     def _undecided(self) -> Model:
         """Return a prepared model to decide on. Most requests decide once, so the first call makes no copy."""
@@ -200,9 +196,8 @@ class Driver:
         groups = _PREPARE, _DECIDE, _CARRY_OUT
         stages = [stage for group in groups for stage in group]
         whole = compose(ctx.registry, stages, self._request, ctx.plugins, self._passes)
-        found = dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True))
-        found["calibrate"] = whole.parts((_PREPARE, _DECIDE, _CARRY_OUT[:1], _CARRY_OUT[1:]))[2]
-        return found
+        first = whole.parts((_PREPARE, _DECIDE, _CARRY_OUT[:1], _CARRY_OUT[1:]))[2]
+        return {**dict(zip(("prepare", "decide", "carry out"), whole.parts(groups), strict=True)), "calibrate": first}
 
     def _run(self, model: Model, part: str) -> Result:
         """Run one part of the compilation over `model`, in place."""
