@@ -160,16 +160,9 @@ class Inserter:
         """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
         graph, value, format_ = self.model.graph, held.value, held.format
         observer = NamedObserver(held, self.ctx.registry.observer)
-        constants = block_constants(
-            weight,
-            format_,
-            observer.of_part,
-            dtype_of(value),
-            name_of(value),
-            self.names,
-            value.meta.get(ENERGY),
-            value.meta.get(BLOCKS),
-        )
+        refined = {"energy": value.meta.get(ENERGY), "stored": value.meta.get(BLOCKS)}
+        name, floats = name_of(value), dtype_of(value)
+        constants = block_constants(weight, format_, observer.of_part, floats, name, self.names, **refined)
         for constant in constants:
             graph.register_initializer(constant)
         made: dict[str, ir.Value] = {}
