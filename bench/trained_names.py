@@ -1,4 +1,4 @@
-"""A small trained decoder: Latin spellings of Arabic names letter by letter, GRU and attention, 1.6 million weights.
+"""A small trained decoder: Latin spellings of Arabic names letter by letter, GRU and attention, 1.1 million weights.
 
 pip download --no-deps -d WHEELS arabic-name-romanizer==0.2.0
 """
