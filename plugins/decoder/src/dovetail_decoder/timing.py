@@ -74,11 +74,11 @@ def ended(process: PythonProcess, seconds: float | None) -> int:
     Raises:
         DovetailError: It takes longer than it may; it is ended.
     """
-    import subprocess
+    from subprocess import TimeoutExpired
 
     try:
         return process.wait(seconds)
-    except subprocess.TimeoutExpired:
+    except TimeoutExpired:
         process.kill()
         process.wait()
         raise DovetailError("the time is up", "give a larger --budget") from None

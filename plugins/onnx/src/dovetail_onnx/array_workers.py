@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import queue
-import subprocess
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from itertools import chain, islice
+from subprocess import DEVNULL, PIPE
 from typing import IO, TYPE_CHECKING, Any
 
 from dovetail.plugin import PythonProcess, end_with_parent
@@ -152,9 +152,7 @@ class _Process:
     """
 
     def __init__(self) -> None:
-        self._process = PythonProcess(
-            "dovetail_onnx.array_workers", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._process = PythonProcess("dovetail_onnx.array_workers", stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         self.usable = True
 
     def call(self, function: Callable[..., Arrays], settings: Mapping[str, Any], arrays: Arrays) -> Arrays | None:
