@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineError
 from dovetail.ir import Model
 from dovetail.plugin import RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
@@ -400,3 +400,28 @@ def test_deeply_nested_branches_run_elsewhere(levels, backend):
         assert any("nested_bodies" in why for why in whys)
     feeds = {"x": np.ones(4, np.float32), "c": np.array(True)}
     assert compiled.run(feeds)[f"y{levels}"].tolist() == [-1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int8"])
+def test_attention_without_keys_gives_nothing_of_an_earlier_call(backend):
+    """OpenVINO's fused kernel writes no result then, so such calls run without the fusion."""
+    text = """g (float[B,2,M,4] q, float[B,2,K,4] k, float[B,2,K,4] v) => (float[B,2,M,4] y) {
+        t = Transpose<perm = [0, 1, 3, 2]>(k) s = MatMul(q, t) p = Softmax<axis = -1>(s) y = MatMul(p, v) }"""
+    compiled = dovetail.compile(parse(text), backend)
+    assert {node.backend for node in compiled.plan.nodes} == {backend.partition(":")[0]}
+    rng = np.random.default_rng(0)
+    for keys in (3, 0, 2, 0):
+        shapes = {"q": (1, 2, 2, 4), "k": (1, 2, keys, 4), "v": (1, 2, keys, 4)}
+        feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        assert np.any(compiled.run(feeds)["y"]) == bool(keys)
+
+
+def test_attention_in_one_operation_without_keys_is_an_error():
+    text = (
+        """g (float[B,2,M,4] q, float[B,2,K,4] k, float[B,2,K,4] v) => (float[B,2,M,4] y) { y = Attention(q, k, v) }"""
+    )
+    session = OpenVinoCpu().load(RegionModel(parse(text)), {})
+    feeds = {"q": np.ones((1, 2, 2, 4), np.float32), **{name: np.ones((1, 2, 3, 4), np.float32) for name in "kv"}}
+    session.run(feeds)
+    with pytest.raises(EngineError, match="attention has no keys"):
+        session.run(feeds | {name: np.ones((1, 2, 0, 4), np.float32) for name in "kv"})

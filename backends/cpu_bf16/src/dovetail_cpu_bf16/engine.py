@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Products with weights of few bits and float inputs are computed as the file says. By default, the plugin rounds such
 # inputs to int8: MatMulNBits loses 40 dB.
 _CONFIGURATION = {"PERFORMANCE_HINT": "LATENCY", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+_UNFUSED = {"SNIPPETS_MODE": "DISABLE"}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
@@ -66,13 +67,18 @@ class OpenVinoCpu(Engine):
         Raises:
             EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
         """
+        return self._load(region, options, _CONFIGURATION)
+
+    def _load(
+        self, region: RegionModel, options: Mapping[str, object], configuration: Mapping[str, object]
+    ) -> OpenVinoSession:
         import openvino as ov
 
         from dovetail_cpu_bf16.session import OpenVinoSession
-        from dovetail_cpu_bf16.shape_checks import ShapeChecks, loses_errors
+        from dovetail_cpu_bf16.shape_checks import ShapeChecks, loses_errors, may_attend_to_nothing
 
-        region, files = prepare_for_frontend(region)
-        config: dict[str, object] = dict(_CONFIGURATION)
+        given, (region, files) = region, prepare_for_frontend(region)
+        config: dict[str, object] = dict(configuration)
         low_precision = self.computes_in_low_precision(region.model)
         config["LP_TRANSFORMS_MODE"] = low_precision
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
@@ -81,6 +87,7 @@ class OpenVinoCpu(Engine):
         source = source_of(region)
         try:
             model, compiled = self.read(source, low_precision), None
+            fuses = configuration is _CONFIGURATION and may_attend_to_nothing(model)
             if is_mixed(model):
                 exact = ExactConstants.of(region.model)
                 if has_bfloat16():
@@ -92,9 +99,17 @@ class OpenVinoCpu(Engine):
                 compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses", region.model, self.name) from error
-        checks = ShapeChecks(lambda: ov.Core().read_model(source)) if loses_errors(compiled) else None
+        always, checks = loses_errors(compiled), None
+        if always or fuses:
+            checks = ShapeChecks(lambda: ov.Core().read_model(source), always)
         return OpenVinoSession(
-            compiled, region, lambda body: self.load(RegionModel(body), options), files, self.name, checks
+            compiled,
+            region,
+            lambda body: self.load(RegionModel(body), options),
+            files,
+            self.name,
+            checks,
+            (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
 
     def computes_in_low_precision(self, model: Model) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -35,6 +36,15 @@ class OpenVinoSession(SelfChecking):
 
     An infer request holds the inputs and outputs of one call, so every call takes its own from a pool. The pool grows
     to the largest number of concurrent calls; `executed()` needs none.
+
+    Args:
+        compiled: The compiled region.
+        region: The region.
+        load_body: Loads a body of the region as one of its own.
+        files: The files that it was compiled from.
+        engine: Its engine, for messages.
+        checks: Checks of input shapes; None if it needs none.
+        plain: Loads the region without fused attention, for calls in which there are no keys.
     """
 
     def __init__(
@@ -45,9 +55,11 @@ class OpenVinoSession(SelfChecking):
         files: TemporaryFolder | None = None,
         engine: str = "openvino-cpu",
         checks: ShapeChecks | None = None,
+        plain: Callable[[], OpenVinoSession] | None = None,
     ):
         self._engine = engine
         self._checks = checks
+        self._plain = plain if plain is None else cache(plain)
         self._compiled = compiled
         self._files = files  # OpenVINO maps the weights, so the files must outlive the session
         self._load_body = load_body
@@ -65,8 +77,9 @@ class OpenVinoSession(SelfChecking):
         try:
             # The request reads the arrays in place, so they must live until it has finished.
             held = [_to_tensor(inputs[name]) for name in self._inputs]
-            if self._checks is not None:
-                self._checks.check(tuple(np.shape(inputs[name]) for name in self._inputs))
+            if self._needs_plain(inputs):
+                assert self._plain is not None
+                return self._plain().run(inputs)
             request = self._take()
             for index, tensor in enumerate(held):
                 request.set_input_tensor(index, tensor)
@@ -82,6 +95,12 @@ class OpenVinoSession(SelfChecking):
             return results
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "fails at", self._model, self._engine) from error
+
+    def _needs_plain(self, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Check the shapes of the inputs, and whether the region has to run without fused attention."""
+        if self._checks is None or not self._checks.always and all(np.size(inputs[name]) for name in self._inputs):
+            return False
+        return self._checks.check(tuple(np.shape(inputs[name]) for name in self._inputs)) and self._plain is not None
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.

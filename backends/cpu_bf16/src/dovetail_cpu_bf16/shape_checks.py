@@ -1,4 +1,4 @@
-"""Checks of input shapes before a region runs on one thread, where OpenVINO loses its own errors."""
+"""Checks of input shapes before a region runs, where OpenVINO loses its own errors or leaves results unwritten."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 _SHAPE_LIKE = 1024  # constants with more elements are weights, whose values decide no shape
 _MOST_KNOWN = 1 << 14
+_ATTENTION = "ScaledDotProductAttention"
 
 
 def loses_errors(compiled: ov.CompiledModel) -> bool:
@@ -26,27 +27,45 @@ def loses_errors(compiled: ov.CompiledModel) -> bool:
     return dynamic and compiled.get_property("INFERENCE_NUM_THREADS") == 1
 
 
+def may_attend_to_nothing(model: ov.Model) -> bool:
+    """Check whether a graph has attention whose keys are as many as the inputs have, which may be none.
+
+    OpenVINO 2026.4 computes a product, Softmax and product in one kernel, as it does attention that is one operation.
+    The kernel leaves its result as the memory was where there are no keys: that of an earlier call.
+    """
+    return any(
+        node.get_type_name() in ("Softmax", _ATTENTION) and node.get_output_partial_shape(0).is_dynamic
+        for node in model.get_ordered_ops()
+    )
+
+
 class ShapeChecks:
     """Propagates shapes through a region's graph, each combination once.
 
     Args:
         read: Reads the graph, when the first shapes are checked.
+        always: Whether every call needs it; else those with an empty input.
     """
 
-    def __init__(self, read: Callable[[], ov.Model]):
-        self._read = read
+    def __init__(self, read: Callable[[], ov.Model], always: bool):
+        self._read, self.always = read, always
         self._graph: ov.Model | None = None
-        self._known: set[Shapes] = set()
+        self._known: dict[Shapes, bool] = {}
         self._lock = threading.Lock()
 
-    def check(self, shapes: Shapes) -> None:
+    def check(self, shapes: Shapes) -> bool:
         """Check the shapes of all inputs, in order.
 
+        Returns:
+            Whether a Softmax has no elements although it has rows: attention without keys.
+
         Raises:
-            RuntimeError: A node does not accept them, as OpenVINO says it.
+            RuntimeError: A node does not accept them, as OpenVINO says it; or attention that is one operation has no
+                keys.
         """
-        if shapes in self._known:
-            return
+        found = self._known.get(shapes)
+        if found is not None:
+            return found
         with self._lock:
             if self._graph is None:
                 self._graph = _without_weights(self._read())
@@ -54,7 +73,25 @@ class ShapeChecks:
             self._graph.reshape({index: list(shape) for index, shape in enumerate(shapes)})
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known.add(shapes)
+            nodes = self._graph.get_ordered_ops()
+            for node in nodes:
+                if _has_no_keys(node):
+                    raise RuntimeError(f"{node.get_friendly_name()}: attention has no keys, and so no result")
+            found = self._known[shapes] = any(map(_has_empty_rows, nodes))
+        return found
+
+
+def _has_no_keys(node: ov.Node) -> bool:
+    if node.get_type_name() != _ATTENTION or node.get_input_partial_shape(1).is_dynamic:
+        return False
+    return node.get_input_shape(1)[-2] == 0 and math.prod(node.get_output_shape(0)) > 0
+
+
+def _has_empty_rows(node: ov.Node) -> bool:
+    if node.get_type_name() != "Softmax" or node.get_output_partial_shape(0).is_dynamic:
+        return False
+    extents = list(node.get_output_shape(0))
+    return extents.pop(node.get_attributes().get("axis", -1)) == 0 and math.prod(extents) > 0
 
 
 def _without_weights(model: ov.Model) -> ov.Model:
