@@ -73,10 +73,15 @@ class Ports:
         return next((port for port in self.outputs if port.role == role), None)
 
 
-def ports_of(part: Part, model: Model) -> Ports:
-    """Return the ports of a part."""
+def ports_of(folder: GeneratorFolder, models: Mapping[str, Model]) -> dict[str, Ports]:
+    """Return the ports of all parts by name; what one part fills may be the caches of another."""
+    names = {name_of(value) for model in models.values() for value in model.graph.inputs}
+    return {part.name: _ports_of(part, models[part.name], names) for part in folder.parts}
+
+
+def _ports_of(part: Part, model: Model, names: set[str]) -> Ports:
+    """Return the ports of a part; `names` are those of all inputs."""
     inputs = [v for v in model.graph.inputs if not v.is_initializer()]
-    names = {name_of(value) for value in inputs}
     found = [_port(value, _as_input(_role(name_of(value), part.inputs)), _window(value)) for value in inputs]
     outputs = []
     for value in model.graph.outputs:

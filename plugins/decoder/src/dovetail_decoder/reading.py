@@ -62,7 +62,7 @@ def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None,
     from dovetail_decoder.states import Chain
 
     models = models or models_of(folder)
-    ports = {part.name: ports_of(part, models[part.name]) for part in folder.parts}
+    ports = ports_of(folder, models)
     produced = frozenset(port.role for one in ports.values() for port in one.outputs)
     for part in folder.parts:
         check_blocks(models[part.name], folder.file_of(part))
