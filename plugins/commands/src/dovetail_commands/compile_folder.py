@@ -87,7 +87,7 @@ def compile_folder(
     keywords_of: Callable[[Path | None], Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> list[ModelOutcome]:
-    """Compile every model below a folder; one that fails costs the others nothing.
+    """Compile every model below a folder; the others are compiled whatever becomes of one.
 
     Args:
         folder: The folder. Models are the files with a suffix that a front end reads, apart from `.json` and

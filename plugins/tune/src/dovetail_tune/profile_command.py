@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_former_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `bench`."""
+    """Add the arguments of `profile`."""
     parser.add_argument("what", choices=["costs"], help="costs: the same as `dovetail profile BACKEND`")
     add_arguments(parser)
 

@@ -1,4 +1,4 @@
-"""The journal of a reduction: the answer to every test, so that an interrupted reduction goes on where it was."""
+"""The journal of a reduction: the answer to every test, so that an interrupted reduction can resume."""
 
 from __future__ import annotations
 
