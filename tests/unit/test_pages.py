@@ -27,6 +27,13 @@ def test_links_lead_somewhere(page):
     assert broken == []
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/reference").glob("*.md")), ids=lambda page: page.stem)
+def test_modules_that_the_reference_names_exist(page):
+    files = [path.as_posix() for path in ROOT.rglob("*.py") if ".git" not in path.parts]
+    named = set(re.findall(r"`([\w./]+\.py)`", page.read_text(encoding="utf-8")))
+    assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(dovetail[\w.]*\.\w+)(?:\(|`)", WORDS))))
 def test_words_are_called_in_the_code_what_the_page_says(name):
     module, _, attribute = name.rpartition(".")
