@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import FreshNames, Model
 
-_MOVERS = ("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze")
+# Gather is left out: it may take few of many integers, all of which would be cast.
+_MOVERS = ("Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze")
 _INT64, _UINT64 = 7, 13  # onnx.TensorProto
 _MOST_MOVES = 16  # between an integer and its cast; a mask has three
 
