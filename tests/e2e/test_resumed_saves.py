@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.e2e import generators as nets
 
-WEIGHTS, WIDTH = 8, 64
+WEIGHTS, WIDTH = 8, 256
 
 SCRIPT = """
 import os, signal, sys
@@ -43,7 +43,7 @@ print(len(written))
 
 
 def chain(path, seed=0, tiny=False):
-    """Products with a weight of 16 KiB each."""
+    """Products with a weight of 256 KiB each."""
     random, nodes, weights = np.random.default_rng(seed), [], []
     for number in range(WEIGHTS):
         array = random.standard_normal((WIDTH, WIDTH)).astype(np.float32)

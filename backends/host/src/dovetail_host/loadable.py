@@ -11,7 +11,8 @@ import onnx_ir as ir
 from dovetail.ir import FreshNames, bodies, dtype_of, graph_of, input_of, insert_after_value, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, origin_of, set_origin, set_placement
-from dovetail_onnx.native_runtime import READ_TO_THE_END
+
+from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer, nodes_cut_short
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -35,7 +36,7 @@ class ExplicitZeroPoints(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Add the zeros as constants."""
-        found = list(_cut_short(model))
+        found = list(nodes_cut_short(model))
         names = ctx.analysis(FreshNames, model) if found else None
         for node, number in found:
             integers = input_of(node, 0)
@@ -50,25 +51,6 @@ class ExplicitZeroPoints(Pass):
         if found:
             model.touch()
         return bool(found)
-
-
-def with_all_inputs(model: Model) -> Model | None:
-    """Return a copy of a model in which kernels find a blank for each input that they read; None if nothing lacks."""
-    if not any(_cut_short(model)):
-        return None
-    copy = model.clone()
-    for node, number in _cut_short(copy):
-        node.resize_inputs(number)
-    return copy
-
-
-def _cut_short(model: Model) -> Iterator[tuple[ir.Node, int]]:
-    """Yield the nodes with fewer inputs than their kernel reads, and how many it reads."""
-    functions = (node for function in model.ir.functions.values() for node in function)
-    for node in (*model.nodes(), *functions):
-        number = READ_TO_THE_END.get((node.domain, node.op_type), 0)
-        if len(node.inputs) < number:
-            yield node, number
 
 
 _FROM_OPSET = 21
@@ -202,11 +184,6 @@ def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
     return [(node, index) for node, index in value.uses() if node.graph is not home]
 
 
-TRANSPOSE_OPTIMIZER = "TransposeOptimizer"
-"""ONNX Runtime's optimizer that moves a Transpose over a Pad, Resize or CenterCropPad with a list of axes, and reorders
-the list as if it named all axes (1.32)."""
-
-
 @dataclass(frozen=True)
 class NoteTransposeOptimizer(Pass):
     """Say that the result needs ONNX Runtime without its transpose optimizer.
@@ -226,17 +203,3 @@ class NoteTransposeOptimizer(Pass):
             alone = f'elsewhere: InferenceSession(..., disabled_optimizers=["{TRANSPOSE_OPTIMIZER}"])'
             ctx.remark("analysis", misread[0], "transpose-optimizer", why, because=misread[1:9], suggest=alone)
         return False
-
-
-def misread_by_transpose_optimizer(model: Model) -> list[ir.Node]:
-    """Return the nodes that pad, resize or crop listed axes, in a model with a Transpose."""
-    nodes = list(model.nodes())
-    if not any(node.op_type == "Transpose" for node in nodes):
-        return []
-    return [node for node in nodes if _lists_axes(node)]
-
-
-def _lists_axes(node: ir.Node) -> bool:
-    if node.op_type == "Pad":
-        return len(node.inputs) > 3 and node.inputs[3] is not None
-    return node.op_type in ("CenterCropPad", "Resize") and "axes" in node.attributes

@@ -23,7 +23,7 @@ from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, sour
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
-from dovetail_host.loadable import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer, with_all_inputs
+from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer, with_all_inputs
 from dovetail_host.session_settings import settings_of
 from dovetail_host.unsigned_weights import with_unsigned_weights
 
