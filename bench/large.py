@@ -28,10 +28,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnx
+from decoder import Shape
 from measure import table
 from onnx import TensorProto, helper, numpy_helper
 
@@ -40,22 +40,6 @@ CHUNK = 1 << 24  # bytes
 CONTEXT = 2048
 MICROSOFT = "com.microsoft"
 WORDS = ["the", "a", "model", "of", "language", "reads", "words", "and", "writes", "more", "until", "it", "stops"]
-
-
-class Shape(NamedTuple):
-    """Extents of a decoder."""
-
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-
-    @property
-    def width(self) -> int:
-        """Extent of a head."""
-        return self.hidden // self.heads
 
 
 SHAPES = {
