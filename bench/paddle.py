@@ -27,7 +27,7 @@ save_model(dovetail.open(sys.argv[1]).runnable(), Path(sys.argv[2]))
 """
 READ = "import sys, dovetail; dovetail.open(sys.argv[1]).runnable()"
 FLOOR = """
-import google.protobuf, ml_dtypes, onnx, onnx_ir, onnxruntime, yaml; from dovetail.plugin.loader import load_plugins
+import google.protobuf, ml_dtypes, onnx, onnx_ir, onnxruntime, yaml; from dovetail import load_plugins
 load_plugins()
 """
 PADDLE2ONNX = """

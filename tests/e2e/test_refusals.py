@@ -180,7 +180,7 @@ def test_engines_are_not_tried_where_nobody_wants_it(picky):
 
 def test_the_commands_say_it(picky, monkeypatch, capsys):
     plugins = picky(["Exp"])
-    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: plugins)
+    monkeypatch.setattr("dovetail.plugin.loading.loader.load_plugins", lambda **_: plugins)
     assert main(["compile", "m.onnxtxt", "--backend", "acme-npu", "-o", "out"]) == 0
     printed = capsys.readouterr().out
     assert "acme-npu 3/" in printed.splitlines()[-1]

@@ -12,7 +12,7 @@ import dovetail
 import onnx
 import pytest
 import yaml
-from dovetail.passes import load_backend_file
+from dovetail.plugin.loading import load_backend_file
 from dovetail_onnx.opening import open_proto
 from dovetail_tensorrt.table import refusals_as_typed
 

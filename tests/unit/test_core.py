@@ -17,7 +17,7 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST = 5_895
+MOST = 5_960
 """Lines of code of core, as `lines_of_code` counts them. Raising it needs a reason in the commit."""
 
 LONGEST = 350
@@ -83,13 +83,14 @@ def test_modules_are_short():
 
 def test_importing_core_imports_nothing_heavy():
     heavy = {"onnx", "onnx_ir", "numpy", "sympy", "onnxruntime"}
-    code = f"import sys, dovetail, dovetail.compiler.frontends; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, dovetail, dovetail.plugin.loading.frontends; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 PUBLIC = ("dovetail", *(f"dovetail.{name}" for name in (
-    "api", "api_extensions", "cli", "compiler", "errors", "ir", "lazy_imports", "passes", "planning", "plugin", "text",
+    "api", "api_extensions", "cli", "compiler", "errors", "ir", "lazy_imports", "passes", "planning", "plugin",
+    "plugin.loading", "text",
 )))  # fmt: skip
 
 

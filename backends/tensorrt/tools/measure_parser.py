@@ -59,7 +59,7 @@ def measure(todo: list[Case], results: Path, build: bool) -> None:
 def compare(todo: list[Case], results: Path, options: dict[str, str]) -> None:
     """Print where the file and the parser differ."""
     import dovetail
-    from dovetail.passes import load_backend_file
+    from dovetail.plugin.loading import load_backend_file
     from dovetail_onnx.opening import open_proto
     from dovetail_tensorrt.table import refusals_as_typed
 

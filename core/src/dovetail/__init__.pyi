@@ -2,8 +2,17 @@
 
 from typing import Any
 
-from dovetail.api import backends as backends, compile as compile, load as load, open as open, plan as plan
-from dovetail.compiler.compiled import CompiledModel as CompiledModel
+from dovetail.api import (
+    backends as backends,
+    compile as compile,
+    load as load,
+    load_plan as load_plan,
+    open as open,
+    plan as plan,
+    plan_text as plan_text,
+    save as save,
+)
+from dovetail.plugin.compiled import CompiledModel as CompiledModel
 from dovetail.errors import (
     DovetailError as DovetailError,
     GoalError as GoalError,

@@ -9,28 +9,41 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from dovetail.compiler.driver import Driver, compile_job
 from dovetail.compiler.listing import BackendInfo, backends
 from dovetail.compiler.option_chain import OptionChain
-from dovetail.compiler.running import input_data
 from dovetail.errors import UsageError
-from dovetail.passes.context import Context
 from dovetail.passes.instrumentation import Instrumentation
-from dovetail.passes.request import BackendChoice, Request
-from dovetail.plugin.backend_files import use_file
+from dovetail.planning.request import BackendChoice, Request
+from dovetail.plugin.context import Context
 from dovetail.plugin.folders import compiled_folder
-from dovetail.plugin.loader import load_plugins
-from dovetail.plugin.output import own_output
+from dovetail.plugin.loading.backend_files import use_file
+from dovetail.plugin.loading.loader import load_plugins
+from dovetail.plugin.loading.output import own_output
+from dovetail.plugin.running import input_data
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
     from dovetail.passes import Pass
     from dovetail.planning.edits import Edit
     from dovetail.planning.plan import Plan
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
 
-__all__ = ["AnyModel", "BackendInfo", "backends", "compile", "load", "named_backends", "open", "plan", "requested"]
+__all__ = [
+    "AnyModel",
+    "BackendInfo",
+    "backends",
+    "compile",
+    "load",
+    "load_plan",
+    "named_backends",
+    "open",
+    "plan",
+    "plan_text",
+    "requested",
+    "save",
+]
 
 Progress = Callable[[str, int, int], None]
 AnyModel: TypeAlias = "Model | str | Path | onnx.ModelProto | onnx_ir.Model | bytes"
@@ -42,13 +55,13 @@ def open(model: AnyModel, plugins: PluginSet | None = None) -> Model:
 
     Args:
         model: Path of a file that an installed front end reads, or a model in memory; see
-            `dovetail.compiler.frontends.open_any`.
+            `dovetail.plugin.loading.frontends.open_any`.
         plugins: The plugins whose front ends are tried; all installed ones by default.
 
     Raises:
         DovetailError: The model cannot be read, or is invalid.
     """
-    from dovetail.compiler.frontends import open_any
+    from dovetail.plugin.loading.frontends import open_any
 
     return open_any(model, plugins)
 
@@ -197,11 +210,69 @@ def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
     Raises:
         DovetailError: The folder holds no compiled model, its model was altered, or a backend is not installed.
     """
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.compiler.stores import loaded
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.stores import loaded
 
     plugins = plugins or load_plugins()
     return loaded(folder, "load", CompiledModel, plugins.registry, plugins)
+
+
+def save(
+    what: Model | Plan | CompiledModel,
+    path: str | Path,
+    *,
+    external: bool | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Write a model, a plan or a result; the methods `save` of all three are the same.
+
+    Args:
+        what: A model, which the front end for the suffix of `path` writes; a plan, written as YAML, or as JSON if the
+            name ends in `.json`; or a result, written to a folder.
+        path: Where to.
+        external: Store weights outside the file (True), inside it (False), or depending on size (None); not for plans.
+        progress: Called with ("save", weights written, weights in total).
+
+    Raises:
+        DovetailError: It cannot be written, or nothing that is installed writes such files.
+    """
+    from dovetail.ir.model import Model
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin.loading.frontends import write_file
+    from dovetail.plugin.loading.stores import store_for
+
+    if isinstance(what, Model):
+        write_file(what, Path(path), external=external, progress=progress)
+    elif isinstance(what, Plan):
+        with store_for(path, "save_plan", what.registry) as store:
+            store.save_plan(what, Path(path))
+    else:
+        what.save(path, external=external, progress=progress)
+
+
+def load_plan(path: str | Path, plugins: PluginSet | None = None) -> Plan:
+    """Read a plan, or the plan of a saved result.
+
+    Args:
+        path: A file that `save` wrote, or the folder of a saved result.
+        plugins: The plugins with the stores; all installed ones by default.
+
+    Raises:
+        DovetailError: The path holds no plan, or a malformed one.
+    """
+    from dovetail.planning.plan import Plan
+    from dovetail.plugin.loading.stores import loaded
+
+    return loaded(path, "load_plan", Plan, plugins.registry if plugins is not None else None)
+
+
+def plan_text(plan: Plan) -> str:
+    """Return a plan as text, as in its file; `str(plan)` is the same."""
+    from dovetail.plugin.loading.stores import store_for
+
+    with store_for("plan", "plan_text", plan.registry) as store:
+        text: str = store.plan_text(plan)
+    return text
 
 
 def named_backends(
@@ -240,10 +311,9 @@ def _choice(entry: Mapping[str, Any]) -> BackendChoice:
 
 def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet) -> tuple[Plan | None, Any]:
     """Return the plan to replay, or None, and the backends of the request; by default those of the plan."""
-    from dovetail.passes.backends import check_installed
-    from dovetail.planning.plan import Plan
+    from dovetail.plugin.loading.backends import check_installed
 
-    planned = Plan.load(plan, plugins.registry) if isinstance(plan, (str, Path)) else plan
+    planned = load_plan(plan, plugins) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         check_installed(plugins.registry, planned.backends)
         backends = [_choice(entry) for entry in planned.backends]

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import described, foreign_output
+from dovetail.plugin.loading.isolation import described, foreign_output
 from dovetail.text import did_you_mean
 
 _INSTALL_HINTS = {

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
+from typing import Any
 
 
 class DovetailError(Exception):
@@ -83,10 +80,10 @@ class ResultError(DovetailError):
     """A result is complete, but something is wrong with it.
 
     Attributes:
-        compiled: The result.
+        compiled: The result, a `CompiledModel` or, of a folder, a `CompiledFolder`.
     """
 
-    def __init__(self, compiled: CompiledModel, message: str, hint: str = ""):
+    def __init__(self, compiled: Any, message: str, hint: str = ""):
         super().__init__(message, hint)
         self.compiled = compiled
 
@@ -94,14 +91,14 @@ class ResultError(DovetailError):
 class VerificationError(ResultError):
     """A result could not be compared with its original."""
 
-    def __init__(self, compiled: CompiledModel, error: DovetailError):
+    def __init__(self, compiled: Any, error: DovetailError):
         super().__init__(compiled, f"the result could not be verified: {error.message}", error.hint)
 
 
 class GoalError(ResultError):
     """A result, made as accurate as possible, does not meet the accuracy goals of its request."""
 
-    def __init__(self, compiled: CompiledModel, error: DovetailError):
+    def __init__(self, compiled: Any, error: DovetailError):
         super().__init__(compiled, error.message, error.hint)
 
 

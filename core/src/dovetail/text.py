@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 # C0 and C1 controls, DEL, line and paragraph separators, and the marks that reorder text on a terminal.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -71,3 +72,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a parenthesis with the known words nearest to `word`, or empty: `" (did you mean 'a' or 'b'?)"`."""
     near = near_misses(word, known)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+
+
+def plain_value(text: str) -> Any:
+    """Convert text that looks like a number, a truth value or None; return other text unchanged."""
+    words = {"true": True, "false": False, "none": None}
+    if text in words:
+        return words[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -55,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
     existing(args.file)
     if _holds_operators(args.file):
         return _check_operators(args)
-    from dovetail.compiler import OptionChain, format_of, open_file
-    from dovetail.passes import Request, load_backend_file
+    from dovetail.compiler import OptionChain
+    from dovetail.passes import Request
+    from dovetail.plugin.loading import format_of, load_backend_file, open_file
 
     chosen = OptionChain(registry, option_keywords(args), "check")
     asked = Request(data=existing(args.data))

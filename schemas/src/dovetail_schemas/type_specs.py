@@ -16,8 +16,8 @@ from dovetail_schemas.limits import Guard, parse_guards
 from dovetail_schemas.yaml_source import Entries, Node, Scalar
 
 if TYPE_CHECKING:
-    from dovetail.compiler import Table
     from dovetail.plugin import Observer
+    from dovetail.plugin.loading import Table
 
 
 def parse_observer(node: Node | None) -> ObserverChoice:

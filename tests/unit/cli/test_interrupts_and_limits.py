@@ -29,7 +29,7 @@ program()
 
 @pytest.mark.parametrize(
     "module",
-    ["dovetail.cli.deferred", "dovetail.cli.invocation", "argparse", "dovetail.plugin.loader", "dovetail_host"],
+    ["dovetail.cli.deferred", "dovetail.cli.invocation", "argparse", "dovetail.plugin.loading.loader", "dovetail_host"],
 )
 def test_an_interrupt_while_modules_are_imported_has_no_traceback(module, tmp_path):
     code = INTERRUPTED.format(module=module)

@@ -5,8 +5,8 @@ import onnx.parser
 import onnx_ir
 import pytest
 from dovetail import compile
-from dovetail.compiler import open_any
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import open_any
 
 GOOD = """<ir_version: 10, opset_import: ["" : 22]> g (float[2] x) => (float[2] y) { [relu] y = Relu (x) }"""
 BAD = GOOD.replace("Relu (x)", "Relu <k = 1> (x)")

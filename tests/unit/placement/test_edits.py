@@ -208,7 +208,7 @@ def test_an_edit_of_a_plan_whose_node_is_another_operator_is_refused(plugins):
 
 
 def test_edits_on_the_command_line(plugins, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: plugins)
+    monkeypatch.setattr("dovetail.plugin.loading.loader.load_plugins", lambda **_: plugins)
     out = tmp_path / "out"
     assert main(["compile", str(DIGITS), "--backend", "host", "--edit", "unit-conv=conv_2", "-o", str(out)]) == 0
     assert "host 14" in capsys.readouterr().out.splitlines()[-1]

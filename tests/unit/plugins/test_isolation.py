@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from dovetail.cli.main import main
-from dovetail.compiler import foreign_output
+from dovetail.plugin.loading import foreign_output
 
 MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[2] x) => (float[2] y) { [relu] y = Relu (x) }"""

@@ -8,8 +8,8 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail.compiler import foreign_output, own_output
 from dovetail.plugin import PluginWarning
+from dovetail.plugin.loading import foreign_output, own_output
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

@@ -3,7 +3,7 @@ import sys
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import Registry
-from dovetail.plugin.registry import KINDS
+from dovetail.plugin.loading.registry import KINDS
 
 
 def test_kinds_are_complete():

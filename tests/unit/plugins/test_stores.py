@@ -13,7 +13,7 @@ MODEL = str(Path(__file__).parents[3] / "examples/digits/digits.onnx")
 STORE = """
 from types import SimpleNamespace
 
-from dovetail.compiler.compiled import CompiledModel
+from dovetail.plugin.compiled import CompiledModel
 from dovetail.errors import DovetailError
 from dovetail.planning.plan import Plan
 from dovetail.plugin import Recognition, ResultStore

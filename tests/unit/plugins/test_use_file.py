@@ -6,9 +6,9 @@ from pathlib import Path
 
 import dovetail
 import pytest
-from dovetail.compiler import names_file, use_file
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import load_plugins
+from dovetail.plugin.loading import names_file, use_file
 
 FILE = """
 backend: acme-npu

@@ -2,6 +2,7 @@
 
 import dovetail
 import pytest
+from dovetail.compiler import plan_of
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.planning import Plan
@@ -91,7 +92,7 @@ def test_the_plan_reads_back_and_replays(plan, with_backend, tmp_path):
     assert placed(loaded) == placed(first) and loaded.joins == first.joins
     model, ctx = open_text(NET, "net"), Context(Request.of("acme-npu", plan=loaded), plugins=with_backend(FILE))
     Pipeline.parse("normalize,edge-kinds,place,assign-types", ctx.registry).run(model, ctx)
-    assert placed(Plan.extract(model, ctx)) == placed(first)
+    assert placed(plan_of(model, ctx)) == placed(first)
 
 
 def test_a_bias_follows_weights_with_one_scale(plan):

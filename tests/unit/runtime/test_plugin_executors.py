@@ -92,7 +92,7 @@ def test_what_executed_raises_is_named(plugins):
 
 
 def test_the_command_line_takes_the_name(plugins, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: plugins)
+    monkeypatch.setattr("dovetail.plugin.loading.loader.load_plugins", lambda **_: plugins)
     dovetail.compile(DIGITS, "host", plugins=plugins).save(tmp_path)
     np.savez(tmp_path / "one.npz", **IMAGE)
     data = str(tmp_path / "one.npz")

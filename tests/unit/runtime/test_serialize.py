@@ -3,8 +3,8 @@
 import numpy as np
 import onnx
 import onnx_ir as ir
-from dovetail.compiler import open_any
 from dovetail.plugin import RegionModel, load_plugins
+from dovetail.plugin.loading import open_any
 from dovetail_onnx.type_gaps import to_proto
 from dovetail_runtime.serialize import source_of, source_without_weights
 

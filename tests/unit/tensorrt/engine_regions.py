@@ -1,7 +1,8 @@
 """Models typed for engines, and the regions that would become engines."""
 
 import dovetail
-from dovetail.passes import Context, Request, compose, load_backend_file
+from dovetail.passes import Context, Request, compose
+from dovetail.plugin.loading import load_backend_file
 from dovetail_transforms.regions.regions import annotated_regions, extract
 
 STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline")

@@ -5,9 +5,9 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.cli.main import main
-from dovetail.compiler import use_file
 from dovetail.errors import UsageError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
+from dovetail.plugin.loading import load_chosen, use_file
 from dovetail_testing.kit.coverage import coverage
 from dovetail_testing.kit.differences import differences
 from dovetail_testing.kit.installed import check_installed
@@ -127,7 +127,7 @@ def test_plugins_lists_what_does_not_load(capsys, monkeypatch):
     plugins = dovetail.load_plugins()
     with plugins.registry.on_behalf_of("dovetail-host"):
         plugins.registry.engine("acme-e", "nothing_of_this_name:Engine")
-    monkeypatch.setattr("dovetail.plugin.loader.load_plugins", lambda **_: plugins)
+    monkeypatch.setattr("dovetail.plugin.loading.loader.load_plugins", lambda **_: plugins)
     assert main(["plugins"]) == 0
     assert "does not load  engine acme-e: " in capsys.readouterr().out
 

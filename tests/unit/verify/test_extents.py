@@ -4,8 +4,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from dovetail.compiler import open_any
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import open_any
 from dovetail_verify.random_inputs import random_shapes
 from onnx import TensorProto, helper
 

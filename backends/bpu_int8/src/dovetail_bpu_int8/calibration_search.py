@@ -15,11 +15,10 @@ from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
 from dovetail_bpu_int8.wishes import OPTION
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice
-    from dovetail.plugin import CompileJob
+    from dovetail.plugin import CompiledModel, CompileJob
     from dovetail_verify.compare import Run
 
 

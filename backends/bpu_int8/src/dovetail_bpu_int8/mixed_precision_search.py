@@ -12,8 +12,7 @@ from dovetail.planning import Remark
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
     from dovetail_verify.compare import Verification
     from dovetail_verify.layers import Layer
 

@@ -12,11 +12,10 @@ from dovetail_placement.node_requests import NodeRequests
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
     from dovetail.planning import Claim, Remark
-    from dovetail.plugin import View
+    from dovetail.plugin import CompiledModel, View
 
 
 OPTION = "bpu"

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail.plugin import Backend, CompileJob, Proceed
+    from dovetail.plugin import Backend, CompiledModel, CompileJob, Proceed
 
 
 OPTION = "max-size"

@@ -22,10 +22,10 @@ from dovetail_tensorrt.libraries import RTX
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import ArtifactFolder
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
+    from dovetail.plugin.loading import ArtifactFolder
     from dovetail_transforms.regions.regions import Region
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import FUNCTIONS
+from dovetail.plugin.loading import FUNCTIONS
 from dovetail_transforms.regions.regions import inline_regions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
 
 if TYPE_CHECKING:
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.loading.loader import PluginSet
 
 
 def run(args: argparse.Namespace) -> int:

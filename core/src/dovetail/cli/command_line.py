@@ -12,14 +12,14 @@ from dovetail import __version__
 from dovetail.api_extensions import to_install
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.commands import load_command
-from dovetail.plugin.isolation import PluginWarning
+from dovetail.plugin.loading.isolation import PluginWarning
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.plugin.commands import Command
-    from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin.loading.registry import Registry
 
     _Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -54,7 +54,7 @@ class CommandLine:
         Raises:
             UsageError: `--no-plugin` names a plugin that is not installed.
         """
-        from dovetail.plugin.loader import load_plugins
+        from dovetail.plugin.loading.loader import load_plugins
 
         before = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
         _add_no_plugin(before)

@@ -16,7 +16,7 @@ from dovetail.plugin.options import blaming
 from dovetail.text import abbreviated, printable
 
 if TYPE_CHECKING:
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.loading.loader import PluginSet
 
 
 __all__ = [

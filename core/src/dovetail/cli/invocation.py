@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dovetail.cli.command_line import CommandLine
 from dovetail.cli.common import note
 from dovetail.errors import DovetailError, system_error
-from dovetail.plugin.isolation import described
+from dovetail.plugin.loading.isolation import described
 from dovetail.text import abbreviated
 
 _INTERRUPTED = 130

@@ -10,8 +10,8 @@ from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of,
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.plugin.discovery import PluginRecord
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.discovery import PluginRecord
+    from dovetail.plugin.loading.registry import Registry
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,29 +8,29 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.running import input_data, runner_class
-from dovetail.compiler.stores import recognized
 from dovetail.errors import ResultError
 from dovetail.ir.gc_pause import gc_paused
-from dovetail.passes.context import Context, Outcome, Round
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
-from dovetail.passes.result import Result
 from dovetail.passes.rounds import rounds
 from dovetail.planning.node_keys import keep_keys
 from dovetail.planning.quantized_value import quantized_values_document
 from dovetail.planning.remark import Remark
+from dovetail.plugin.context import Context, Outcome, Round
+from dovetail.plugin.loading.output import own_output
+from dovetail.plugin.loading.stores import recognized
 from dovetail.plugin.options import CompileJob
-from dovetail.plugin.output import own_output
+from dovetail.plugin.pass_result import Result
+from dovetail.plugin.running import input_data, runner_class
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
     from dovetail.compiler.option_chain import OptionChain
     from dovetail.ir.model import Model
     from dovetail.passes import Pass, Request
     from dovetail.passes.pipeline import Pipeline
     from dovetail.planning.plan import Plan
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
     from dovetail.plugin.options import Asked
 
 
@@ -130,7 +130,7 @@ class Driver:
         Raises:
             DovetailError: The model or the request is at fault.
         """
-        from dovetail.compiler.compiled import CompiledModel
+        from dovetail.plugin.compiled import CompiledModel
 
         ctx = self._ctx
         work, decided = self._decide(asked, (), carry_out=True)
@@ -164,9 +164,9 @@ class Driver:
 
     @gc_paused()
     def _plan(self, decided: Model) -> Plan:
-        from dovetail.planning.plan import Plan
+        from dovetail.compiler.planned import plan_of
 
-        return Plan.extract(decided, self._ctx, self._original)
+        return plan_of(decided, self._ctx, self._original)
 
     def _undecided(self) -> Model:
         """Return a prepared model to decide on. Most requests decide once, so the first call makes no copy."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.plugin.backend import BackendSummary
 from dovetail.plugin.engine import make_engine
-from dovetail.plugin.isolation import calling
+from dovetail.plugin.loading.isolation import calling
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Backend
-    from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin.loading.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class BackendInfo:
 
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
     """List the installed backends, by name, without loading any engine."""
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin.loading.loader import load_plugins
 
     registry = (plugins or load_plugins()).registry
     found = []
@@ -55,9 +55,9 @@ def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
 
 def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
     """Return the summary of a backend; its file is not fully checked."""
-    from dovetail.passes.backends import load_chosen
-    from dovetail.passes.request import BackendChoice
-    from dovetail.plugin.backend_files import named_format_of
+    from dovetail.planning.request import BackendChoice
+    from dovetail.plugin.loading.backend_files import named_format_of
+    from dovetail.plugin.loading.backends import load_chosen
 
     if not registry.backend.is_file(name):
         return load_chosen(registry, BackendChoice(name))

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler.compiled import CompiledModel
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes.request import Request
+from dovetail.planning.request import Request
+from dovetail.plugin.compiled import CompiledModel
+from dovetail.plugin.loading.output import own_output
 from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, installed_options
-from dovetail.plugin.output import own_output
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.plan import Plan
+    from dovetail.plugin.loading.registry import Registry
     from dovetail.plugin.options import Asked, CompileJob, Proceed
-    from dovetail.plugin.registry import Registry
 
 
 class OptionChain:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx_ir import Graph, Node  # in the class body, `ir` is its property
 
+    from dovetail.ir.dialect import Dialect, LazyModel, SourceSnapshot
     from dovetail.ir.editing import FreshNames
-    from dovetail.plugin.frontend import Dialect, LazyModel, SourceSnapshot
 
 
 class Model:
@@ -154,10 +154,10 @@ class Model:
     def save(
         self, path: str | Path, *, external: bool | None = None, progress: Callable[[str, int, int], None] | None = None
     ) -> None:
-        """Write the model with the installed front end for the suffix of `path`; see `dovetail.compiler`."""
-        from dovetail.compiler.writing import write_file
+        """Write the model with the installed front end for the suffix of `path`; the same as `dovetail.save`."""
+        import dovetail
 
-        write_file(self, Path(path), external=external, progress=progress)
+        dovetail.save(self, path, external=external, progress=progress)
 
     def __repr__(self) -> str:
         where = f" from {self.path}" if self.path is not None else ""

@@ -8,14 +8,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes.base import STAGES, Pass, load_pass
 from dovetail.passes.pipeline import Pipeline
-from dovetail.passes.request import Request
+from dovetail.planning.request import Request
+from dovetail.plugin.pass_ import STAGES, Pass, load_pass
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin.loading.registry import Registry
 
 
 def compose(

@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.loading.loader import PluginSet
 
 
 class Interface:

@@ -13,13 +13,11 @@ from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.base import Pass
-    from dovetail.passes.result import PassResult, Result
+    from dovetail.plugin.context import Progress
+    from dovetail.plugin.pass_ import Pass
+    from dovetail.plugin.pass_result import PassResult, Result
 
 ALL = "all"
-
-Progress = Callable[[str, int, int], None]
-"""Progress callback, called with (step, done, total); `total` is 0 if unknown."""
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler.frontends import give_dialect
 from dovetail.errors import DovetailError, system_error
-from dovetail.passes.base import Pass
 from dovetail.passes.guards import Interface, observe
 from dovetail.passes.instrumentation import Instrumentation, Printer
+from dovetail.passes.nesting import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
-from dovetail.passes.result import PassResult, Result
-from dovetail.passes.steps import Fixpoint, Nested, Step, check_anchors, passes_in, regions_under
 from dovetail.planning.remark import Remark
-from dovetail.plugin.isolation import described, foreign_output
-from dovetail.plugin.loader import PluginSet
+from dovetail.plugin.loading.frontends import give_dialect
+from dovetail.plugin.loading.isolation import described, foreign_output
+from dovetail.plugin.loading.loader import PluginSet
+from dovetail.plugin.pass_ import Pass
+from dovetail.plugin.pass_result import PassResult, Result
+from dovetail.plugin.steps import Fixpoint, Nested, Step, passes_in
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
-    from dovetail.plugin.services import Regions
+    from dovetail.plugin.context import Context
+    from dovetail.plugin.partitioning import Regions
 
 
 class Manager:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dovetail.passes.context import Context
+    from dovetail.ir.dialect import SourceSnapshot
     from dovetail.passes.pipeline import Pipeline
-    from dovetail.plugin.frontend import SourceSnapshot
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.context import Context
+    from dovetail.plugin.loading.loader import PluginSet
 
 
 METADATA_KEY = "dovetail.reproducer"

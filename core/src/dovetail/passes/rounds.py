@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
-from dovetail.passes.steps import passes_in
+from dovetail.plugin.steps import passes_in
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
     from dovetail.passes.pipeline import Pipeline
-    from dovetail.passes.result import Result
+    from dovetail.plugin.context import Context
+    from dovetail.plugin.pass_result import Result
 
 DECIDING_STAGE = "place"
 """The stage at which a round begins."""

@@ -24,15 +24,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes.base import load_pass
-from dovetail.passes.options import WORD, Value, Word, build
-from dovetail.passes.steps import Fixpoint, Nested, Step
+from dovetail.plugin.pass_ import load_pass
+from dovetail.plugin.pass_options import WORD, Value, Word, build
+from dovetail.plugin.steps import Fixpoint, Nested, Step
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.registry import Registry
 
 
 _ANCHOR = "backend:"

@@ -1,5 +1,11 @@
 # What `dovetail.planning` exports, each name with its module: type checkers and `lazy_imports` read this.
 
+from dovetail.ir.origin import (
+    from_source as from_source,
+    origin_of as origin_of,
+    set_origin as set_origin,
+    source_text as source_text,
+)
 from dovetail.planning.claim import (
     Claim as Claim,
     Claims as Claims,
@@ -32,16 +38,12 @@ from dovetail.planning.placement import (
     HOST as HOST,
     PART as PART,
     Placement as Placement,
-    from_source as from_source,
     get_placement as get_placement,
     kind_of as kind_of,
-    origin_of as origin_of,
     placed_backends as placed_backends,
     placement_of as placement_of,
     set_kind as set_kind,
-    set_origin as set_origin,
     set_placement as set_placement,
-    source_text as source_text,
 )
 from dovetail.planning.plan import (
     Plan as Plan,

@@ -6,7 +6,7 @@ which ONNX files preserve, when a model is saved or printed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 HOST = "host"
-_SHOWN = 3  # source nodes named per node
-_PLACEMENT, _KIND, _ORIGIN = "dovetail.placement", "dovetail.kind", "dovetail.origin"
+_PLACEMENT, _KIND = "dovetail.placement", "dovetail.kind"
 
 PART = "dovetail.part"
 """Metadata key of nodes that together replace one node of the plan; coverage counts them as one."""
@@ -92,29 +91,3 @@ def kind_of(part: ir.Node | ir.Value) -> str:
 def set_kind(part: ir.Node | ir.Value, kind: str) -> None:
     """Set the kind of a node or value."""
     part.meta[_KIND] = kind
-
-
-def origin_of(node: ir.Node) -> tuple[str, ...]:
-    """Return the names of the source nodes that this node replaces; its own name if it was not renamed or folded."""
-    return node.meta.get(_ORIGIN) or ((node.name,) if node.name else ())
-
-
-def from_source(node: ir.Node) -> str:
-    """Format the origin of a node for messages: ` (from 'conv_2' and 'norm_2')`; empty if it has its own name."""
-    return source_text(node.name, node.meta.get(_ORIGIN) or ())
-
-
-def source_text(name: str | None, origin: Sequence[str]) -> str:
-    """Format an origin as `from_source` does, for a node of this name."""
-    if not origin or tuple(origin) == (name,):
-        return ""
-    shown = [f"'{source}'" for source in origin[:_SHOWN]]
-    if len(origin) > _SHOWN:
-        shown.append(f"{len(origin) - _SHOWN} more")
-    *first, last = shown
-    return f" (from {', '.join(first)} and {last})" if first else f" (from {last})"
-
-
-def set_origin(node: ir.Node, names: tuple[str, ...]) -> None:
-    """Set the names of the source nodes that `node` replaces."""
-    node.meta[_ORIGIN] = tuple(dict.fromkeys(names))

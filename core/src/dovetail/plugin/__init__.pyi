@@ -1,8 +1,8 @@
 # What `dovetail.plugin` exports, each name with its module: type checkers and `lazy_imports` read this.
 
 from dovetail.errors import DovetailError as DovetailError, ResultError as ResultError, UsageError as UsageError
+from dovetail.ir.dialect import Dialect as Dialect, LazyModel as LazyModel, SourceSnapshot as SourceSnapshot
 from dovetail.ir.formats import Format as Format
-from dovetail.passes import Analysis as Analysis, Context as Context, Pass as Pass
 from dovetail.planning.claim import Claim as Claim, Claims as Claims, claim_of as claim_of
 from dovetail.planning.conversion import ConversionKind as ConversionKind, Step as Step
 from dovetail.planning.edits import Edit as Edit
@@ -32,7 +32,7 @@ from dovetail.plugin.backend import (
     Source as Source,
 )
 from dovetail.plugin.commands import Command as Command
-from dovetail.plugin.discovery import PluginRecord as PluginRecord
+from dovetail.plugin.loading.discovery import PluginRecord as PluginRecord
 from dovetail.plugin.emitter import (
     Artifact as Artifact,
     Call as Call,
@@ -56,16 +56,11 @@ from dovetail.plugin.folders import (
     FolderKind as FolderKind,
     compiled_folder as compiled_folder,
 )
-from dovetail.plugin.frontend import (
-    Dialect as Dialect,
-    Frontend as Frontend,
-    SourceSnapshot as SourceSnapshot,
-    LazyModel as LazyModel,
-)
+from dovetail.plugin.frontend import Frontend as Frontend
 from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec
-from dovetail.plugin.isolation import PluginWarning as PluginWarning
+from dovetail.plugin.loading.isolation import PluginWarning as PluginWarning
 from dovetail.plugin.kernel import DeviceMemory as DeviceMemory, Kernel as Kernel
-from dovetail.plugin.loader import PluginSet as PluginSet, load_plugins as load_plugins
+from dovetail.plugin.loading.loader import PluginSet as PluginSet, load_plugins as load_plugins
 from dovetail.plugin.options import (
     Asked as Asked,
     CompileJob as CompileJob,
@@ -81,26 +76,11 @@ from dovetail.plugin.processes import (
     run_command as run_command,
     spawn_context as spawn_context,
 )
-from dovetail.plugin.registry import Registry as Registry
+from dovetail.plugin.loading.registry import Registry as Registry
 from dovetail.plugin.results import (
     Recognition as Recognition,
     ResultStore as ResultStore,
     SavedResult as SavedResult,
-)
-from dovetail.plugin.services import (
-    Editor as Editor,
-    Executor as Executor,
-    InputData as InputData,
-    Partitioner as Partitioner,
-    RegionView as RegionView,
-    Regions as Regions,
-    Runner as Runner,
-    Solver as Solver,
-)
-from dovetail.plugin.strategy import (
-    Neighbor as Neighbor,
-    Strategy as Strategy,
-    View as View,
 )
 from dovetail.plugin.temporary import (
     TemporaryFolder as TemporaryFolder,
@@ -111,4 +91,25 @@ from dovetail.plugin.temporary import (
     remove_orphans as remove_orphans,
     user_folder as user_folder,
 )
-from dovetail.compiler.running import Verification as Verification
+from dovetail.plugin.compiled import CompiledModel as CompiledModel
+from dovetail.plugin.context import Analysis as Analysis, Context as Context
+from dovetail.plugin.partitioning import (
+    Partitioner as Partitioner,
+    Regions as Regions,
+    RegionView as RegionView,
+)
+from dovetail.plugin.pass_ import Pass as Pass
+from dovetail.plugin.running import (
+    Executor as Executor,
+    InputData as InputData,
+    Runner as Runner,
+    Verification as Verification,
+    input_data as input_data,
+)
+from dovetail.plugin.strategy import (
+    Editor as Editor,
+    Neighbor as Neighbor,
+    Solver as Solver,
+    Strategy as Strategy,
+    View as View,
+)

@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     import argparse
 
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.registry import Registry
 
 
 CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "plugins")}

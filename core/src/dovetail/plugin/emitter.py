@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes import Context
     from dovetail.planning.quantized_value import QuantizedValue
     from dovetail.plugin.backend import Backend
+    from dovetail.plugin.context import Context
 
 
 @dataclass(frozen=True)

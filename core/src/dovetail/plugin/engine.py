@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.contracts import class_of, derived
+from dovetail.plugin.loading.contracts import class_of, derived
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.registry import Registry
 
 
 class EngineError(DovetailError):

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.plugin.contracts import made
-from dovetail.plugin.isolation import calling
+from dovetail.plugin.loading.contracts import made
+from dovetail.plugin.loading.isolation import calling
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
 
 
 class CompiledFolder(ABC):

@@ -8,8 +8,11 @@ import pluggy
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes import Pass, PassResult, Pipeline, Request
-    from dovetail.plugin.registry import Registry
+    from dovetail.planning.request import Request
+    from dovetail.plugin.loading.registry import Registry
+    from dovetail.plugin.pass_ import Pass
+    from dovetail.plugin.pass_result import PassResult
+    from dovetail.plugin.steps import StepList
 
 
 PROJECT = "dovetail"
@@ -48,7 +51,7 @@ def opened(model: Model, registry: Registry) -> None:
 
 
 @hookspec
-def configure_pipeline(pipeline: Pipeline, request: Request) -> None:
+def configure_pipeline(pipeline: StepList, request: Request) -> None:
     """Adjust the composed pipeline: add, move or remove steps in place.
 
     Called once per compilation, with the passes of all its stages, however often it decides again.

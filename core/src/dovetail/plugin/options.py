@@ -10,18 +10,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.contracts import derived
-from dovetail.plugin.isolation import PluginWarning, described, foreign_output
+from dovetail.plugin.loading.contracts import derived
+from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
 
 if TYPE_CHECKING:
     import argparse
 
-    from dovetail.compiler.compiled import CompiledModel
     from dovetail.ir.model import Model
-    from dovetail.passes import Context, Pass, Request
     from dovetail.planning.node_request import NodeRequest
     from dovetail.planning.plan import Plan
-    from dovetail.plugin.registry import Registry
+    from dovetail.planning.request import Request
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.context import Context
+    from dovetail.plugin.loading.registry import Registry
+    from dovetail.plugin.pass_ import Pass
 
 
 COMMANDS_WITH_OPTIONS = ("compile", "plan", "bisect", "check")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dovetail.compiler.compiled import CompiledModel
     from dovetail.planning.plan import Plan
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
     from dovetail.plugin.options import CompileJob
 
 

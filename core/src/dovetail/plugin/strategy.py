@@ -1,4 +1,4 @@
-"""The contract of strategies, which claim nodes for a backend, and their view of the model."""
+"""The contracts of what decides: strategies with their view of the model, editors that they call, and solvers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.claim import Claim, Claims, Verdict
     from dovetail.plugin.backend import Backend
+    from dovetail.plugin.context import Context
 
 
 T = TypeVar("T")
@@ -127,3 +128,39 @@ class Strategy(ABC):
             Changes of the request, cheapest first; `dovetail explain` tries each on the plan.
         """
         return ()
+
+
+class Editor(ABC):
+    """Applies edits of one kind: changes of the graph next to a node; its class is instantiated without arguments.
+
+    Registered under the name of the kind, which requests use: `--edit unit-conv=concat_12:after`, or the claims of a
+    strategy. Its effect must depend on the graph and the arguments alone, because a replayed plan applies the same
+    edits again.
+
+    Attributes:
+        sides: The sides of a node it supports: `before`, `after`, or both.
+    """
+
+    sides: tuple[str, ...]
+
+    @abstractmethod
+    def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Iterable[ir.Node]:
+        """Change the graph next to `node`, and return the added nodes, with types on their outputs.
+
+        Use `ctx.analysis(FreshNames, model)` for value names; unnamed nodes get a name. Inputs and outputs of the model
+        must not change.
+
+        Raises:
+            DovetailError: The edit is not possible at this node.
+        """
+
+
+class Solver(Protocol):
+    """Chooses formats; a function registered with `registry.solver`."""
+
+    def __call__(self, problem: Any) -> None:
+        """Set `chosen` of every variable to one of its `choices`, and optionally its `because` and `why`.
+
+        Args:
+            problem: A `dovetail_precision.problem.TypingProblem`: plain data, independent of the model.
+        """

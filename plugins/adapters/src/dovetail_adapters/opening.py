@@ -14,8 +14,7 @@ from dovetail.errors import UsageError
 from dovetail.planning import HOST
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
 """Names of execution providers, or pairs of a name and its options, as ONNX Runtime takes them."""

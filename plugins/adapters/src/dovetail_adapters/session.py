@@ -18,8 +18,7 @@ from dovetail_adapters.opening import open_compiled
 if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail.api import AnyModel
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
     from dovetail_adapters.opening import Providers
 

@@ -18,7 +18,7 @@ from dovetail_commands.request import add_model, add_request, completed_model, r
 from dovetail_commands.terminal import Progress, say_note, table, warn
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 _SHOWN = 6  # operators in a row of the table
@@ -53,7 +53,7 @@ def run_compile(args: argparse.Namespace) -> int:
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     request |= option_keywords(args)
     from dovetail import api
-    from dovetail.compiler import check_store
+    from dovetail.plugin.loading import check_store
 
     if args.output:
         check_store(args.output, plugins_of(args))

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler import described, made
 from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.planning import HOST, get_placement
 from dovetail.plugin import CompiledFolder, Frontend, compiled_folder, load_plugins
+from dovetail.plugin.loading import described, made
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet, Registry
+    from dovetail.plugin import CompiledModel, PluginSet, Registry
 
 DATA = (".npz", ".npy", ".pb", "")
 """Suffixes of data with the name of a model; a folder has none."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
-from dovetail.compiler import open_declared
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import METADATA_KEY, Context, Pipeline, Request, versions
+from dovetail.plugin.loading import open_declared
 from dovetail_onnx.files.parsing import parse_json
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace) -> Result:
     plugins = given.pop("plugins")
     request = Request.of(*given.pop("backends"), **given)
     pipeline = Pipeline.parse(args.pipeline, plugins.registry)
-    from dovetail.compiler import open_file
+    from dovetail.plugin.loading import open_file
 
     if args.model != "-":
         existing(path)
@@ -75,7 +75,7 @@ def _replay(args: argparse.Namespace) -> Result:
 
 
 def _write(args: argparse.Namespace, result: Result) -> None:
-    from dovetail.compiler import write_file
+    from dovetail.plugin.loading import write_file
 
     text = result.model.text() if args.output is None else ""
     if args.output is not None:

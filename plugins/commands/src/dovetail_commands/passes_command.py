@@ -10,8 +10,8 @@ from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plug
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.compiler import Entry
     from dovetail.plugin import Registry
+    from dovetail.plugin.loading import Entry
 
 
 _BY_HAND = "only where a pipeline names them"

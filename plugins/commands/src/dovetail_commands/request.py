@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import existing, plugins_of
-from dovetail.compiler import blaming, installed_options, names_file, use_file
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, Request
+from dovetail.plugin.loading import blaming, installed_options, names_file, use_file
 
 if TYPE_CHECKING:
     from dovetail.planning import Plan

@@ -18,7 +18,7 @@ from dovetail_decoder.genai_config import CONFIG, PROVIDERS
 from dovetail_decoder.saving import save_folder
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
     from dovetail_decoder.caches import Ports
     from dovetail_decoder.comparison import Comparison

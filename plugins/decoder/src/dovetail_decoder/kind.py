@@ -18,8 +18,7 @@ from dovetail_decoder.routing import requests_of_parts
 from dovetail_decoder.saving import MANIFEST, check_output, check_source, size_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
     from dovetail_decoder.states import Chain
     from dovetail_decoder.tokens import Prompt

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import ResultError
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
     from dovetail_decoder.compiled_generator import CompiledGenerator
 

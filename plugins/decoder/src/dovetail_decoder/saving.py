@@ -24,7 +24,7 @@ from dovetail_decoder.merged import JOINED, joined
 from dovetail_decoder.shared_weights import share_weights, tensors_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 MANIFEST = "dovetail.json"
 """Lists what belongs to the result, so that a later one can replace it."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
 from dovetail.planning import HOST
 from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
+from dovetail.plugin.loading import load_chosen
 from dovetail.text import pluralize
 from dovetail_runtime.machine import fingerprint
 from dovetail_tune.journal import Journal

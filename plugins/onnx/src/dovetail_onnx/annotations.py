@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import FUNCTIONS
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import Format, all_nodes
 from dovetail.planning import Placement, get_placement, kind_of, origin_of, set_kind, set_origin, set_placement
+from dovetail.plugin.loading import FUNCTIONS
 
 from dovetail_onnx.files.parsing import parse_json
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
 from dovetail.ir import Model, gc_paused
+from dovetail.plugin.loading import check_regular
 
 from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.external import TensorLoader

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import check_regular
 
 from dovetail_paddle.element_types import BY_NUMBER, element_type
 from dovetail_paddle.legacy.reading import tensor_class

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import described, foreign_output
 from dovetail.errors import DovetailError
 from dovetail.ir import Format
 from dovetail.planning import Claim, Claims
+from dovetail.plugin.loading import described, foreign_output
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler import calling, make_engine
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, Format, FreshNames, format_of
 from dovetail.planning import HOST, Placement, get_placement, set_placement
+from dovetail.plugin.loading import calling, make_engine
 from dovetail_transforms.rewriting import Replacement
 
 from dovetail_placement.legality import Judges

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling, made
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning import Remark
 from dovetail.plugin import Edit, Editor
+from dovetail.plugin.loading import calling, made
 
 from dovetail_placement.anchors import Anchors
 from dovetail_placement.preparing import replay_fusions

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling, described, foreign_output
 from dovetail.errors import DovetailError
 from dovetail.planning import Claim, Claims
+from dovetail.plugin.loading import calling, described, foreign_output
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling, described, make_engine
 from dovetail.errors import DovetailError
 from dovetail.plugin import SelectiveEngine, Verdict
+from dovetail.plugin.loading import calling, described, make_engine
 from dovetail_onnx.signatures import Signatures, input_name
 from dovetail_transforms.lowering import can_lower
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import Table
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Refusal
     from dovetail.plugin import Backend, Fact, Judge, ObserverChoice, PortRule
+    from dovetail.plugin.loading import Table
     from dovetail_onnx.signatures import Opsets
 
 

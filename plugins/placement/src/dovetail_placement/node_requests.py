@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling
 from dovetail.errors import DovetailError
 from dovetail.planning import IN_FLOATS, NodeRequest, identity, origin_of, parse_pin, select, walk
+from dovetail.plugin.loading import calling
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import input_data
 from dovetail.errors import DovetailError
+from dovetail.plugin import input_data
 from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 

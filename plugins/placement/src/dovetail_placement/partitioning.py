@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler import calling, class_of, made, stands_for_region
 from dovetail.errors import DovetailError
 from dovetail.plugin import Partitioner
+from dovetail.plugin.loading import calling, class_of, made, stands_for_region
 from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
 
 if TYPE_CHECKING:

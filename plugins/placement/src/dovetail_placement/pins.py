@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FLOATS, Format, body_nodes, format_of
-from dovetail.passes import asking
 from dovetail.planning import HOST, NodeRequest, identity, operator_name, structural_keys, walk
+from dovetail.plugin.loading import asking
 from dovetail.text import did_you_mean
 from dovetail_onnx.results.provenance import changed_origins
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import NOTHING_LEFT
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Placement, from_source, key_of, set_placement
 from dovetail.plugin import Remedy, remedy
+from dovetail.plugin.loading import NOTHING_LEFT
 from dovetail.text import near_misses, pluralize
 from dovetail_transforms.decompositions import WriteOutNode
 

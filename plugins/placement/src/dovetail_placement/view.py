@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dovetail.compiler import calling
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
 from dovetail.planning import kind_of
 from dovetail.plugin import Neighbor, Strategy
+from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, FlatGraph, Format, float_format, format_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Placement, conversion_kind, from_source, placement_of, set_placement
 from dovetail.planning import Join as PlannedJoin
+from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean, pluralize
 from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on

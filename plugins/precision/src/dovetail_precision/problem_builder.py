@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from dovetail.ir import FLOAT32, FLOAT_FORMATS, FlatGraph, Format, float_format
-from dovetail.passes import asking
 from dovetail.planning import HOST, placement_of
+from dovetail.plugin.loading import asking
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.pins import Pins
 from dovetail_placement.place import claim_on

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from dovetail.compiler import derived, described, foreign_output, overrides
 from dovetail.errors import DovetailError
 from dovetail.planning import ObserverChoice, Parameters
 from dovetail.plugin import Observer
+from dovetail.plugin.loading import derived, described, foreign_output, overrides
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, samples_at_once
 from dovetail_runtime.engines import engines_of
@@ -29,9 +29,9 @@ from dovetail_quantize.observers.least_squares import LeastSquares
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import Table
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
+    from dovetail.plugin.loading import Table
     from dovetail_precision.sharing_groups import Held
 
 

@@ -13,7 +13,7 @@ from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.texts import SENTENCE, short
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 _COLORS = ("#8cb4dc", "#f3b0b8", "#9fd8a8", "#e6dd9a", "#a9dff2", "#dcb0d6", "#d9d9d9")
 

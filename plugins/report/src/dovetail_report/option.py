@@ -11,8 +11,7 @@ from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import Option
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
 
 _NAME = "report.html"
 

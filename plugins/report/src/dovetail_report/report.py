@@ -15,8 +15,7 @@ from dovetail_report.collect.document import document
 from dovetail_report.page import page
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler import nodes_of
 from dovetail.ir import all_nodes
 from dovetail.plugin import EngineError
+from dovetail.plugin.loading import nodes_of
 from dovetail_transforms.regions.regions import Region, extract, used_values
 
 from dovetail_runtime.region_runner import Refusal, RegionModel

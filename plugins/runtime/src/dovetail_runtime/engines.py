@@ -8,10 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from dovetail.compiler import artifact_of, derived, described, foreign_output, make_engine
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST, from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
+from dovetail.plugin.loading import artifact_of, derived, described, foreign_output, make_engine
 from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.direct_run import SelfChecking

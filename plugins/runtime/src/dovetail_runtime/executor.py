@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import dovetail.plugin
-from dovetail.compiler import ArtifactFolder, artifact_of
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir import constant_of, name_of
 from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
+from dovetail.plugin.loading import ArtifactFolder, artifact_of
 from dovetail.text import did_you_mean
 from dovetail_onnx.external import lies_beside
 from dovetail_transforms.regions.regions import (

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import calling, made
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.plugin import Executor
+from dovetail.plugin.loading import calling, made
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import Executed, Registry
+    from dovetail.plugin import CompiledModel, Executed, Registry
 
     from dovetail_runtime.region_runner import Refusal, RegionRunner
     from dovetail_runtime.timeline import Timeline

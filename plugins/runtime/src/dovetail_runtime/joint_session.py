@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import artifact_of
 from dovetail.plugin import EngineError, RegionModel
+from dovetail.plugin.loading import artifact_of
 from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.serialize import needs_file, weight_bytes

@@ -19,9 +19,8 @@ from dovetail_runtime.loading import Trial, tried_engines
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler import CompiledModel
     from dovetail.passes import Context
-    from dovetail.plugin import Executed
+    from dovetail.plugin import CompiledModel, Executed
 
     from dovetail_runtime.executor import Executor
     from dovetail_runtime.executors import GuardedExecutor

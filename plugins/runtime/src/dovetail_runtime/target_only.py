@@ -12,8 +12,7 @@ from dovetail.plugin import Option
 from dovetail_runtime.engines import TARGET_ONLY
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
 
 _KEYWORD = "target_only"
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.compiler import record_spans
+from dovetail.plugin.loading import record_spans
 from dovetail.text import pluralize
 from dovetail_onnx.files.writing import replacing
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
     from dovetail_runtime.executor import Executor
     from dovetail_runtime.executors import GuardedExecutor

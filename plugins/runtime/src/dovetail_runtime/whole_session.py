@@ -10,7 +10,7 @@ from dovetail_runtime.executor import Executor
 
 if TYPE_CHECKING:
     import onnxruntime as ort
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 class WholeSession(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.compiler import nodes_of
 from dovetail.ir import dtype_of, float_name, input_of, name_of
+from dovetail.plugin.loading import nodes_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.compiler import described
 from dovetail.errors import DovetailError
 from dovetail.ir import from_name
+from dovetail.plugin.loading import described
 from dovetail_runtime.kernels.library import kernels_of
 from dovetail_schemas.operator_files.library import Definition, library_of
 from dovetail_schemas.operator_files.schemas import attribute_of

@@ -134,7 +134,7 @@ def fingerprint(choice: BackendChoice, plugins: PluginSet, options: Mapping[str,
     """Return a hash of the further inputs of a result: versions, backend files, and options."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from dovetail.passes import load_chosen
+    from dovetail.plugin.loading import load_chosen
 
     backend = load_chosen(plugins.registry, choice)
     files = [source.read_bytes() for source in backend.files or ()]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 import numpy as np
-from dovetail.compiler import described, use_file
 from dovetail.errors import DovetailError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
 from dovetail.planning import HOST
+from dovetail.plugin.loading import described, load_chosen, use_file
 from dovetail_runtime.data.batches import fitted
 
 from dovetail_testing.case import Case, Measurement, Reference, Work
@@ -21,9 +21,8 @@ from dovetail_testing.comparing import Difference, compared, held_outputs, round
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 
 RECORDED = "the recorded results"

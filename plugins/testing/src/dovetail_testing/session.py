@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dovetail
-from dovetail.compiler import use_file
 from dovetail.errors import UsageError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
+from dovetail.plugin.loading import load_chosen, use_file
 
 from dovetail_testing.case import SUITES, Case, Measurement
 from dovetail_testing.list_files import Lists, check_backends, lists

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler import make_engine
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
 from dovetail.planning import HOST
+from dovetail.plugin.loading import load_chosen, make_engine
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry

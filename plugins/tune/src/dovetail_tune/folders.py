@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler import calling, made
 from dovetail.plugin import FolderKind
+from dovetail.plugin.loading import calling, made
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet

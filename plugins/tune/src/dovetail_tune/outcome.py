@@ -15,7 +15,7 @@ from dovetail_tune.candidates import Candidate, Candidates
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 REPORT = "tune.json"
 

@@ -38,8 +38,8 @@ def add_former_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `profile`."""
     import yaml
-    from dovetail.compiler import use_file
-    from dovetail.passes import BackendChoice, Context, load_chosen
+    from dovetail.passes import BackendChoice, Context
+    from dovetail.plugin.loading import load_chosen, use_file
 
     from dovetail_tune.engine_costs import measure_costs
     from dovetail_tune.tuning import distributions

@@ -31,9 +31,8 @@ from dovetail_tune.trying import Bench
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 LATENCY, THROUGHPUT = "latency", "throughput"
 _JOURNAL = "journal.jsonl"

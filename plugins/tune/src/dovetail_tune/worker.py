@@ -21,8 +21,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 Job = Mapping[str, Any]
 

@@ -209,13 +209,12 @@ def _save_part(args: argparse.Namespace) -> int:
         raise UsageError("a node is written with the inputs that it has", "add --data FILE and -o FOLDER")
     import dovetail
     from dovetail.passes import Context
-    from dovetail.planning import Plan
 
     from dovetail_verify.functions import request_of_result
     from dovetail_verify.reducing.isolating import save_part
 
     plugins = plugins_of(args)
-    plan = Plan.load(args.result, plugins.registry)
+    plan = dovetail.load_plan(args.result, plugins)
     ctx = Context(request_of_result(plan, plugins), plugins=plugins)
     original = dovetail.open(args.original, plugins)
     said = save_part(original, plan, args.data, ctx, args.output, node=args.save_node, region=args.save_region)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import AnyModel, named_backends, requested
-from dovetail.compiler import CompiledModel, Driver, OptionChain
+from dovetail.compiler import Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import BackendChoice, Context, Instrumentation, Request, check_installed
-from dovetail.plugin import load_plugins
+from dovetail.passes import BackendChoice, Context, Instrumentation, Request
+from dovetail.plugin import CompiledModel, load_plugins
+from dovetail.plugin.loading import check_installed
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 

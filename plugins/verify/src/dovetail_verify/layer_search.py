@@ -18,8 +18,8 @@ from dovetail_verify.layers import ORDERS, Layer, LayerErrors, check_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
+    from dovetail.plugin import CompiledModel
     from dovetail_runtime.engines import GuardedEngine
 
 

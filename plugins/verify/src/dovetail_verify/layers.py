@@ -14,7 +14,7 @@ from dovetail_verify.accuracy.per_node_errors import ErrorSums
 from dovetail_verify.metrics import decibels_text, plain_decibels
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 _RECORDED = 10

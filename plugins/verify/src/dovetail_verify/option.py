@@ -16,8 +16,7 @@ from dovetail_verify.arguments import GOALS, add_goals, add_input_shapes, checke
 from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import Verification

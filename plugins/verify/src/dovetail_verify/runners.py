@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Context, Progress, Request
-    from dovetail.plugin import Asked
+    from dovetail.plugin import Asked, CompiledModel
 
     from dovetail_verify.accuracy.trials import Trials
     from dovetail_verify.compare import Verification
@@ -103,7 +102,7 @@ def compared(
     ctx: Context,
 ) -> Verification:
     """Compare a result with its original on data, or on random inputs of `shapes`."""
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
     from dovetail_verify.compare import verify
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler import described
 from dovetail.errors import DovetailError
 from dovetail.ir import dtype_name, from_name
+from dovetail.plugin.loading import described
 from dovetail.text import did_you_mean
 
 from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile

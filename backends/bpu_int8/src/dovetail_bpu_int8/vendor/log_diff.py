@@ -16,7 +16,7 @@ from dovetail_onnx.files.reading import read_input
 from dovetail_bpu_int8.vendor.report import Row, rows_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 CUT = "..."  # prefix of names that the tool has cut

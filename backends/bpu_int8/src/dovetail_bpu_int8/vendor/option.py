@@ -17,10 +17,9 @@ from dovetail_bpu_int8.mixed_precision_search import checked_goal, climb
 from dovetail_bpu_int8.wishes import OPTION, check_used, requests_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail.plugin import Asked, CompileJob, NodeRequest, Proceed
+    from dovetail.plugin import Asked, CompiledModel, CompileJob, NodeRequest, Proceed
 
 
 class BpuOption(Option):

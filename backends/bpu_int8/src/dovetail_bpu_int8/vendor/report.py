@@ -18,9 +18,9 @@ from dovetail_bpu_int8.vendor.settled import InputScale, input_scales
 from dovetail_bpu_int8.vendor.traffic import has_whole_operators, traffic_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Format
     from dovetail.planning import Plan, PlannedNode, Remark
+    from dovetail.plugin import CompiledModel
     from dovetail_verify.compare import Verification
 
 

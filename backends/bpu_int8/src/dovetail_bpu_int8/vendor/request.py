@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.compiler import input_data
 from dovetail.errors import UsageError
 from dovetail.passes import OBSERVER, BackendChoice, PinOrigin
-from dovetail.plugin import DovetailError
+from dovetail.plugin import DovetailError, input_data
 
 from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml

@@ -12,7 +12,7 @@ from dovetail_bpu_int8.activations import in_swish
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 _BACKEND = "bpu-int8"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.compiler import input_data
+from dovetail.plugin import input_data
 
 from dovetail_tensorrt.profiles.bounds import Bounds, Profile, bounds_from
 from dovetail_tensorrt.profiles.option import OPTION, PROFILES

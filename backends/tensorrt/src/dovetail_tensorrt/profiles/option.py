@@ -16,11 +16,10 @@ from dovetail_tensorrt.engine_backends import engine_backend
 from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, named_extents, parse_profile
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
     from dovetail.planning import Plan
-    from dovetail.plugin import CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
 
 
 OPTION = "tensorrt"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.ir.graphs import bodies
-from dovetail.planning.placement import from_source
+from dovetail.ir.origin import from_source
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dovetail
 from dovetail.cli import PlainCommand, existing, plugins_of, print_json, say
 from dovetail.errors import UsageError
 from dovetail.planning import Plan
@@ -14,8 +15,7 @@ from dovetail_commands.explain.explanation import explain_plan, only_node
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
     from dovetail_commands.explain.all_nodes import Elsewhere
 
@@ -121,5 +121,5 @@ def elsewhere(
 
 def _plan_of(result: CompiledModel | Plan | str | Path, plugins: PluginSet | None) -> Plan:
     if isinstance(result, (str, Path)):
-        return Plan.load(result, plugins.registry if plugins is not None else None)
+        return dovetail.load_plan(result, plugins)
     return result if isinstance(result, Plan) else result.plan

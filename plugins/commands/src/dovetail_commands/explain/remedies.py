@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler import Driver, input_data
+from dovetail.compiler import Driver
 from dovetail.errors import DovetailError, PinError
 from dovetail.passes import Context, Request
 from dovetail.planning import parse_pin
-from dovetail.plugin import Remedy
+from dovetail.plugin import Remedy, input_data
 from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs
 from dovetail_transforms.canonicalize.fix_shapes import OPTION, shapes_by_name

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler import open_any, open_file
 from dovetail.errors import DovetailError
 from dovetail.passes import Request
 from dovetail.planning import HOST
 from dovetail.plugin import load_plugins
+from dovetail.plugin.loading import open_any, open_file
 from dovetail_onnx.files.reading import file_sha256
 
 from dovetail_commands.explain.remedies import Trials

@@ -11,15 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler import DATA_KINDS, input_data
 from dovetail.errors import DovetailError
+from dovetail.plugin import input_data
+from dovetail.plugin.loading import DATA_KINDS
 
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import Table
     from dovetail.ir import Model
     from dovetail.passes import Context, Pass, Request
+    from dovetail.plugin.loading import Table
 
 
 STAMP = "dovetail.request"

@@ -6,11 +6,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.compiler import ArtifactFolder, CompiledModel
+from dovetail.compiler import plan_of
 from dovetail.errors import DovetailError
 from dovetail.ir import Model, gc_paused
 from dovetail.planning import HOST, Plan, Remark, get_placement
-from dovetail.plugin import Recognition
+from dovetail.plugin import CompiledModel, Recognition
+from dovetail.plugin.loading import ArtifactFolder
 
 from dovetail_onnx.annotations import read_annotations
 from dovetail_onnx.results.cache_key import STAMP, cache_key_for, cache_key_of
@@ -70,8 +71,8 @@ def annotated(model: Model) -> Model:
 
 def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     """Load the result in a folder or a model file; see `dovetail.load`."""
-    from dovetail.compiler import open_file
     from dovetail.passes import Context, Request
+    from dovetail.plugin.loading import open_file
 
     opened = open_result(path, plugins) if path.is_dir() else None
     if opened is not None:
@@ -122,7 +123,7 @@ def _read_plan(model: Model, found: FoundResult) -> Plan:
             fields["backends"] = located(fields["backends"], found.folder)
             plan = Plan(**fields, files=files_beside(fields["summary"], found.folder / PLAN))
         else:
-            plan = Plan.extract(model)
+            plan = plan_of(model)
     plan.remarks = remarks
     for name in sorted(found.altered):
         why = f"{name} is not the file that this model was saved with, so it was not taken"
@@ -142,7 +143,7 @@ def _plan_beside(model: Model, file: Path) -> Plan:
         plan = Plan(**read_plan(beside))
         if plan.model.get("result", "") in ((digest,) if own else ("", digest)):
             return plan
-    return Plan.extract(model)
+    return plan_of(model)
 
 
 def _backends(model: Model) -> set[str]:
@@ -150,7 +151,8 @@ def _backends(model: Model) -> set[str]:
 
 
 def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ...]:
-    from dovetail.passes import BackendChoice, check_installed, load_chosen
+    from dovetail.passes import BackendChoice
+    from dovetail.plugin.loading import check_installed, load_chosen
 
     check_installed(ctx.registry, [entry for entry in plan.backends if entry["name"] in names - {HOST}])
     options = {entry["name"]: BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends}

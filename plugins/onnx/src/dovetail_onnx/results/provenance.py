@@ -17,9 +17,8 @@ from dovetail_onnx.files.reading import open_inside
 from dovetail_onnx.results.manifest import MANIFEST, MODEL, PLAN, REMARKS, plain_name
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.planning import Remark
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 _OURS = (MODEL, PLAN, REMARKS, MANIFEST)
 _PATH = "path"

@@ -123,7 +123,7 @@ def open_result(folder: Path, plugins: PluginSet) -> tuple[Model, FoundResult] |
 
 def _open(found: FoundResult, plugins: PluginSet) -> Model:
     """Open the model; if it is still staged, its data may already be in the folder."""
-    from dovetail.compiler import open_file, open_object
+    from dovetail.plugin.loading import open_file, open_object
 
     data = [name for name in found.manifest.files if name.endswith(".data")]
     if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():

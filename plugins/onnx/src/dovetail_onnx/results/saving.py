@@ -24,7 +24,7 @@ from dovetail_onnx.saving import SavedFile, read_content_digest, save_model
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 def save_result(

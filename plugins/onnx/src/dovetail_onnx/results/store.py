@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import ResultStore
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.planning import Plan
-    from dovetail.plugin import CompileJob, PluginSet, Recognition
+    from dovetail.plugin import CompiledModel, CompileJob, PluginSet, Recognition
 
 
 class FolderStore(ResultStore):

@@ -21,7 +21,7 @@ from dovetail_onnx.results.manifest import ATTACHED, MANIFEST, FileRecord, Manif
 from dovetail_onnx.saving import SavedFile
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
     from dovetail_onnx.results.reading import SavedFolder
 

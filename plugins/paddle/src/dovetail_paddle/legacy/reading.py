@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import check_regular
 from dovetail.text import printable
 
 from dovetail_paddle.element_types import of_number, source_line

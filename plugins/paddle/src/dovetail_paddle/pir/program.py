@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.compiler import check_regular
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import check_regular
 from dovetail.text import printable
 from dovetail_onnx.files.parsing import Malformed, parse_json
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import ArtifactFolder, artifact_of, class_of, described, foreign_output
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames
 from dovetail.passes import Pass
 from dovetail.planning import decided_key, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
+from dovetail.plugin.loading import ArtifactFolder, artifact_of, class_of, described, foreign_output
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values

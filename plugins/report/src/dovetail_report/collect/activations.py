@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     import onnx_ir as ir
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 _FORMATS = {"INT8": ("int8", -128), "UINT8": ("uint8", 0)}
 

@@ -25,8 +25,7 @@ from dovetail_report.linters.finding import Subject
 from dovetail_report.linters.rules import lint
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 VERSION = 1
 _OPERATORS = 12  # shown of a region

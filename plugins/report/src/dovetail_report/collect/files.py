@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail_onnx.results.reading import SavedFolder
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 def sizes(compiled: CompiledModel) -> list[dict[str, Any]]:

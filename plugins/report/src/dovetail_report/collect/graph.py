@@ -15,7 +15,7 @@ from dovetail_report.collect.functions import called
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}  # what ONNX calls otherwise than NumPy

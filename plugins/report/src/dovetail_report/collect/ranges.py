@@ -12,8 +12,8 @@ from dovetail_report.collect.files import json_file
 from dovetail_report.collect.texts import short
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.planning import Parameters, Plan, QuantizedValue
+    from dovetail.plugin import CompiledModel
 
 RANGES = "ranges.json"
 

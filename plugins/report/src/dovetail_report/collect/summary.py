@@ -13,7 +13,7 @@ from dovetail_report.collect.reasons import Reasons
 from dovetail_report.collect.texts import SENTENCE, short
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
+    from dovetail.plugin import CompiledModel
 
 _OBSTACLES = 50
 

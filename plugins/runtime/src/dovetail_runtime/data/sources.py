@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dovetail.compiler import described, own_output
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import described, own_output
 from dovetail.text import printable
 from dovetail_onnx.files.reading import check_input, open_input, read_input
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import make_engine
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
+from dovetail.plugin.loading import make_engine
 
 from dovetail_runtime.kernels.keys import ENGINE, is_copy, is_lowered
 from dovetail_runtime.kernels.select_kernels import lower_to_kernels

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from dovetail.compiler import described, foreign_output
 from dovetail.errors import DovetailError
 from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError, Executed, Session
+from dovetail.plugin.loading import described, foreign_output
 
 from dovetail_runtime.feeds import Declared, declared
 from dovetail_runtime.kernels.keys import DEVICE, KERNEL, KEY, TO_DEVICE, operator_of

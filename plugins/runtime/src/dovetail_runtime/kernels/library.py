@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler import calling
 from dovetail.errors import DovetailError
 from dovetail.ir import from_name
 from dovetail.plugin import DeviceMemory, Kernel
+from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
 from dovetail_schemas.operator_files.entries import Argument
 from dovetail_schemas.operator_files.library import OperatorLibrary, UncomparedRegistry, library_of

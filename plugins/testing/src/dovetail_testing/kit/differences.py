@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.compiler import names_file
+import dovetail
 from dovetail.errors import UsageError
-from dovetail.passes import BackendChoice, load_backend_file, load_chosen
+from dovetail.passes import BackendChoice
 from dovetail.planning import Plan, operator_name
+from dovetail.plugin.loading import load_backend_file, load_chosen, names_file
 from dovetail_schemas.backend import Backend
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def differences(first: str, second: str, plugins: PluginSet) -> tuple[str, list[
         plan, backend = (first, second) if kinds[0] else (second, first)
         raise UsageError(f"{plan} is a plan, and {backend} a backend", "name two of one kind")
     if kinds[0]:
-        plans = [Plan.load(Path(text), plugins.registry) for text in (first, second)]
+        plans = [dovetail.load_plan(text, plugins) for text in (first, second)]
         return "plans", list(_of_plans(*plans))
     return "backends", list(_of_backends(*(_loaded(text, plugins) for text in (first, second))))
 

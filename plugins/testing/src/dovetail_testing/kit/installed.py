@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
+from dovetail.plugin.loading import load_chosen
 from dovetail.text import did_you_mean, pluralize
 from dovetail_schemas.backend import Backend
 

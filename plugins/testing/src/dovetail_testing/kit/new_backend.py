@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes import BackendChoice, load_chosen
+from dovetail.passes import BackendChoice
 from dovetail.plugin import API_VERSION, TemporaryFolder
+from dovetail.plugin.loading import load_chosen
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, PluginSet, Source

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.compiler import class_of, derived, format_of
 from dovetail.errors import DovetailError
-from dovetail.passes import load_backend_file
 from dovetail.plugin import (
     Backend,
     BackendFormat,
@@ -23,14 +21,15 @@ from dovetail.plugin import (
     Runner,
     Strategy,
 )
+from dovetail.plugin.loading import class_of, derived, format_of, load_backend_file
 from dovetail_schemas.operator_files.library import library_of
 from dovetail_schemas.yaml_source import load_tree
 
 from dovetail_testing.list_files import read_lists
 
 if TYPE_CHECKING:
-    from dovetail.compiler import Table
     from dovetail.plugin import PluginSet, Registry
+    from dovetail.plugin.loading import Table
 
 
 _CLASSES: dict[str, type] = {

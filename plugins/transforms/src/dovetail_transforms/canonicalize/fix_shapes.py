@@ -79,7 +79,7 @@ class _FixShapesOption(Option):
             return request
         if request.data is None:
             raise UsageError("--fix-shape data: there is no data to take extents of", "add --data FILE")
-        from dovetail.compiler import input_data
+        from dovetail.plugin import input_data
 
         found = {**request.options.get(OPTION, {}), **shapes}
         named = _named_extents(model, found)

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.compiler import evaluator_of
 from dovetail.ir import FreshNames, input_of
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError
+from dovetail.plugin.loading import evaluator_of
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.canonicalize.open_values import RANDOM

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.passes import asking
+from dovetail.plugin.loading import asking
 from dovetail.text import pluralize
 from dovetail_onnx.topological_order import sort_function
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.compiler import FUNCTIONS
 from dovetail.errors import DovetailError
 from dovetail.ir import all_nodes, bodies, input_of
 from dovetail.planning import HOST, get_placement
+from dovetail.plugin.loading import FUNCTIONS
 
 if TYPE_CHECKING:
     import onnx_ir as ir

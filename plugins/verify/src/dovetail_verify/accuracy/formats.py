@@ -13,9 +13,8 @@ from dovetail_verify.accuracy.raising import Raised, meet_goals
 from dovetail_verify.runners import trials_of
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.passes import Request
-    from dovetail.plugin import Asked, CompileJob, Proceed
+    from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
 
     from dovetail_verify.accuracy.goals import Goals
 

@@ -15,8 +15,8 @@ from dovetail.text import pluralize
 from dovetail_verify.accuracy.trials import decibels
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
+    from dovetail.plugin import CompiledModel
 
     from dovetail_verify.accuracy.groups import Group, Groups
     from dovetail_verify.accuracy.trials import Trial

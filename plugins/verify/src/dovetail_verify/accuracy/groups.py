@@ -20,9 +20,9 @@ from dovetail_verify.accuracy.trials import BROKEN, Noise
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Request
+    from dovetail.plugin import CompiledModel
 
     from dovetail_verify.accuracy.streamed import Streamed
     from dovetail_verify.accuracy.trials import Trials

@@ -16,9 +16,9 @@ from dovetail_verify.accuracy.goals import record
 from dovetail_verify.accuracy.search import cheapest
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import Request
+    from dovetail.plugin import CompiledModel
     from dovetail_runtime.data.batches import Batch
     from dovetail_runtime.data.independent_rows import Run
     from dovetail_runtime.engines import GuardedEngine

@@ -13,8 +13,8 @@ from dovetail_verify.compare import verify
 
 if TYPE_CHECKING:
     import numpy as np
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
+    from dovetail.plugin import CompiledModel
 
     from dovetail_verify.compare import Verification
 

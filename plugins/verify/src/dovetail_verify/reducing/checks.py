@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dovetail.compiler import described
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import Context, Request
 from dovetail.plugin import TemporaryFolder, run_command
+from dovetail.plugin.loading import described
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.compare import verify

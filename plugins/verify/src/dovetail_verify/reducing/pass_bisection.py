@@ -18,10 +18,9 @@ from dovetail_verify.output_comparison import POOR
 from dovetail_verify.runners import reference, runner
 
 if TYPE_CHECKING:
-    from dovetail.compiler import CompiledModel
     from dovetail.ir import Model
     from dovetail.passes import BackendChoice
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet
 
 
 _DECIDING = "place"

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dovetail.compiler.by_suffix import Installed, chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin.isolation import calling
+from dovetail.plugin.loading.by_suffix import Installed, chosen_for, installed
+from dovetail.plugin.loading.isolation import calling
 from dovetail.plugin.results import Recognition, ResultStore
 
 if TYPE_CHECKING:
-    from dovetail.compiler.compiled import CompiledModel
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin.loading.registry import Registry
     from dovetail.plugin.options import CompileJob
-    from dovetail.plugin.registry import Registry
 
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def store_for(path: str | Path, verb: str, registry: Registry | None = None) -> 
 
 
 def _chosen(path: str | Path, verb: str, registry: Registry | None) -> Installed:
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin.loading.loader import load_plugins
 
     if not str(path).strip():
         raise UsageError("the output has an empty name", "name a file or folder; `.` is the current folder")

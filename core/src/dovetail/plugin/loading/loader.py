@@ -14,20 +14,21 @@ import pluggy
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import hookspecs
-from dovetail.plugin.backend_files import backend_files, formats_of, misnamed_file, names_file
 from dovetail.plugin.commands import CORE_COMMANDS
-from dovetail.plugin.discovery import PluginRecord, discover
-from dovetail.plugin.isolation import PluginWarning, described, foreign_output
-from dovetail.plugin.registry import Registry
+from dovetail.plugin.loading.backend_files import backend_files, formats_of, misnamed_file, names_file
+from dovetail.plugin.loading.discovery import PluginRecord, discover
+from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
+from dovetail.plugin.loading.registry import Registry
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from dovetail.ir.model import Model
-    from dovetail.passes import Pipeline, Request
+    from dovetail.planning.request import Request
     from dovetail.plugin.backend import BackendFormat
-    from dovetail.plugin.registry import Table
+    from dovetail.plugin.loading.registry import Table
+    from dovetail.plugin.steps import StepList
 
 _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
 _THIS_PROGRAM = "this program"
@@ -119,7 +120,7 @@ class PluginSet:
         self.call("opened", model=model, registry=self.registry)
         return model
 
-    def configure(self, pipeline: Pipeline, request: Request) -> None:
+    def configure(self, pipeline: StepList, request: Request) -> None:
         """Let plugins configure `pipeline`; the changes of a plugin that raises are undone.
 
         Raises:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, Union
 
 from dovetail.errors import UsageError
-from dovetail.text import did_you_mean
+from dovetail.text import did_you_mean, plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dovetail.passes.base import Pass
+    from dovetail.plugin.pass_ import Pass
 
 
 WORD = re.compile(r"[^\s{}()\[\],=\"]+")
@@ -137,19 +137,6 @@ def _by_looks(value: Value) -> Any:
     if isinstance(value, list):
         return tuple(_by_looks(item) for item in value)
     return value.text if value.quoted else plain_value(value.text)
-
-
-def plain_value(text: str) -> Any:
-    """Convert text that looks like a number, a truth value or None; return other text unchanged."""
-    words = {"true": True, "false": False, "none": None}
-    if text in words:
-        return words[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _print(value: Any, hint: Any) -> str:

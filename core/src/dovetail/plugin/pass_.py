@@ -11,8 +11,8 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.context import Context
+    from dovetail.plugin.loading.registry import Registry
 
 
 STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline", "emit", "load")
@@ -68,7 +68,7 @@ class Pass(ABC):
         """
 
     def __str__(self) -> str:
-        from dovetail.passes.options import print_options
+        from dovetail.plugin.pass_options import print_options
 
         return self.name + print_options(self)
 

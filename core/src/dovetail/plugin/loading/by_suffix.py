@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.contracts import made, overrides
-from dovetail.plugin.isolation import PluginWarning
+from dovetail.plugin.loading.contracts import made, overrides
+from dovetail.plugin.loading.isolation import PluginWarning
 
 if TYPE_CHECKING:
-    from dovetail.plugin.registry import Table
+    from dovetail.plugin.loading.registry import Table
 
 
 class Installed(NamedTuple):

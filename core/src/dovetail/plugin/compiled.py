@@ -11,29 +11,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.compiler.artifacts import nodes_of
-from dovetail.compiler.running import cannot_run, runner_class
 from dovetail.ir.graphs import body_nodes
 from dovetail.planning.placement import HOST, PART, get_placement
 from dovetail.planning.remark import assumed
+from dovetail.plugin.artifacts import nodes_of
+from dovetail.plugin.running import cannot_run, runner_class
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from dovetail.compiler.artifacts import ArtifactFolder
-    from dovetail.compiler.running import Verification
     from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
+    from dovetail.plugin.artifacts import ArtifactFolder
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.engine import Engine, Executed
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.registry import Registry
     from dovetail.plugin.results import SavedResult
-    from dovetail.plugin.services import Executor, Runner
+    from dovetail.plugin.running import Executor, Runner, Verification
 
 
 _SHOWN = 5  # reasons listed in the notes
@@ -108,7 +107,7 @@ class CompiledModel:
 
     @cached_property
     def _made_runner(self) -> Runner | None:
-        from dovetail.plugin.loader import load_plugins
+        from dovetail.plugin.loading.loader import load_plugins
 
         make = runner_class(self.registry or load_plugins().registry)
         return None if make is None else make(self)
@@ -281,7 +280,7 @@ class CompiledModel:
         Raises:
             DovetailError: The folder is not writable, the disk is full, or the source model would be overwritten.
         """
-        from dovetail.compiler.stores import store_for
+        from dovetail.plugin.loading.stores import store_for
 
         with store_for(folder, "save", self.registry) as store:
             store.save(self, Path(folder), external=external, progress=progress)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin.backend import BackendFormat
-from dovetail.plugin.contracts import made
-from dovetail.plugin.isolation import described
+from dovetail.plugin.loading.contracts import made
+from dovetail.plugin.loading.isolation import described
 
 if TYPE_CHECKING:
     from dovetail.plugin.backend import Source
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.registry import Registry
 
 
 _WAY_OUT = "pip install dovetail-schemas, or do not leave it out (--no-plugin, DOVETAIL_PLUGINS)"

@@ -6,7 +6,7 @@ import inspect
 from typing import Any, TypeVar
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.isolation import calling
+from dovetail.plugin.loading.isolation import calling
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
-from dovetail.plugin.isolation import described, foreign_output
+from dovetail.plugin.loading.isolation import described, foreign_output
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:

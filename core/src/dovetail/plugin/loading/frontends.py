@@ -1,24 +1,24 @@
-"""Opening models from files and objects through registered front ends; core itself knows no file format."""
+"""Reading and writing models through registered front ends; core itself knows no file format."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.compiler.by_suffix import Installed, chosen_for, installed
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.model import Model
-from dovetail.plugin.contracts import overrides
 from dovetail.plugin.frontend import Frontend
-from dovetail.plugin.isolation import calling, described, foreign_output
+from dovetail.plugin.loading.by_suffix import Installed, chosen_for, installed
+from dovetail.plugin.loading.contracts import overrides
+from dovetail.plugin.loading.isolation import calling, described, foreign_output, named_errors
 
 if TYPE_CHECKING:
-    from dovetail.plugin.frontend import Dialect
-    from dovetail.plugin.loader import PluginSet
-    from dovetail.plugin.registry import Registry
+    from dovetail.ir.dialect import Dialect
+    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin.loading.registry import Registry
 
 
 _WAY_OUT = "pip install dovetail-onnx, which reads ONNX models"
@@ -126,6 +126,35 @@ def open_declared(path: Path, registry: Registry) -> Model:
     raise DovetailError(f"{path}: no front end reads such files", _WAY_OUT)
 
 
+def write_file(
+    model: Model,
+    path: Path,
+    registry: Registry | None = None,
+    *,
+    external: bool | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
+    """Write a model with the front end for the suffix of its file.
+
+    Args:
+        model: The model.
+        path: The file.
+        registry: The registry with the front ends; by default that of all installed plugins.
+        external: Store weights outside the file (True), inside it (False), or as the front end chooses (None).
+        progress: Called with ("save", weights written, weights in total).
+
+    Raises:
+        DovetailError: Not exactly one front end writes such files, or the file cannot be written.
+    """
+    registry = registry or _plugins(None).registry
+    found = chosen_for(path, registry.frontend, Frontend, "write").found
+    if found is None:
+        why = f"{path}: no front end writes such files"
+        raise DovetailError(why, "pip install dovetail-onnx, which writes ONNX models")
+    with named_errors(found.title):
+        found.made.write(model, path, external=external, progress=progress)
+
+
 def dialect_of(registry: Registry) -> Dialect | None:
     """Return the dialect of models built in memory: that of the first front end that has one; None if none has."""
     return next((found.made.dialect for found in _installed(registry) if found.made.dialect is not None), None)
@@ -157,7 +186,7 @@ def check_regular(path: Path) -> None:
 
 
 def _plugins(plugins: PluginSet | None) -> PluginSet:
-    from dovetail.plugin.loader import load_plugins
+    from dovetail.plugin.loading.loader import load_plugins
 
     return plugins or load_plugins()
 

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dovetail.ir.graphs import FlatGraph
-from dovetail.passes.request import BackendChoice, Request
 from dovetail.planning.node_keys import key_of
 from dovetail.planning.placement import HOST
 from dovetail.planning.rejections import Rejection, Rejections
 from dovetail.planning.remark import NO_FACTS, Kind, Remark, Remedy
-from dovetail.plugin.registry import Registry
+from dovetail.planning.request import BackendChoice, Request
+from dovetail.plugin.loading.registry import Registry
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail.compiler.artifacts import ArtifactFolder
     from dovetail.ir.model import Model
-    from dovetail.passes.instrumentation import Progress
     from dovetail.planning.conversion import Join
     from dovetail.planning.edits import Edit
     from dovetail.planning.plan import Plan
     from dovetail.planning.quantized_value import QuantizedValue
+    from dovetail.plugin.artifacts import ArtifactFolder
     from dovetail.plugin.backend import Backend
-    from dovetail.plugin.loader import PluginSet
+    from dovetail.plugin.loading.loader import PluginSet
 
+
+Progress = Callable[[str, int, int], None]
+"""Progress callback, called with (step, done, total); `total` is 0 if unknown."""
 
 T = TypeVar("T")
 Fact_co = TypeVar("Fact_co", covariant=True)
@@ -151,14 +153,14 @@ class Context:
     @cached_property
     def backends(self) -> tuple[Backend, ...]:
         """The chosen backends in order of preference, without `host`, loaded on first use."""
-        from dovetail.passes.backends import load_chosen
+        from dovetail.plugin.loading.backends import load_chosen
 
         return tuple(load_chosen(self.registry, choice) for choice in self.request.backends if choice.name != HOST)
 
     @cached_property
     def host(self) -> Backend:
         """The host backend, which takes unclaimed nodes; the user may set its options."""
-        from dovetail.passes.backends import load_chosen
+        from dovetail.plugin.loading.backends import load_chosen
 
         chosen = (choice for choice in self.request.backends if choice.name == HOST)
         return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))

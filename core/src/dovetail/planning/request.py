@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import UsageError
-from dovetail.passes.options import plain_value
 from dovetail.planning.quantized_value import ObserverChoice
+from dovetail.text import plain_value
 
 __all__ = ["OBSERVER", "STRATEGY", "BackendChoice", "PinOrigin", "Request"]
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from dovetail.api_extensions import api_extension
 from dovetail.errors import DovetailError, UsageError
-from dovetail.passes.base import Pass
-from dovetail.planning.placement import HOST, placed_backends
+from dovetail.plugin.pass_ import Pass
 from dovetail.text import did_you_mean
-
-if TYPE_CHECKING:
-    from dovetail.ir.model import Model
-    from dovetail.passes.context import Context
-    from dovetail.plugin.services import Regions
-
 
 _DEFAULT_LIMIT = 10
 
@@ -89,33 +81,55 @@ def names_in(steps: Iterable[Step]) -> list[str]:
     return [pass_.name for pass_ in passes_in(steps)]
 
 
-def check_anchors(steps: Iterable[Step], model: Model, ctx: Context) -> None:
-    """Reject nested pipelines anchored on backends that are neither chosen nor in the model's placements.
+class StepList:
+    """The steps of a pipeline in order, which the hook `configure_pipeline` edits in place.
 
-    Raises:
-        UsageError: There is such a pipeline.
+    Attributes:
+        steps: The steps, which may be edited until the pipeline runs.
     """
-    anchors = {nested.backend for nested in nested_in(steps)}
-    chosen = [choice.name for choice in ctx.request.backends]
-    if anchors <= {*chosen, HOST}:
-        return
-    known = dict.fromkeys([*chosen, HOST, *sorted(placed_backends(model))])
-    for name in sorted(anchors - known.keys()):
-        raise UsageError(
-            f"backend:{name}(...): no backend {name!r} is chosen{did_you_mean(name, known)}",
-            f"chosen: {', '.join(known)}; add --backend {name}",
-        )
 
+    def __init__(self, steps: Iterable[Step] = ()):
+        self.steps: list[Step] = list(steps)
+        self._before: dict[int, Step] = {}  # by `id`, the step that another one was inserted before
 
-def regions_under(nested: Nested, model: Model) -> Regions:
-    """Return the regions of the backend that anchors a nested pipeline.
+    def passes(self) -> Iterator[Pass]:
+        """Yield every pass in order, including those in fixpoints and nested pipelines."""
+        return passes_in(self.steps)
 
-    Raises:
-        DovetailError: The model is not placed, or no distribution that extracts regions is installed.
-    """
-    if not placed_backends(model):
-        raise DovetailError(
-            f"{nested}: the model has no placements", "run `place` before it, or give a model that was compiled"
-        )
-    found: Regions = api_extension("regions")(model, nested.backend)
-    return found
+    def index(self, name: str) -> int:
+        """Return the position of the first step that is, or contains, the pass `name`.
+
+        Raises:
+            DovetailError: There is no such step.
+        """
+        for position, step in enumerate(self.steps):
+            if name in names_in([step]):
+                return position
+        raise DovetailError(f"no pass {name!r} in this pipeline{did_you_mean(name, names_in(self.steps))}")
+
+    def insert_before(self, name: str, step: Step) -> None:
+        """Insert `step` before the first step that runs the pass `name`."""
+        position = self.index(name)
+        self._before[id(step)] = self.steps[position]
+        self.steps.insert(position, step)
+
+    def insert_after(self, name: str, step: Step) -> None:
+        """Insert `step` after the first step that runs the pass `name`."""
+        self.steps.insert(self.index(name) + 1, step)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.steps))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StepList) and self.steps == other.steps
+
+    __hash__ = None  # type: ignore[assignment]  # Python marks unhashable classes this way
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
-from dovetail.plugin.backend_files import named_format_of, names_file, use_file
-from dovetail.plugin.contracts import class_of, derived
-from dovetail.plugin.isolation import calling, described, foreign_output
+from dovetail.plugin.loading.backend_files import named_format_of, names_file, use_file
+from dovetail.plugin.loading.contracts import class_of, derived
+from dovetail.plugin.loading.isolation import calling, described, foreign_output
 
 if TYPE_CHECKING:
-    from dovetail.passes.request import BackendChoice
+    from dovetail.planning.request import BackendChoice
     from dovetail.plugin.backend import Source
-    from dovetail.plugin.registry import Registry
+    from dovetail.plugin.loading.registry import Registry
 
 
 def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) -> None:

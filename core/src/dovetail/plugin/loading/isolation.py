@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.errors import DovetailError, system_error
-from dovetail.plugin.output import captured
+from dovetail.plugin.loading.output import captured
 
 _REPAIR = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
 

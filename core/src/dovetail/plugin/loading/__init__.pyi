@@ -1,0 +1,45 @@
+# What `dovetail.plugin.loading` exports, each name with its module: type checkers and `lazy_imports` read this.
+
+from dovetail.plugin.engine import (
+    evaluator_of as evaluator_of,
+    make_engine as make_engine,
+    record_spans as record_spans,
+)
+from dovetail.plugin.loading.backend_files import format_of as format_of, names_file as names_file, use_file as use_file
+from dovetail.plugin.loading.backends import (
+    asking as asking,
+    check_installed as check_installed,
+    load_backend_file as load_backend_file,
+    load_chosen as load_chosen,
+)
+from dovetail.plugin.loading.contracts import (
+    class_of as class_of,
+    derived as derived,
+    made as made,
+    overrides as overrides,
+)
+from dovetail.plugin.loading.frontends import (
+    check_regular as check_regular,
+    open_any as open_any,
+    open_declared as open_declared,
+    open_file as open_file,
+    open_object as open_object,
+    write_file as write_file,
+)
+from dovetail.plugin.loading.isolation import (
+    calling as calling,
+    described as described,
+    foreign_output as foreign_output,
+)
+from dovetail.plugin.loading.output import own_output as own_output
+from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Entry as Entry, Table as Table
+from dovetail.plugin.loading.stores import check_store as check_store
+from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
+from dovetail.plugin.artifacts import (
+    FUNCTIONS as FUNCTIONS,
+    ArtifactFolder as ArtifactFolder,
+    artifact_of as artifact_of,
+    nodes_of as nodes_of,
+    stands_for_region as stands_for_region,
+)
+from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
