@@ -1,10 +1,12 @@
 """CPU seconds (user and system) of whole processes: compiling, against another state of Dovetail and a converter.
 
     python bench/processor.py MODEL... [--backend gpu-fp16] [--repeat 5] [--before PYTHON] [--no-converter]
+                              [--extra=--no-check-prepare]
 
 All alternate, and the minimum counts, which changes least on a shared machine. PYTHON is the interpreter of an
-environment with the other state; `converter` is onnxruntime's float16 converter, which loads, converts and saves.
-`floor` imports onnx-ir, which everything here needs. Bytecode is written beforehand, as an installation does.
+environment with the other state, which `--extra` leaves as it is; `converter` is onnxruntime's float16 converter,
+which loads, converts and saves. `floor` imports onnx-ir, which everything here needs. Bytecode is written beforehand,
+as an installation does.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--before", type=Path, help="the interpreter of an environment with another state")
     parser.add_argument("--no-converter", action="store_true")
+    parser.add_argument("--extra", nargs="*", default=[], help="further arguments of `compile`, for this state alone")
     options = parser.parse_args()
     rows = []
     for model in options.models:
@@ -46,7 +49,7 @@ def main() -> None:
             compiling = ("compile", model, "--backend", options.backend, "-o", Path(folder, "out"))
             commands = {
                 "floor": (sys.executable, "-c", "import onnx_ir"),
-                "ours": (_program(Path(sys.executable)), *compiling),
+                "ours": (_program(Path(sys.executable)), *compiling, *options.extra),
             }
             if options.before:
                 commands["before"] = (_program(options.before), *compiling)

@@ -82,8 +82,31 @@ def test_candidates_of_a_scheme_share_their_decisions():
     compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), plugins=plugins)
     assert said(compiled)[0].count(" 0.") == 9
     assert counted.runs["calibrate"] == 10  # nine candidates and the result
-    assert counted.runs["place"] <= 5  # two schemes before refinement, at most two with it, and the result
+    assert counted.runs["place"] == 4  # two schemes, the result, and what the vendor's tool does by default
     assert counted.runs["quantize"] == 1  # candidates run without what is made of the result
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
+def test_the_result_takes_over_the_corrected_biases_of_the_best_candidate(scheme):
+    def compiled_with(options):
+        steps = set()
+        compiled = dovetail.compile(
+            net(),
+            f"bpu-int8:march=bayes,activations={scheme}{options}",
+            data=pictures(),
+            progress=lambda what, done, total: steps.add(what),
+        )
+        biases = [(remark.node, remark.why) for remark in compiled.remarks if remark.rule == "bias"]
+        weights = {
+            name: value.const_value.numpy().tobytes() for name, value in compiled.model.graph.initializers.items()
+        }
+        return compiled, steps, biases, weights
+
+    compiled, searched, biases, weights = compiled_with("")
+    best = said(compiled)[0].removeprefix("calibrated with ").partition(":")[0].split()[-1]
+    _, alone, expected, same = compiled_with(f",observer={best.partition('{')[0]}")
+    assert biases and biases == expected and weights == same
+    assert "correct biases" in alone and "correct biases" not in searched
 
 
 @pytest.mark.slow

@@ -83,24 +83,25 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
     """
     from dovetail_quantize.parameters import compare_observers
     from dovetail_verify.accuracy.trials import Remembered
-    from dovetail_verify.runners import reference
+    from dovetail_verify.runners import reference_of_source
 
-    original = Remembered(reference(job.original, job.ctx))
+    original = Remembered(reference_of_source(job.original, job.ctx))
     compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in OBSERVERS])
     requests = _candidates(job.request)
     first = len(requests)
     last = _REFINED if _is_refined(job.request) else 1
+    decided: dict[str, _Decided] = {}
 
     def measured(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
         cosines: dict[str, float] = {}
-        decided: dict[str, _Decided] = {}
         for number, (name, request) in enumerate(candidates.items(), start=done + 1):
             if job.progress:
                 job.progress("choose an observer", number, first + last)
             request = _with(request, _FLOATS)
             scheme = cast("BackendChoice", _choice(request)).options.get(_SCHEME, "")
             if scheme not in decided:
-                decided[scheme] = _Decided(job, _with(request, _APART))
+                asked = replace(request, options=job.request.options)  # with the refinements of the result
+                decided[scheme] = _Decided(job, _with(asked, _APART))
             cosine = _cosine(job, request, decided[scheme], original)
             if cosine is None:
                 return {}
@@ -197,11 +198,12 @@ def _only_scaled(request: Request) -> Request:
 
 
 class _Decided:
-    """A model decided once, and calibrated with one observer after the other.
+    """A model decided once, and calibrated with one observer after the other, with and without refinements.
 
     Args:
         job: The compilation.
-        request: Its request with the scheme and one of the observers.
+        request: Its request with the scheme, one of the observers, and the refinements of the result: what these
+            prepare, such as biases to correct, is there while the model is decided.
     """
 
     def __init__(self, job: CompileJob, request: Request):
@@ -210,8 +212,11 @@ class _Decided:
         self._model, _ = self._driver.decide()
         self._observer = _observer(request)
 
-    def quantized(self, observer: ObserverChoice) -> Model | None:
-        """Calibrate with an observer, and return a model that computes the quantized result in floats.
+    def quantized(self, request: Request) -> Model | None:
+        """Calibrate with the observer of a request, and return a model that computes the quantized result in floats.
+
+        Args:
+            request: A request of this scheme; it is refined as it says.
 
         Returns:
             None if the model has to be decided again for this observer, or computes in low floats, too.
@@ -221,8 +226,9 @@ class _Decided:
 
         if any(one.kind == "cast" for one in self.ctx.round.joins):
             return None
+        self.ctx.request = replace(self.ctx.request, options=request.options)
         work = self._model.clone()
-        replace_observer(work, self._observer, observer)
+        replace_observer(work, self._observer, _observer(request))
         return QuantizedModel(work, self.ctx).model if self._driver.calibrate(work) else None
 
 
@@ -241,7 +247,7 @@ def _cosine(job: CompileJob, request: Request, decided: _Decided, original: Run)
     from dovetail_verify.compare import verify
     from dovetail_verify.runners import reference
 
-    ctx, made = decided.ctx, decided.quantized(_observer(request))
+    ctx, made = decided.ctx, decided.quantized(request)
     if made is None:
         ctx = _context(job, request)
         made = Driver(job.original, ctx, job.passes).compile().model

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from dovetail.errors import DovetailError
@@ -12,7 +13,7 @@ from dovetail.ir import FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.samples import decibels
-from dovetail_quantize.refining.steps import BIAS, needs_data, wanted
+from dovetail_quantize.refining.steps import BIAS, ROUNDING, SCALING, needs_data, wanted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -54,8 +55,6 @@ class CorrectBiases(Pass):
         if ctx.refusals.fresh or not wanted(ctx, BIAS):
             return False
         from dovetail_quantize.refining.layers import Constants
-        from dovetail_quantize.refining.layerwise import walk
-        from dovetail_quantize.refining.quantized_model import HeldConstants
         from dovetail_quantize.refining.record import Record
 
         record, constants = Record.of(ctx), Constants(model, ctx)
@@ -65,8 +64,7 @@ class CorrectBiases(Pass):
             _replay(layers, record, constants, ctx)
         elif layers:
             needs_data(ctx, BIAS)
-            held = HeldConstants(model, ctx)
-            walk(model, ctx, layers, lambda layer, _: MeanError(layer, held, constants, record, ctx), "correct biases")
+            _correct(model, layers, record, constants, ctx)
         changed = [layer for layer, bias, tensor in before if bias.const_value is not tensor]
         ctx.count("corrected", len(changed))
         record.count(BIAS, len(changed))
@@ -89,6 +87,54 @@ def _layers(model: Model, record: Record, ctx: Context) -> list[Layer]:
     return found
 
 
+class _Correction(NamedTuple):
+    """What was added to the bias of a layer, by the name of its output, and the remark about it."""
+
+    output: str
+    numbers: np.ndarray
+    why: str
+
+
+_MEASURED = "correct-biases"
+_MOST_KEPT = 8  # results of one compilation
+
+
+def _correct(model: Model, layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
+    """Correct biases on data, or as it was done before if a trial of the same compilation had the same parameters."""
+    from dovetail_quantize.refining.layerwise import walk
+    from dovetail_quantize.refining.quantized_model import HeldConstants
+
+    known: dict[str, list[_Correction]] = ctx.measured.setdefault(_MEASURED, {})
+    # The key has no weights, so these must be those of the source.
+    key = "" if record.changed((*SCALING, ROUNDING)) else _key(model, layers, ctx)
+    if key in known:
+        by_output = {name_of(layer.output): layer for layer in layers}
+        for output, numbers, why in known[key]:
+            layer = by_output[output]
+            assert layer.bias is not None, "only layers with a bias are corrected"
+            constants.add(layer.bias, record.save(BIAS, output, numbers))
+            ctx.remark("passed", layer.node, "bias", why)
+        return
+    held, found = HeldConstants(model, ctx), list[_Correction]()
+    walk(model, ctx, layers, lambda layer, _: MeanError(layer, held, constants, record, ctx, found), "correct biases")
+    if key:
+        known[key] = found
+        while len(known) > _MOST_KEPT:
+            del known[next(iter(known))]
+
+
+def _key(model: Model, layers: Sequence[Layer], ctx: Context) -> str:
+    """Return a digest of all that corrections depend on besides source model and data: graph, formats, parameters."""
+    digest = hashlib.sha256()
+    for node in model.graph:
+        read, made = ([value and value.name for value in each] for each in (node.inputs, node.outputs))
+        digest.update(repr((node.op_identifier(), node.name, read, made)).encode())
+    for one in ctx.outcome.quantized_values:
+        digest.update(repr((one.value, str(one.format), one.parameters, one.readers, one.made_by)).encode())
+    digest.update(repr([layer.node.name for layer in layers]).encode())
+    return digest.hexdigest()
+
+
 def _replay(layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
     for layer in layers:
         found = record.saved(BIAS, name_of(layer.output), (layer.channels,))
@@ -102,9 +148,18 @@ _DOUBT = 8  # how much more a variance counts that is known from few samples
 
 
 class MeanError:
-    """The mean error of a layer's channels over all samples."""
+    """The mean error of a layer's channels over all samples; corrections are appended to `found`."""
 
-    def __init__(self, layer: Layer, held: HeldConstants, constants: Constants, record: Record, ctx: Context):
+    def __init__(
+        self,
+        layer: Layer,
+        held: HeldConstants,
+        constants: Constants,
+        record: Record,
+        ctx: Context,
+        found: list[_Correction],
+    ):
+        self._found = found
         self._layer, self._held, self._constants, self._record, self._ctx = layer, held, constants, record, ctx
         self._sum = np.zeros(layer.channels)
         self._means = np.zeros(layer.channels)  # of samples
@@ -169,6 +224,7 @@ class MeanError:
             self._shift = (quantized_model.numbers(*at, held) - uncorrected).reshape(-1)
         why = f"its bias is corrected by up to {np.abs(correction).max():.3g}: SNR {before:.1f} to {after:.1f} dB"
         self._ctx.remark("passed", layer.node, "bias", why)
+        self._found.append(_Correction(name_of(layer.output), np.array(correction), why))
         return True
 
     def _left(self, mean: np.ndarray, correction: np.ndarray) -> float:
