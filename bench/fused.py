@@ -1,8 +1,8 @@
 """What fusing written-out norms and attention saves on ONNX Runtime's CPU provider, for decoders of any exporter.
 
-    python bench/fused.py DECODER.onnx... [--heads 4 --size 64]
+    python bench/fused.py DECODER.onnx... [--heads 4] [--size 64]
 
-Each decoder has `input_ids`, `attention_mask` and caches of 4 axes. It is timed as it is written and fused, in alternating
+Each decoder has `input_ids`, `attention_mask` and caches of 4 axes. It is timed as written and fused, in alternating
 turns of one process with one thread: CPU milliseconds of a prompt of 128 tokens, and of one token behind 128 and 1024.
 """
 
