@@ -34,8 +34,9 @@ PREFILL, DECODED, TURNS = 100, 24, 4
 OURS = {
     "ours int4": "weights=int4,accuracy_level=4",
     "ours int4, head in 4 bits": "weights=int4,accuracy_level=4,embedding=as-weights",
+    "ours uint4": "weights=int4,accuracy_level=4,scheme=asymmetric",
     "ours int8": "weights=int8-blocks,accuracy_level=4",
-    "ours int4, products in floats": "weights=int4",
+    "ours int4, products in floats": "weights=int4,accuracy_level=1",
 }
 NNCF = """
 import sys, nncf, openvino as ov

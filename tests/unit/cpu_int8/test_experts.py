@@ -56,7 +56,8 @@ def run(content):
 
 
 def compiled(source, options):
-    return dovetail.compile(source, f"cpu-int8:{options},kernel=nbits", plugins=plugins(), verify=False)
+    level = "" if "accuracy_level" in options else ",accuracy_level=1"
+    return dovetail.compile(source, f"cpu-int8:{options},kernel=nbits{level}", plugins=plugins(), verify=False)
 
 
 def snr(exact, found):

@@ -86,7 +86,7 @@ def operators(result):
 @pytest.mark.parametrize("kernel", ["qdq", "nbits"])
 def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel):
     source = model(MATMUL)
-    result = compiled(source, f"cpu-int8:{options},kernel={kernel}")
+    result = compiled(source, f"cpu-int8:{options},kernel={kernel},accuracy_level=1")
     assert formats(result) == {"w": format_}
     of_4_bits, of_8_bits = ["MatMulNBits"], ["Mul", "MatMulNBits", "MatMulNBits", "Add"]
     few = of_8_bits if "int8" in options else of_4_bits
@@ -99,7 +99,7 @@ def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel)
 @pytest.mark.parametrize(("scheme", "element", "least"), [("symmetric", "int2", 6), ("asymmetric", "uint2", 7)])
 def test_weights_of_2_bits_are_those_of_matmul_nbits(scheme, element, least, block):
     source = model(MATMUL)
-    result = compiled(source, f"cpu-int8:weights=int2,kernel=nbits,scheme={scheme},block={block}")
+    result = compiled(source, f"cpu-int8:weights=int2,kernel=nbits,accuracy_level=1,scheme={scheme},block={block}")
     assert formats(result) == {"w": f"{element}[{scheme},axis=0,group={block}]"}
     assert operators(result) == ["MatMulNBits"]
     exact = run(source.SerializeToString(), inputs(source))
@@ -109,9 +109,9 @@ def test_weights_of_2_bits_are_those_of_matmul_nbits(scheme, element, least, blo
 
 def test_within_a_size_weights_of_2_bits_get_4_or_8():
     source = model(QKV)
-    narrow = compiled(source, "cpu-int8:weights=int2,kernel=nbits")
+    narrow = compiled(source, "cpu-int8:weights=int2,kernel=nbits,accuracy_level=1")
     for more, widest in ((2 * 128 * 64, "int4"), (3 * 128 * 64, "int8")):
-        between = compiled(source, "cpu-int8:weights=int2,kernel=nbits", max_size=sizes(narrow) + more)
+        between = compiled(source, "cpu-int8:weights=int2,kernel=nbits,accuracy_level=1", max_size=sizes(narrow) + more)
         found = formats(between)
         assert max(one.partition("[")[0] for one in found.values()) == widest and found["w"] == found["v"]
         assert sizes(between) <= sizes(narrow) + more
@@ -129,7 +129,9 @@ def test_what_only_matmul_nbits_has_needs_it(options):
 def test_both_kernels_and_both_engines_compute_the_same(scheme, body):
     source = model(body)
     feeds = inputs(source)
-    found = [compiled(source, f"{INT4},scheme={scheme},kernel={kernel}") for kernel in ("qdq", "nbits")]
+    found = [
+        compiled(source, f"{INT4},scheme={scheme},kernel={kernel},accuracy_level=1") for kernel in ("qdq", "nbits")
+    ]
     results = [one.run(feeds)["y"] for one in found]
     results.append(run(onnx_ir.to_proto(found[1].model.ir).SerializeToString(), feeds))
     for other in results[1:]:
@@ -143,7 +145,7 @@ def test_scales_in_float16_take_half_the_bytes_and_cost_no_accuracy(kernel, sche
     exact = run(source.SerializeToString(), inputs(source))
     found = {}
     for scales in ("float32", "float16"):
-        result = compiled(source, f"{INT4},scheme={scheme},kernel={kernel},scales={scales}")
+        result = compiled(source, f"{INT4},scheme={scheme},kernel={kernel},accuracy_level=1,scales={scales}")
         result.save(tmp_path / scales)
         file = (tmp_path / scales / "model.onnx").read_bytes()
         found[scales] = sizes(result), snr(exact, run(file, inputs(source))), result.run(inputs(source))["y"]
@@ -167,6 +169,12 @@ def test_weights_whose_scales_float16_does_not_hold_stay_floats_or_are_an_error(
 def test_scales_in_float16_are_those_of_weights_alone():
     with pytest.raises(UsageError, match="scales=float16 is for weights alone"):
         compiled(model(MATMUL), "cpu-int8:scales=float16", data=inputs(model(MATMUL)))
+
+
+def test_products_round_what_they_read_where_no_data_forbids_it():
+    """As the exporters of language models have it."""
+    (node,) = compiled(model(MATMUL), f"{INT4},kernel=nbits").model.graph
+    assert node.attributes.get_int("accuracy_level") == 4
 
 
 def test_accuracy_level_4_rounds_what_products_read():
@@ -201,7 +209,7 @@ def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goa
     assert levels == {chosen}
     (remark,) = [remark for remark in result.remarks if remark.rule == "accuracy-level"]
     assert says in remark.why
-    one = compiled(source, f"cpu-int8:weights={weights},kernel=nbits")
+    one = compiled(source, f"cpu-int8:weights={weights},kernel=nbits,accuracy_level=1")
     exact = run(source.SerializeToString(), inputs(source))
     assert f"beside {snr(exact, one.run(inputs(source))['y']):.2f} dB with 1" in remark.why
 
@@ -212,7 +220,7 @@ def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goa
 def test_products_of_8_bits_in_floats_are_two_of_4_bits_with_the_same_result(scheme, body, given, half):
     source = model(body, given)
     options = f"weights=int8-blocks,embedding={{}},scheme={scheme}{half}"
-    halves = compiled(source, f"cpu-int8:{options.format('as-weights')},kernel=nbits")
+    halves = compiled(source, f"cpu-int8:{options.format('as-weights')},kernel=nbits,accuracy_level=1")
     assert {node.attributes.get_int("bits") for node in halves.model.graph if node.domain} == {4}
     if body == QKV:
         whole = compiled(source, f"cpu-int8:{options.format('int8')},kernel=qdq").run(inputs(source))["y"]
@@ -224,7 +232,9 @@ def test_products_of_8_bits_in_floats_are_two_of_4_bits_with_the_same_result(sch
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
 def test_products_of_one_value_are_merged_with_the_same_result(scheme):
     source = model(QKV)
-    merged, single = (compiled(source, f"{INT4},scheme={scheme},kernel={kernel}") for kernel in ("nbits", "qdq"))
+    merged, single = (
+        compiled(source, f"{INT4},scheme={scheme},kernel={kernel},accuracy_level=1") for kernel in ("nbits", "qdq")
+    )
     assert operators(merged) == ["MatMulNBits", "Split", "Add", "MatMulNBits"]
     assert snr(single.run(inputs(source))["y"], merged.run(inputs(source))["y"]) > 100
 
@@ -251,7 +261,7 @@ def attending(read_twice=False):
 @pytest.mark.parametrize(("read_twice", "splits"), [(False, 0), (True, 1)])
 def test_attention_reads_merged_queries_keys_and_values_as_they_are(read_twice, splits):
     source = attending(read_twice)
-    merged, single = (compiled(source, f"{INT4},kernel={kernel}") for kernel in ("nbits", "qdq"))
+    merged, single = (compiled(source, f"{INT4},kernel={kernel},accuracy_level=1") for kernel in ("nbits", "qdq"))
     assert operators(merged).count("Split") == splits
     assert operators(merged).count("MatMulNBits") == 1
     feeds = inputs(source)
@@ -463,8 +473,8 @@ def test_a_replayed_plan_has_the_energies_and_needs_no_data(tmp_path):
 CORRELATED = [
     "weights=int4",
     "weights=int4,scheme=asymmetric",
-    "weights=int4,scheme=asymmetric,kernel=nbits,scales=float16",
-    "weights=int2,scheme=asymmetric,kernel=nbits",
+    "weights=int4,scheme=asymmetric,kernel=nbits,accuracy_level=1,scales=float16",
+    "weights=int2,scheme=asymmetric,kernel=nbits,accuracy_level=1",
     "weights=int8-blocks",
 ]
 
@@ -492,7 +502,9 @@ def test_the_head_that_shares_the_embedding_feeds_back_its_errors():
     source = model(TIED, "int64[5] i")
     rng = np.random.default_rng(7)
     data = [{"i": np.minimum(rng.geometric(0.2, 5), 499)} for _ in range(60)]
-    result = compiled(source, f"{INT4},embedding=as-weights,kernel=nbits", data=data, refine="feedback")
+    result = compiled(
+        source, f"{INT4},embedding=as-weights,kernel=nbits,accuracy_level=1", data=data, refine="feedback"
+    )
     fed_back = [r.why for r in result.remarks if r.rule == "feedback"]
     assert len(fed_back) == 2  # the product and the head
     assert np.isfinite(result.run(data[0])["y"]).all()

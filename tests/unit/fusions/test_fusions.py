@@ -2,6 +2,8 @@
 
 # ruff: noqa: E501  (a form of an exporter on a line)
 
+import re
+
 import numpy as np
 import onnx_ir as ir
 import onnxruntime
@@ -63,12 +65,14 @@ FORMS |= {
         "two differences": NORM + "{" + MEAN + "f = Sub(x, m) p = Pow(f, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) q = Mul(n, w) y = Add(q, b) }",
         "no bias": NORM + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(d, r) y = Mul(n, w) }",
         "plain": NORM + "{" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) y = Div(d, r) }",
+        "keras": NORM + "{" + MEAN + "p = Mul(d, d) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) i = Reciprocal(r) f = Mul(i, w) g = Mul(x, f) h = Mul(m, f) o = Sub(b, h) y = Add(g, o) }",
         "two axes": "<int64[2] last = {-1, 1}, float two = {2}, float e = {0.001}> {" + MEAN + "p = Pow(d, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) y = Div(d, r) }",
     },
     "fuse-rmsnorm": {
         "llama": NORM + "{ p = Pow(x, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) i = Div(one, r) n = Mul(x, i) y = Mul(w, n) }",
         "reciprocal": NORM + "{ p = Mul(x, x) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) i = Reciprocal(r) n = Mul(x, i) y = Mul(n, w) }",
         "quotient": NORM + "{ p = Pow(x, two) v = ReduceMean(p, last) s = Add(v, e) r = Sqrt(s) n = Div(x, r) y = Mul(n, w) }",
+        "power": NORM.replace("> ", ", float h = {-0.5}> ") + "{ p = Mul(x, x) v = ReduceMean(p, last) s = Add(v, e) i = Pow(s, h) n = Mul(x, i) y = Mul(n, w) }",
     },
 }  # fmt: skip
 
@@ -86,12 +90,14 @@ FORMS |= {
         "divided": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Div(a, g) c = Add(b, m) d = Softmax<axis = -1>(c) y = MatMul(d, v) }",
         "scaled": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Mul(f, a) d = Softmax(b) y = MatMul(d, v) }",
         "torch": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) o = Mul(q, h) p = Mul(t, h) a = MatMul(o, p) c = Add(a, m) d = Softmax<axis = -1>(c) y = MatMul(d, v) }",
-        "guarded": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) o = Mul(q, h) p = Mul(t, h) a = MatMul(o, p) c = Add(m, a) d = Softmax<axis = -1>(c) i = IsNaN(d) w = Where(i, zero, d) y = MatMul(w, v) }",
+        "cast": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Mul(f, a) d = Softmax(b) w = Cast<to = 1>(d) y = MatMul(w, v) }",
         "queries": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) o = Div(q, g) a = MatMul(o, t) c = Add(a, m) d = Softmax<axis = 3>(c) y = MatMul(d, v) }",
         "unscaled": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) d = Softmax(a) y = MatMul(d, v) }",
+        "mask of one row": QKV.replace("float[2,1,5,7] m", "float[2,1,1,7] m") + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Div(a, g) c = Add(b, m) d = Softmax(c) y = MatMul(d, v) }",
         "sequences": QKV.replace("float[2,3,7,8] k", "float[2,7,3,8] k") + "{ t = Transpose<perm = [0, 2, 3, 1]>(k) a = MatMul(q, t) b = Div(a, g) d = Softmax(b) y = MatMul(d, v) }",
     },
 }  # fmt: skip
+AROUND = ("Concat", "Cos", "Expand", "Max", "Shape", "Sin", "Slice", "Transpose")  # what the operators read
 ROWS = [(fusion, form) for fusion, forms in FORMS.items() for form in forms]
 
 
@@ -132,11 +138,84 @@ def random_inputs(model):
 def test_a_form_becomes_one_operator_that_computes_the_same(fused, plugins, name, form):
     before, after, remarks = fused(FORMS[name][form], name)
     operator = plugins.registry.edit[name].operator
-    assert [
-        node.op_type for node in after.nodes() if node.op_type not in ("Concat", "Cos", "Sin", "Slice", "Transpose")
-    ] == [operator]
+    assert [node.op_type for node in after.nodes() if node.op_type not in AROUND] == [operator]
     inputs = random_inputs(before)
     np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
+
+
+GROUPED = """(float[B,6,S,8] q, float[B,2,P,8] past, float[B,2,S,8] k, float[B,2,T,8] v, float[B,1,S,T] m) => (float[B,6,S,8] y, float[B,2,T,8] present)
+    <float f = {0.35355338}, float g = {0.5946036}, float zero = {0}, int64[1] two = {2}, int64[4] all = {0, 6, -1, 8}, int64[1] last = {-1},
+     int64[3] flat = {-1, 7, 8}, int64[5] times = {1, 1, 3, 1, 1}> {
+    present = Concat<axis = 2>(past, k) SCALED }"""
+REPEATED = "{x}u = Unsqueeze({y}, two) {x}e = Expand({x}u, times) {x}r = Reshape({x}e, all) "
+SHARED = REPEATED.format(x="k", y="present") + REPEATED.format(x="v", y="v")
+PLAIN_SCORES = "kt = Transpose<perm = [0, 1, 3, 2]>(kr) a = MatMul(q, kt) c = Mul(a, f) "
+ENDS = {
+    "masked": PLAIN_SCORES + "d = Add(c, m) w = Softmax<axis = -1>(d) y = MatMul(w, vr)",
+    "unmasked": PLAIN_SCORES + "w = Softmax<axis = -1>(c) y = MatMul(w, vr)",
+    "scaled apart": "kt = Transpose<perm = [0, 1, 3, 2]>(kr) qz = Mul(q, g) kz = Mul(kt, g) a = MatMul(qz, kz) d = Add(a, m) w = Softmax(d) y = MatMul(w, vr)",
+}
+IN_NUMBERS = {"B": 2, "P": 3, "S": 4, "T": 7}
+
+
+def grouped(end, numbers=None, shared=SHARED):
+    """Attention of six heads of queries and two of keys with a cache; extents are open unless they are given."""
+    text = GROUPED.replace("SCALED", shared + end)
+    for letter, number in (numbers or {}).items():
+        text = re.sub(rf"\b{letter}\b(?=[,\]])", str(number), text)
+    return text
+
+
+@pytest.mark.parametrize("form", ENDS)
+@pytest.mark.parametrize("numbers", [{}, IN_NUMBERS], ids=["open", "known"])
+def test_shared_heads_are_not_repeated(fused, form, numbers):
+    before, after, _ = fused(grouped(ENDS[form], numbers), "fuse-grouped-attention")
+    assert {node.op_type for node in after.nodes()} <= {"Concat", "Max", "Attention"}
+    rng, inputs = np.random.default_rng(7), {}
+    for value in before.graph.inputs:
+        shape = [extent if isinstance(extent, int) else IN_NUMBERS[extent.value] for extent in value.shape]
+        inputs[value.name] = rng.normal(0, 1, shape).astype(np.float32)
+    for hidden in (-1e4, float(np.finfo(np.float32).min)):
+        inputs["m"][0, 0, 0], inputs["m"][1, 0, :, 5:] = hidden, hidden  # a row that is hidden whole is an average
+        for found, wanted in zip(run(after, inputs), run(before, inputs), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_guarded_rows_that_a_mask_hides_whole_stay_zero(fused):
+    """PyTorch's exporter guards against NaN, which rows give that are minus infinity throughout."""
+    text = (
+        QKV.replace("float[2,1,5,7] m", "bool[2,1,5,7] m").replace("zero = {0}", "zero = {0}, float low")
+        + """{
+        x = Where(m, zero, low) t = Transpose<perm = [0, 1, 3, 2]>(k) o = Mul(q, g) a = MatMul(o, t) c = Add(x, a)
+        d = Softmax<axis = -1>(c) i = IsNaN(d) w = Where(i, zero, d) y = MatMul(w, v) }"""
+    )
+    for low, hidden in (("-inf", 0), ("-1e30", 1)):
+        before, after, _ = fused(text.replace("float low", f"float low = {{{low}}}"), "fuse-attention")
+        assert {node.op_type for node in after.nodes()} <= {"Where", "Max", "Attention"}
+        inputs = random_inputs(before)
+        inputs["m"] = np.ones((2, 1, 5, 7), bool)
+        inputs["m"][1, 0, 2] = False
+        (found,), (wanted,) = run(after, inputs), run(before, inputs)
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+        assert (found[1, :, 2] != 0).any() == hidden
+
+
+@pytest.mark.parametrize(
+    ("shared", "end"),
+    [
+        (SHARED.replace("vu = Unsqueeze(v, two)", "vu = Unsqueeze(v, one)"), ENDS["masked"]),  # repeats the row of heads
+        (SHARED, ENDS["masked"].replace("axis = -1", "axis = 1")),
+        (SHARED, ENDS["masked"].replace("MatMul(w, vr)", "MatMul(w, vr) z = Neg(w)")),
+        (SHARED, ENDS["masked"].replace("y = ", "i = IsNaN(w) o = Where(i, zero, w) y = ").replace("(w, vr)", "(o, vr)")),
+    ],
+    ids=["repeated otherwise", "another softmax", "weights read by others", "hidden rows of 0"],
+)  # fmt: skip
+def test_attention_that_only_looks_shared_stays(fused, shared, end):
+    text = grouped(end, IN_NUMBERS, shared).replace("int64[1] two", "int64[1] one = {1}, int64[1] two")
+    if "z =" in end:
+        text = text.replace("=> (", "=> (float[2,6,4,7] z, ")
+    _, after, _ = fused(text, "fuse-grouped-attention")
+    assert "Attention" not in {node.op_type for node in after.nodes()}
 
 
 HALVES = FORMS["fuse-rotary"]["llama"]

@@ -109,7 +109,8 @@ def _measuring(ctx: Context) -> Backend | None:
     if ctx.request.data is None:
         return None
     for backend in ctx.backends:
-        if backend.name == BACKEND and weights_alone(backend) and backend.chosen[LEVEL] != str(_EXACT):
+        rounds = backend.name == BACKEND and weights_alone(backend) and backend.chosen["kernel"] == "nbits"
+        if rounds and backend.chosen[LEVEL] != str(_EXACT):
             return backend
     return None
 

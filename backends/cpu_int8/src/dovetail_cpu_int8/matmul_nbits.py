@@ -28,7 +28,7 @@ class MatMulNBits(Pass):
     """Make a MatMulNBits of a product and the DequantizeLinear of its weight, for `cpu-int8:kernel=nbits`.
 
     Given:  %w = DequantizeLinear<axis = 0, block_size = 32>(%w_int4, %s)   %y = MatMul(%x, %w)
-    Result: %y = MatMulNBits<bits = 4, block_size = 32, accuracy_level = 1>(%x, %w_packed, %s_transposed)
+    Result: %y = MatMulNBits<bits = 4, block_size = 32, accuracy_level = 4>(%x, %w_packed, %s_transposed)
 
     A Gemm becomes a MatMulNBits and an Add, and a Gather of rows a GatherBlockQuantized. That reads the weight of a
     product as it is stored, through a Reshape, so that an embedding that is also the head is one tensor.
@@ -73,7 +73,6 @@ def _check(backend: Backend) -> None:
     """
     for option, value, what in (
         ("accuracy_level", "4", "an attribute of MatMulNBits"),
-        ("accuracy_level", "measured", "an attribute of MatMulNBits"),
         ("embedding", "as-weights", "a GatherBlockQuantized"),
         ("weights", "int2", "a format of MatMulNBits"),
     ):

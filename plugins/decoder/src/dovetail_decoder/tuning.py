@@ -47,7 +47,7 @@ DEFAULTS = (
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,embedding=as-weights",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric",
     "cpu-int8:weights=int8-blocks,kernel=nbits,accuracy_level=4",
-    "cpu-int8:weights=int4,kernel=nbits",
+    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=1",
     "cpu-int8:weights=int4",
     "cpu-bf16",
     "gpu-fp16",

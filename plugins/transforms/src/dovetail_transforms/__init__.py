@@ -27,6 +27,7 @@ def register(registry):
     registry.edit("fuse-rmsnorm", "dovetail_transforms.fusions.normalization:FuseRMSNorm")
     registry.edit("fuse-rotary", "dovetail_transforms.fusions.rotary:FuseRotary")
     registry.edit("fuse-attention", "dovetail_transforms.fusions.attention:FuseAttention")
+    registry.edit("fuse-grouped-attention", "dovetail_transforms.fusions.attention:FuseGroupedAttention")
     registry.pass_("write-out", "dovetail_transforms.decompositions.decomposing:WriteOut")
     registry.edit("write-out", "dovetail_transforms.decompositions.decomposing:WriteOutNode")
     registry.pass_("lower-opset", "dovetail_transforms.lowering.lowering:LowerOpset")

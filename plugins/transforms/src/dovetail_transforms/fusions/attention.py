@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dovetail_transforms.fusions.attention_inputs import (
+    is_same_extent,
+    prepared_mask,
+    read_shape_of,
+    shared_heads,
+    why_not_hidden,
+    with_heads,
+)
 from dovetail_transforms.fusions.fusion import Fusion
 from dovetail_transforms.lowering.node_facts import attribute, extents, rank
-from dovetail_transforms.rewriting import Rewrite, number_of
+from dovetail_transforms.rewriting import Outcome, Rewrite, number_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir import FreshNames, Model
 
 
 _TURNED = [0, 1, 3, 2]  # keys with the last two axes exchanged
 _FROM_SEQUENCES = [0, 2, 3, 1]  # the same, of keys whose heads stand behind the sequence
 _HEADS_FIRST = [0, 2, 1, 3]
+_FLAT = [0, 2, 1]  # the same, of keys whose batch and heads are one axis
 
 
 def _weights(op: Any, q: Any, k: Any, mask: Any = None) -> Any:
@@ -26,7 +36,10 @@ def _weights(op: Any, q: Any, k: Any, mask: Any = None) -> Any:
 
     PyTorch scales queries and keys by the root of the factor, and guards against rows that are masked whole.
     """
-    turned = op.Transpose(k, called="turn")
+    turned = op.either(
+        op.Transpose(k, called="turn"),
+        op.Reshape(op.Transpose(op.Reshape(k, ..., called="flat"), called="turn"), ..., called="unflat"),
+    )
     plain = op.MatMul(q, turned)
     scores = op.either(
         op.Mul(plain, op.number(called="factor")),
@@ -40,7 +53,8 @@ def _weights(op: Any, q: Any, k: Any, mask: Any = None) -> Any:
         plain,
     )
     softmax = op.Softmax(scores if mask is None else op.Add(scores, mask), called="softmax")
-    return op.either(softmax, op.Where(op.IsNaN(softmax), op.number(0), softmax))
+    guarded = op.Where(op.IsNaN(softmax), op.number(0), softmax, called="guard")
+    return op.either(softmax, guarded, op.Cast(softmax, called="cast"))
 
 
 def _scaled_before(op: Any, k: Any) -> Any:
@@ -55,22 +69,84 @@ def _unmasked(op, q, k, v):
     return op.MatMul(_weights(op, q, k), v)
 
 
-def _check(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node, softmax: ir.Node, mask: ir.Value | None = None) -> str:
+def _is_turned(k: ir.Value, turn: ir.Node, flat: ir.Node | None, unflat: ir.Node | None) -> bool:
+    """Check whether the last two axes of the keys are exchanged, and nothing else."""
+    order = attribute(turn, "perm")
+    if flat is None or unflat is None:
+        return order in (_TURNED, _FROM_SEQUENCES)
+    merged, apart = flat.outputs[0], unflat.outputs[0]
+    return (
+        (order, rank(merged), rank(apart)) == (_FLAT, 3, 4)
+        and is_same_extent(apart, 1, k, 1)
+        and all(is_same_extent(merged, axis - 1, k, axis) for axis in (2, 3))
+        and all(is_same_extent(apart, axis, k, 5 - axis) for axis in (2, 3))
+    )
+
+
+def _check(
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    turn: ir.Node,
+    softmax: ir.Node,
+    mask: ir.Value | None = None,
+    flat: ir.Node | None = None,
+    unflat: ir.Node | None = None,
+    guard: ir.Node | None = None,
+    cast: ir.Node | None = None,
+) -> str:
     if any(rank(value) != 4 for value in (q, k, v)):
         return "queries, keys and values do not have four axes"
     if q.dtype is None or not q.dtype.is_floating_point() or {k.dtype, v.dtype} != {q.dtype}:
         return "queries, keys and values do not have one float type"
-    if attribute(turn, "perm") not in (_TURNED, _FROM_SEQUENCES):
+    if cast is not None and cast.inputs[0] is not None and cast.inputs[0].dtype != q.dtype:
+        return "its softmax is in another type"
+    if not _is_turned(k, turn, flat, unflat):
         return "the keys are turned in another way"
     if attribute(softmax, "axis", -1) not in (-1, 3):
         return "its softmax is not along the last axis"
-    at_heads = 1 if attribute(turn, "perm") == _TURNED else 2
-    heads = {(extents(value) or [])[axis] for value, axis in ((q, 1), (k, at_heads), (v, 1))}
+    at_heads = 2 if attribute(turn, "perm") == _FROM_SEQUENCES else 1
+    heads = {(extents(value) or [])[axis] for value, axis in ((k, at_heads), (v, 1))}
     if None in heads or len(heads) > 1:
-        return "queries, keys and values do not have one known number of heads"
+        return "keys and values do not have one known number of heads"
     if mask is not None and (not 2 <= (rank(mask) or 0) <= 4 or mask.dtype != q.dtype):
         return "its mask has not two to four axes, or another type than its scores"
-    return ""
+    return why_not_hidden(mask, guard is not None) if mask is not None else ""
+
+
+def _check_equal(
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    turn: ir.Node,
+    softmax: ir.Node,
+    mask: ir.Value | None = None,
+    flat: ir.Node | None = None,
+    unflat: ir.Node | None = None,
+    guard: ir.Node | None = None,
+    cast: ir.Node | None = None,
+) -> str:
+    if (extents(q) or [None] * 2)[1] != (extents(v) or [None] * 2)[1]:
+        return "queries and values do not have one known number of heads"
+    return _check(q, k, v, turn, softmax, mask, flat, unflat, guard, cast)
+
+
+def _check_shared(
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    turn: ir.Node,
+    softmax: ir.Node,
+    mask: ir.Value | None = None,
+    flat: ir.Node | None = None,
+    unflat: ir.Node | None = None,
+    guard: ir.Node | None = None,
+    cast: ir.Node | None = None,
+) -> str:
+    shared = [shared_heads(value) for value in (k, v)]
+    if attribute(turn, "perm") == _FROM_SEQUENCES or None in shared:
+        return "no heads of keys and values are repeated as exporters do that"
+    return _check(q, k, v, turn, softmax, mask, flat, unflat, guard, cast)
 
 
 def _attention(
@@ -84,21 +160,66 @@ def _attention(
     divisor: ir.Value | None = None,
     root_of_queries: ir.Value | None = None,
     root_of_keys: ir.Value | None = None,
+    guard: ir.Node | None = None,
 ) -> ir.Value:
     scale = 1.0
     for value in (factor, root_of_queries, root_of_keys):
         scale *= 1.0 if value is None else number_of(value) or 0.0
     if divisor is not None:
         scale /= number_of(divisor) or float("inf")
-    keys = k if attribute(turn, "perm") == _TURNED else op.Transpose(k, perm=_HEADS_FIRST)
-    return op.Attention(q, keys, v, *([] if mask is None else [mask]), scale=scale)
+    masks = [] if mask is None else [prepared_mask(op, mask, q, guard is not None)]
+    keys_of, values_of = shared_heads(k), shared_heads(v)
+    if keys_of is not None and values_of is not None:
+        read_shape_of(keys_of.value, k)
+        read_shape_of(values_of.value, v)
+        q = with_heads(op, q, (extents(v) or [0, 0])[1] or 0)
+        return op.Attention(q, keys_of.value, values_of.value, *masks, scale=scale)
+    keys = op.Transpose(k, perm=_HEADS_FIRST) if attribute(turn, "perm") == _FROM_SEQUENCES else k
+    return op.Attention(q, keys, v, *masks, scale=scale)
 
 
-class FuseAttention(Fusion):
+class _AttentionFusion(Fusion):
+    """A fusion that also removes what repeated heads, and the shapes that this took, where nobody reads them."""
+
+    operator, opset = "Attention", 23
+
+    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+        """Replace the group that ends with `node`. The caller marks the model as changed."""
+        read = [value for member in self.found(node) for value in member.inputs]
+        outcome = super().fuse(model, node, names)
+        waiting = [] if outcome.why else read
+        while waiting:
+            value = waiting.pop()
+            producer = value.producer() if value is not None else None
+            if producer is None or producer.graph is None:
+                continue
+            if any(output.uses() or output.is_graph_output() for output in producer.outputs):
+                continue
+            waiting += producer.inputs
+            producer.graph.remove(producer, safe=True)
+        return outcome
+
+
+class FuseAttention(_AttentionFusion):
     """The scores of queries and keys, scaled and masked, their softmax, and its product with the values."""
 
-    name, operator, opset = "fuse-attention", "Attention", 23
-    rewrites = (
-        Rewrite("fuse-attention", _masked, _attention, _check, commutes=True),
-        Rewrite("fuse-attention", _unmasked, _attention, _check, commutes=True),
+    name = "fuse-attention"
+    rewrites = tuple(
+        Rewrite("fuse-attention", pattern, _attention, check, commutes=True)
+        for pattern in (_masked, _unmasked)
+        for check in (_check_shared, _check_equal)
+    )
+
+
+class FuseGroupedAttention(_AttentionFusion):
+    """Attention whose keys and values several queries share, without the copies that repeat them.
+
+    On ONNX Runtime's CPU kernels this halves a decoded token's attention, where Attention alone gains nothing.
+    """
+
+    name = "fuse-grouped-attention"
+    general = False  # fuse-attention makes these, too
+    rewrites = tuple(
+        Rewrite("fuse-grouped-attention", pattern, _attention, _check_shared, commutes=True)
+        for pattern in (_masked, _unmasked)
     )

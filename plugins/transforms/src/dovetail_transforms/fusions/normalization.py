@@ -143,28 +143,48 @@ def _plain(quotient: bool) -> Callable:
     return pattern
 
 
+def _rearranged(op, x, scale, bias):
+    """Return the pattern of Keras and TensorFlow: `x * factor + (bias - mean * factor)`."""
+    mean = op.ReduceMean(x, ..., called="mean")
+    centered = op.Sub(x, mean)
+    square = op.either(op.Pow(centered, op.number(2)), op.Mul(centered, centered))
+    shifted = op.Add(op.ReduceMean(square, ..., called="variance"), op.number(called="epsilon"))
+    root = op.Sqrt(shifted)
+    inverse = op.either(op.Reciprocal(root), op.Div(op.number(1), root), op.Pow(shifted, op.number(-0.5)))
+    factor = op.Mul(inverse, scale)
+    return op.Add(op.Mul(x, factor), op.Sub(bias, op.Mul(mean, factor)))
+
+
 class FuseLayerNorm(Fusion):
     """The mean, the difference, the variance and the quotient of a layer norm, with scale and bias if it has these."""
 
     name, operator, opset = "fuse-layernorm", "LayerNormalization", 17
     rewrites = tuple(
         Rewrite("fuse-layernorm", pattern, _layer_norm, _check_layer_norm, commutes=True)
-        for pattern in (*map(_scaled_and_shifted, (0, 1)), *map(_scaled, (0, 1)), *map(_plain, (True, False)))
+        for pattern in (
+            _rearranged,
+            *map(_scaled_and_shifted, (0, 1)),
+            *map(_scaled, (0, 1)),
+            *map(_plain, (True, False)),
+        )
     )
 
 
-def _root_mean_square(op: Any, x: Any) -> Any:
+def _over_root_mean_square(op: Any, x: Any) -> Any:
+    """Return the pattern of the quotient; JAX and Keras raise the mean to the power of -0.5."""
     square = op.either(op.Pow(x, op.number(2)), op.Mul(x, x))
-    return op.Sqrt(op.Add(op.ReduceMean(square, ..., called="mean"), op.number(called="epsilon")))
+    shifted = op.Add(op.ReduceMean(square, ..., called="mean"), op.number(called="epsilon"))
+    quotient = _inverse(op, op.Sqrt(shifted), x)
+    return op.either(*quotient.parts, op.Mul(x, op.Pow(shifted, op.number(-0.5))))
 
 
 def _rms(op, x, scale):
-    return op.Mul(_inverse(op, _root_mean_square(op, x), x), scale)
+    return op.Mul(_over_root_mean_square(op, x), scale)
 
 
 def _widened_rms(op, x, scale):
     wide = op.Cast(x, called="widen")
-    return op.Mul(op.Cast(_inverse(op, _root_mean_square(op, wide), wide), called="narrow"), scale)
+    return op.Mul(op.Cast(_over_root_mean_square(op, wide), called="narrow"), scale)
 
 
 def _check_rms(node: ir.Node, x: ir.Value, scale: ir.Value, mean: ir.Node) -> str:
