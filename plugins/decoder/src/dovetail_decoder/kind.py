@@ -128,11 +128,15 @@ def _source(folder: Path) -> GeneratorFolder:
 
 def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Sequence[Prompt] | None) -> dict[str, Any]:
     """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that it can be held to."""
+    from dovetail_transforms.canonicalize.input_ranges import ranges_by_name
     from dovetail_verify.arguments import GOALS
 
     from dovetail_decoder.states import batches
 
     given = dict(request)
+    ranges = {**chain.ports[part.name].ranges, **ranges_by_name(request.get("input_ranges") or {})}
+    if ranges:
+        given["input_ranges"] = ranges
     dropped: Sequence[str]
     if prompts is None:
         dropped = () if chain.ports[part.name].output(LOGITS) is not None else _OF_TOKENS
