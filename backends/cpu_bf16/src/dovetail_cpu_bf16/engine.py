@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dovetail.plugin import Availability, Engine, Reads, RegionModel
+from dovetail.plugin import Availability, ConvertingEngine, Reads, RegionModel
 from dovetail_runtime.processor import has_bfloat16
 from dovetail_runtime.serialize import TENSOR_TYPES, source_of
 
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
-from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed
+from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, mark_all_float32, mark_for_bfloat16
 from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.widening import ExactConstants, widen
 from dovetail_cpu_bf16.workarounds import apply_workarounds
@@ -32,7 +32,7 @@ _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
 
-class OpenVinoCpu(Engine):
+class OpenVinoCpu(ConvertingEngine):
     """OpenVINO's CPU plugin.
 
     A region with bfloat16 is compiled in OpenVINO's bfloat16 mode, with marks on the operations that the plan has in
@@ -50,7 +50,7 @@ class OpenVinoCpu(Engine):
     Options: `threads` (0: all cores), `streams` (0: one, for the lowest latency).
     """
 
-    name = "openvino-cpu"
+    name, writes = "openvino-cpu", ".xml"
     reads = Reads(opset=26, ir_version=13, types=_TYPES)
     """Opset and types of OpenVINO's ONNX frontend; unsupported newer operators are rejected one by one.
     """
@@ -111,6 +111,30 @@ class OpenVinoCpu(Engine):
             checks,
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
+
+    def convert(self, region: RegionModel, path: Path) -> None:
+        """Write a region as OpenVINO's file, with marks, so that its defaults compute what the plan says.
+
+        By default, OpenVINO infers float32 in bfloat16 on CPUs that can: what the plan has in float32 is marked.
+
+        Raises:
+            EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
+        """
+        import openvino as ov
+
+        region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
+        try:
+            model = self.read(source_of(region), self.computes_in_low_precision(region.model))
+            if is_mixed(model):
+                model, _ = mark_for_bfloat16(model, ExactConstants.of(region.model))
+            else:
+                model = mark_all_float32(model)
+            model.set_rt_info("0", ["runtime_options", "DYNAMIC_QUANTIZATION_GROUP_SIZE"])
+            model.set_rt_info("f32", ["runtime_options", "KV_CACHE_PRECISION"])
+            ov.save_model(model, path, compress_to_fp16=False)
+        except Exception as error:  # the binding raises RuntimeError and its own classes
+            raise refusal(error, "refuses", region.model, self.name) from error
+        del files
 
     def computes_in_low_precision(self, model: Model) -> bool:
         """Check whether to compile a region with OpenVINO's low-precision transformations; never, by default.

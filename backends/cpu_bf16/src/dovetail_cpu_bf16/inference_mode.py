@@ -15,6 +15,7 @@ from dovetail_cpu_bf16.bias_fusion import block_bias_fusion
 from dovetail_cpu_bf16.decompositions import decompose
 from dovetail_cpu_bf16.float32_marks import find_float32_operations, mark_float32, with_bodies
 from dovetail_cpu_bf16.widening import ExactConstants, widen
+from dovetail_cpu_bf16.workarounds import computed_of_constants
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -27,6 +28,7 @@ _PRODUCTS = {
     "FullyConnected": ("MatMul",),
     "MatMul": ("MatMul",),
 }
+_NO_KERNEL = frozenset({"Constant", "Parameter", "Result"})
 _IO_LAYERS = frozenset({"Const", "Input", "Output", "Reorder"})
 
 
@@ -43,6 +45,18 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
     """
     import openvino as ov
 
+    model, kinds = mark_for_bfloat16(model, exact)
+    compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
+    return compiled if not kinds or _respects_marks(compiled, kinds) else None
+
+
+def mark_for_bfloat16(model: ov.Model, exact: ExactConstants) -> tuple[ov.Model, dict[str, str]]:
+    """Return a graph in float32 for the mode, and the types of the operations that are marked, by name.
+
+    Args:
+        model: A graph that `is_mixed`; it is consumed.
+        exact: The float32 values of constants that were rounded to bfloat16.
+    """
     marked = []
     for part in with_bodies(model):
         kept = find_float32_operations(part)
@@ -50,9 +64,19 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
         marked += [made for operation in kept for made in decompose(operation)]
     kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
-    model = mark_float32(model, marked)
-    compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
-    return compiled if not kinds or _respects_marks(compiled, kinds) else None
+    return mark_float32(model, marked), kinds
+
+
+def mark_all_float32(model: ov.Model) -> ov.Model:
+    """Return a graph without bfloat16 whose computed floats stay float32 in the mode; `model` is consumed."""
+    marked = []
+    for part in with_bodies(model):
+        constant = computed_of_constants(part.get_ordered_ops())
+        for operation in part.get_ordered_ops():
+            kinds = {port.get_element_type().get_type_name() for port in (*operation.inputs(), *operation.outputs())}
+            if "f32" in kinds and operation.get_type_name() not in _NO_KERNEL and operation.get_name() not in constant:
+                marked += decompose(operation)
+    return mark_float32(model, marked)
 
 
 def is_mixed(model: ov.Model) -> bool:

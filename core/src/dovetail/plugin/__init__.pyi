@@ -42,6 +42,7 @@ from dovetail.plugin.emitter import (
 )
 from dovetail.plugin.engine import (
     Availability as Availability,
+    ConvertingEngine as ConvertingEngine,
     Engine as Engine,
     EngineError as EngineError,
     Evaluator as Evaluator,

@@ -156,6 +156,28 @@ class SelectiveEngine(Engine):
         """Return whether it runs this node, and other engines do not."""
 
 
+class ConvertingEngine(Engine):
+    """Base class of engines that can write a region in the format of their own runtime, for programs that load that.
+
+    Attributes:
+        writes: The suffix of the file: `.xml`.
+    """
+
+    writes: ClassVar[str]
+
+    @abstractmethod
+    def convert(self, region: RegionModel, path: Path) -> None:
+        """Write a region; the runtime computes it, by its defaults, as this engine does.
+
+        Args:
+            region: The region.
+            path: The file to write; others may be beside it, with the same stem.
+
+        Raises:
+            EngineError: The engine rejects the region; the error names the node if it is known.
+        """
+
+
 class Evaluator(Engine):
     """Base class of engines that can also evaluate a single node, for passes that fold constants."""
 
