@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.plugin import Availability, ConvertingEngine, Reads, RegionModel
 from dovetail_runtime.processor import has_bfloat16
 from dovetail_runtime.serialize import TENSOR_TYPES, source_of
 
+from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
-from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, mark_all_float32, mark_for_bfloat16
+from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, kept_in_float32, widened
 from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.widening import ExactConstants, widen
 from dovetail_cpu_bf16.workarounds import apply_workarounds
@@ -112,7 +113,7 @@ class OpenVinoCpu(ConvertingEngine):
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
 
-    def convert(self, region: RegionModel, path: Path) -> None:
+    def convert(self, region: RegionModel, path: Path, adapt: Callable[[Any], None]) -> None:
         """Write a region as OpenVINO's file, with marks, so that its defaults compute what the plan says.
 
         By default, OpenVINO infers float32 in bfloat16 on CPUs that can: what the plan has in float32 is marked.
@@ -120,18 +121,15 @@ class OpenVinoCpu(ConvertingEngine):
         Raises:
             EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
         """
-        import openvino as ov
-
         region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
         try:
             model = self.read(source_of(region), self.computes_in_low_precision(region.model))
-            if is_mixed(model):
-                model, _ = mark_for_bfloat16(model, ExactConstants.of(region.model))
-            else:
-                model = mark_all_float32(model)
+            mixed = is_mixed(model)
+            marked = widened(model, ExactConstants.of(region.model)) if mixed else kept_in_float32(model)
+            adapt(model)
             model.set_rt_info("0", ["runtime_options", "DYNAMIC_QUANTIZATION_GROUP_SIZE"])
             model.set_rt_info("f32", ["runtime_options", "KV_CACHE_PRECISION"])
-            ov.save_model(model, path, compress_to_fp16=False)
+            write_marked(model, marked, path)
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses", region.model, self.name) from error
         del files

@@ -45,16 +45,18 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
     """
     import openvino as ov
 
-    model, kinds = mark_for_bfloat16(model, exact)
+    marked = widened(model, exact)
+    kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
+    model = mark_float32(model, marked)
     compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
     return compiled if not kinds or _respects_marks(compiled, kinds) else None
 
 
-def mark_for_bfloat16(model: ov.Model, exact: ExactConstants) -> tuple[ov.Model, dict[str, str]]:
-    """Return a graph in float32 for the mode, and the types of the operations that are marked, by name.
+def widened(model: ov.Model, exact: ExactConstants) -> list[ov.Node]:
+    """Make a graph float32 for the mode, in place; return the operations that the mode must not lower.
 
     Args:
-        model: A graph that `is_mixed`; it is consumed.
+        model: A graph that `is_mixed`.
         exact: The float32 values of constants that were rounded to bfloat16.
     """
     marked = []
@@ -62,13 +64,16 @@ def mark_for_bfloat16(model: ov.Model, exact: ExactConstants) -> tuple[ov.Model,
         kept = find_float32_operations(part)
         marked += block_bias_fusion(part, kept)
         marked += [made for operation in kept for made in decompose(operation)]
-    kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
-    return mark_float32(model, marked), kinds
+    return marked
 
 
-def mark_all_float32(model: ov.Model) -> ov.Model:
-    """Return a graph without bfloat16 whose computed floats stay float32 in the mode; `model` is consumed."""
+def kept_in_float32(model: ov.Model) -> list[ov.Node]:
+    """Return all operations that compute floats in a graph without bfloat16, which the mode must not lower.
+
+    Those that it would decompose are decomposed, in place. What is computed of constants alone is left out: so are
+    weights of few bits, which products read as they are.
+    """
     marked = []
     for part in with_bodies(model):
         constant = computed_of_constants(part.get_ordered_ops())
@@ -76,7 +81,7 @@ def mark_all_float32(model: ov.Model) -> ov.Model:
             kinds = {port.get_element_type().get_type_name() for port in (*operation.inputs(), *operation.outputs())}
             if "f32" in kinds and operation.get_type_name() not in _NO_KERNEL and operation.get_name() not in constant:
                 marked += decompose(operation)
-    return mark_float32(model, marked)
+    return marked
 
 
 def is_mixed(model: ov.Model) -> bool:

@@ -111,7 +111,6 @@ def write_decoder(
     ports: Ports,
     region: RegionModel,
     engine: ConvertingEngine,
-    staging: Path,
     made: Path,
 ) -> None:
     """Write the model, the tokenizer and the configuration.
@@ -121,25 +120,15 @@ def write_decoder(
         ports: The ports of its decoder.
         region: The whole decoder as one region.
         engine: The engine that converts it.
-        staging: A folder for intermediate files.
         made: The folder to write to.
 
     Raises:
         DovetailError: OpenVINO or the converter of tokenizers refuses it.
     """
-    import openvino as ov
-
-    plain = staging / "plain.xml"
     try:
-        engine.convert(region, plain)
-        model = ov.Core().read_model(plain)
-        _make_stateful(model, folder, ports)
-        ov.save_model(model, made / MODEL, compress_to_fp16=False)
+        engine.convert(region, made / MODEL, lambda model: _make_stateful(model, folder, ports))
     except EngineError as error:
         raise DovetailError(f"{engine.name} cannot convert the decoder: {error.message}", _ELSEWHERE) from error
-    except RuntimeError as error:  # of OpenVINO
-        why = " ".join(str(error).split())[:300]
-        raise DovetailError(f"OpenVINO cannot convert the decoder: {why}", _ELSEWHERE) from None
     convert_tokenizer(folder.path, made)
     for name, document in (("config.json", _config(folder)), ("generation_config.json", _generation(folder))):
         if (folder.path / name).is_file():

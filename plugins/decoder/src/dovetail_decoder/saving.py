@@ -132,7 +132,7 @@ def save_for_openvino(
             made, saved = staging / "made", staging / part.name
             made.mkdir()
             compiled.save(saved, progress=progress)
-            write_decoder(folder, ports[part.name], RegionModel(compiled.model, saved / _RESULT), engine, staging, made)
+            write_decoder(folder, ports[part.name], RegionModel(compiled.model, saved / _RESULT), engine, made)
             compiled.plan.save(made / "openvino_model.plan.yaml")
             _copy_others(folder, made, target)
             (made / CONFIG).unlink(missing_ok=True)  # of another program, with a file that is not there
