@@ -13,7 +13,7 @@ from dovetail_runtime.serialize import TENSOR_TYPES, source_of
 
 from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
-from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, kept_in_float32, widened
+from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, widened
 from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.widening import ExactConstants, widen
 from dovetail_cpu_bf16.workarounds import apply_workarounds
@@ -114,9 +114,11 @@ class OpenVinoCpu(ConvertingEngine):
         )
 
     def convert(self, region: RegionModel, path: Path, adapt: Callable[[Any], None]) -> None:
-        """Write a region as OpenVINO's file, with marks, so that its defaults compute what the plan says.
+        """Write a region as OpenVINO's file.
 
-        By default, OpenVINO infers float32 in bfloat16 on CPUs that can: what the plan has in float32 is marked.
+        In a region with bfloat16, marks name what the plan has in float32, for OpenVINO's bfloat16 mode, its default on
+        CPUs with these instructions. Products cannot be marked: a region without bfloat16 is computed as planned with
+        `INFERENCE_PRECISION_HINT=f32` where it is loaded. What products read is not rounded to int8.
 
         Raises:
             EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
@@ -124,9 +126,11 @@ class OpenVinoCpu(ConvertingEngine):
         region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
         try:
             model = self.read(source_of(region), self.computes_in_low_precision(region.model))
-            mixed = is_mixed(model)
-            marked = widened(model, ExactConstants.of(region.model)) if mixed else kept_in_float32(model)
+            marked = widened(model, ExactConstants.of(region.model)) if is_mixed(model) else []
+            before = {operation.get_name() for operation in model.get_ops()}
             adapt(model)
+            if marked:  # what stands between inputs and the plan's operations moves what is not rounded
+                marked += [one for one in model.get_ops() if one.get_name() not in before and _moves_floats(one)]
             model.set_rt_info("0", ["runtime_options", "DYNAMIC_QUANTIZATION_GROUP_SIZE"])
             model.set_rt_info("f32", ["runtime_options", "KV_CACHE_PRECISION"])
             write_marked(model, marked, path)
@@ -153,3 +157,7 @@ class OpenVinoCpu(ConvertingEngine):
         model = ov.Core().read_model(source)
         apply_workarounds(model, low_precision=low_precision)
         return model
+
+
+def _moves_floats(operation: ov.Node) -> bool:
+    return operation.get_type_name() == "Gather" and operation.get_output_element_type(0).get_type_name() == "f32"

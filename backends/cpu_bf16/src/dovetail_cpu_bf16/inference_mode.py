@@ -15,7 +15,6 @@ from dovetail_cpu_bf16.bias_fusion import block_bias_fusion
 from dovetail_cpu_bf16.decompositions import decompose
 from dovetail_cpu_bf16.float32_marks import find_float32_operations, mark_float32, with_bodies
 from dovetail_cpu_bf16.widening import ExactConstants, widen
-from dovetail_cpu_bf16.workarounds import computed_of_constants
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -28,7 +27,6 @@ _PRODUCTS = {
     "FullyConnected": ("MatMul",),
     "MatMul": ("MatMul",),
 }
-_NO_KERNEL = frozenset({"Constant", "Parameter", "Result"})
 _IO_LAYERS = frozenset({"Const", "Input", "Output", "Reorder"})
 
 
@@ -65,22 +63,6 @@ def widened(model: ov.Model, exact: ExactConstants) -> list[ov.Node]:
         marked += block_bias_fusion(part, kept)
         marked += [made for operation in kept for made in decompose(operation)]
     widen(model, exact)
-    return marked
-
-
-def kept_in_float32(model: ov.Model) -> list[ov.Node]:
-    """Return all operations that compute floats in a graph without bfloat16, which the mode must not lower.
-
-    Those that it would decompose are decomposed, in place. What is computed of constants alone is left out: so are
-    weights of few bits, which products read as they are.
-    """
-    marked = []
-    for part in with_bodies(model):
-        constant = computed_of_constants(part.get_ordered_ops())
-        for operation in part.get_ordered_ops():
-            kinds = {port.get_element_type().get_type_name() for port in (*operation.inputs(), *operation.outputs())}
-            if "f32" in kinds and operation.get_type_name() not in _NO_KERNEL and operation.get_name() not in constant:
-                marked += decompose(operation)
     return marked
 
 

@@ -235,7 +235,7 @@ def _fold_constant_operands(operations: list[ov.Node], low_precision: bool) -> N
     import openvino as ov
     from openvino import op
 
-    constant = computed_of_constants(operations)
+    constant = _computed_of_constants(operations)
     convolutions = [node for node in operations if node.get_type_name() == "Convolution"]
     filters = [node.input(1) for node in convolutions if not low_precision or _reads_transposed(node)]
     matrices = [node.input(0) for node in operations if node.get_type_name() == "MatMul"]
@@ -272,7 +272,7 @@ def _covers_one(port: ov.Input) -> bool:
     return shape.is_static and all(extent == 1 for extent in list(shape.to_shape())[2:])
 
 
-def computed_of_constants(operations: list[ov.Node]) -> set[str]:
+def _computed_of_constants(operations: list[ov.Node]) -> set[str]:
     """Return the names of operations that are computed from constants and static shapes only."""
     known: set[str] = set()
     computed: set[str] = set()

@@ -56,6 +56,7 @@ from dovetail.plugin.folders import (
     CompiledFolder as CompiledFolder,
     FolderKind as FolderKind,
     compiled_folder as compiled_folder,
+    with_kind as with_kind,
 )
 from dovetail.plugin.frontend import (
     Dialect as Dialect,

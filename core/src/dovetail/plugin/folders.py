@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dovetail.plugin.contracts import made
 from dovetail.plugin.isolation import calling
@@ -89,6 +89,10 @@ class FolderKind(ABC):
         """
 
 
+Kind = TypeVar("Kind", bound=FolderKind)
+Result = TypeVar("Result")
+
+
 def compiled_folder(
     folder: Path, plugins: PluginSet, output: Path | None = None, **request: Any
 ) -> CompiledFolder | None:
@@ -100,13 +104,28 @@ def compiled_folder(
         output: Where the result will be saved, if that is known.
         request: See `FolderKind.compile`.
     """
+    return with_kind(FolderKind, folder, plugins, output, lambda kind: kind.compile(folder, plugins=plugins, **request))
+
+
+def with_kind(
+    contract: type[Kind], folder: Path, plugins: PluginSet, output: Path | None, work: Callable[[Kind], Result]
+) -> Result | None:
+    """Work on a folder with the first plugin that recognizes it; return None if none does.
+
+    Args:
+        contract: What the plugin must be able to do.
+        folder: The folder.
+        plugins: The plugins to use.
+        output: Where the result will be saved, if that is known.
+        work: Called with the kind of folder, once its output is checked.
+    """
     table = plugins.registry.folder_kind
     for name in table:
         title = table.title(name)
         kind = made(table[name], title, FolderKind)
         with calling(title):
-            if kind.recognizes(folder):
+            if isinstance(kind, contract) and kind.recognizes(folder):
                 if output is not None:
                     kind.check(folder, output)
-                return kind.compile(folder, plugins=plugins, **request)
+                return work(kind)
     return None

@@ -12,7 +12,7 @@ from dovetail.plugin import CompiledFolder
 from dovetail_tune.folders import TunableKind, TunedFolder
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
-from dovetail_decoder.openvino_genai import check_parts, check_plan
+from dovetail_decoder.openvino_genai import IN_FLOAT32, check_parts, check_plan
 from dovetail_decoder.openvino_tokenizer import check_tokenizer
 from dovetail_decoder.raising import raise_unscored
 from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
@@ -102,6 +102,8 @@ class GeneratorKind(TunableKind):
         if runtime is not None:
             for part in source.parts:
                 check_plan(part, parts[part.name])
+                if not any(str(node.precision) == "bfloat16" for node in parts[part.name].plan.nodes):
+                    compiled.note(IN_FLOAT32)
         if keep is not None:
             keep(compiled)
         if compiled.comparison is not None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from dovetail_decoder.folder import GeneratorFolder, Part
 
 MODEL = "openvino_model.xml"
+IN_FLOAT32 = (
+    "on CPUs with bfloat16 instructions, OpenVINO rounds floats to bfloat16 by default: "
+    'LLMPipeline(folder, "CPU", INFERENCE_PRECISION_HINT="f32") computes what the plan says'
+)
+"""Note for plans whose products are in float32."""
 _INPUTS = ("input_ids", "attention_mask", "position_ids")
 _ELSEWHERE = "leave --runtime out, for ONNX Runtime"
 
