@@ -8,12 +8,14 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
 
-ov = pytest.importorskip("openvino")
-genai = pytest.importorskip("openvino_genai")
-pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from . import generators as nets
+
+ov = pytest.importorskip("openvino")
+genai = pytest.importorskip("openvino_genai")
+pytest.importorskip("openvino_tokenizers")
+pytest.importorskip("transformers")
 
 PROMPT = [1, 20, 30, 40, 50]
 IN_FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}

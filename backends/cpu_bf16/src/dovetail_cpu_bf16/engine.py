@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.plugin import Availability, ConvertingEngine, Reads, RegionModel
+from dovetail.plugin import Availability, Reads, RegionModel
+from dovetail_runtime.converting import ConvertingEngine
 from dovetail_runtime.processor import has_bfloat16
 from dovetail_runtime.serialize import TENSOR_TYPES, source_of
 

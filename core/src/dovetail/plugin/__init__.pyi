@@ -42,7 +42,6 @@ from dovetail.plugin.emitter import (
 )
 from dovetail.plugin.engine import (
     Availability as Availability,
-    ConvertingEngine as ConvertingEngine,
     Engine as Engine,
     EngineError as EngineError,
     Evaluator as Evaluator,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.contracts import class_of, derived
@@ -154,29 +154,6 @@ class SelectiveEngine(Engine):
     @abstractmethod
     def takes(self, node: ir.Node) -> bool:
         """Return whether it runs this node, and other engines do not."""
-
-
-class ConvertingEngine(Engine):
-    """Base class of engines that can write a region in the format of their own runtime, for programs that load that.
-
-    Attributes:
-        writes: The suffix of the file: `.xml`.
-    """
-
-    writes: ClassVar[str]
-
-    @abstractmethod
-    def convert(self, region: RegionModel, path: Path, adapt: Callable[[Any], None]) -> None:
-        """Write a region; the runtime computes it, by its defaults, as this engine does.
-
-        Args:
-            region: The region.
-            path: The file to write; others may be beside it, with the same stem.
-            adapt: Called with the runtime's own model before it is written, to change its inputs and outputs.
-
-        Raises:
-            EngineError: The engine rejects the region; the error names the node if it is known.
-        """
 
 
 class Evaluator(Engine):

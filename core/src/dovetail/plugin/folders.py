@@ -89,7 +89,6 @@ class FolderKind(ABC):
         """
 
 
-Kind = TypeVar("Kind", bound=FolderKind)
 Result = TypeVar("Result")
 
 
@@ -104,26 +103,28 @@ def compiled_folder(
         output: Where the result will be saved, if that is known.
         request: See `FolderKind.compile`.
     """
-    return with_kind(FolderKind, folder, plugins, output, lambda kind: kind.compile(folder, plugins=plugins, **request))
+
+    def work(kind: FolderKind) -> CompiledFolder:
+        return kind.compile(folder, plugins=plugins, **request)
+
+    return with_kind(folder, plugins, output, work)
 
 
 def with_kind(
-    contract: type[Kind], folder: Path, plugins: PluginSet, output: Path | None, work: Callable[[Kind], Result]
+    folder: Path, plugins: PluginSet, output: Path | None, work: Callable[[Any], Result], contract: type = FolderKind
 ) -> Result | None:
-    """Work on a folder with the first plugin that recognizes it; return None if none does.
+    """Return what `work` makes of the first kind that recognizes a folder; None if none does.
 
     Args:
-        contract: What the plugin must be able to do.
         folder: The folder.
         plugins: The plugins to use.
         output: Where the result will be saved, if that is known.
         work: Called with the kind of folder, once its output is checked.
+        contract: The class that a kind must derive from to be asked.
     """
-    table = plugins.registry.folder_kind
-    for name in table:
-        title = table.title(name)
-        kind = made(table[name], title, FolderKind)
-        with calling(title):
+    for name in (table := plugins.registry.folder_kind):
+        with calling(title := table.title(name)):
+            kind = made(table[name], title, FolderKind)
             if isinstance(kind, contract) and kind.recognizes(folder):
                 if output is not None:
                     kind.check(folder, output)

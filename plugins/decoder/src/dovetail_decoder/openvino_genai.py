@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST
-from dovetail.plugin import ConvertingEngine, EngineError, RegionModel
+from dovetail.plugin import EngineError
+from dovetail_runtime.converting import ConvertingEngine
 
 from dovetail_decoder.folder import LOGITS
 from dovetail_decoder.openvino_tokenizer import convert_tokenizer
@@ -18,7 +19,7 @@ from dovetail_decoder.openvino_tokenizer import convert_tokenizer
 if TYPE_CHECKING:
     import openvino as ov
     from dovetail.compiler import CompiledModel
-    from dovetail.plugin import Registry
+    from dovetail.plugin import RegionModel, Registry
 
     from dovetail_decoder.caches import Port, Ports
     from dovetail_decoder.folder import GeneratorFolder, Part

@@ -70,4 +70,8 @@ def tuned_folder(folder: Path, plugins: PluginSet, output: Path | None = None, *
         output: Where the result will be saved, if that is known.
         request: See `TunableKind.tune`.
     """
-    return with_kind(TunableKind, folder, plugins, output, lambda kind: kind.tune(folder, plugins=plugins, **request))
+
+    def work(kind: TunableKind) -> TunedFolder:
+        return kind.tune(folder, plugins=plugins, **request)
+
+    return with_kind(folder, plugins, output, work, TunableKind)
