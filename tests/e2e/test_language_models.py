@@ -76,6 +76,17 @@ def test_generators_load_the_result_and_answer_as_its_file_does(llama, prompts, 
         assert (tmp_path / "out" / name).read_bytes() == (llama / name).read_bytes()
 
 
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int4"])
+def test_masks_are_summed_where_integers_are_summed_in_float32(llama, backend):
+    pytest.importorskip("openvino")
+    part = api.compile(llama, backend, verify=False).parts["decoder"]
+    assert {(node.backend, node.region) for node in part.plan.nodes if node.op_type != "Constant"} == {
+        (backend.partition(":")[0], 0)
+    }
+    asked = api.compile(llama, backend, verify=False, input_ranges=[f"attention_mask:0..{1 << 40}"])
+    assert any(node.op_type == "ReduceSum" for node in asked.parts["decoder"].plan.nodes if node.backend == "host")
+
+
 def test_the_table_compares_source_and_result_as_a_generator_runs_them(dovetail, llama, prompts):
     done = dovetail("compile", llama, "--backend", "gpu-fp16", "--data", prompts, "--min-top1", "99%", "-o", "out")
     assert done.returncode == 0 and "Traceback" not in done.stderr

@@ -129,3 +129,14 @@ def test_a_candidate_that_fails_costs_itself_alone(tmp_path):
     outcome = tuned(backends=["tensorrt"])
     assert outcome.winner.spec == "host"
     assert outcome.trials[1].why or outcome.trials[1].meets
+
+
+@pytest.mark.slow
+def test_a_rise_of_perplexity_is_a_goal():
+    found = tuned(backends=["cpu-int8:weights=int2,kernel=nbits"], max_kl=None, max_perplexity_rise="0.01%")
+    host, two_bits = found.trials
+    assert host.meets and host.rise == pytest.approx(0, abs=1e-6)
+    assert two_bits.rise is not None and two_bits.rise != 0
+    assert two_bits.meets == (two_bits.rise <= 1e-4)
+    assert two_bits.meets or "misses --max-perplexity-rise 0.01%" in two_bits.why
+    assert found.as_dict()["candidates"][1]["perplexity_rise"] == two_bits.rise

@@ -156,6 +156,7 @@ def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):
             "tensorrt",
             "paddle",
             "runtime",
+            "decoder",
         ]
     )
     with pytest.raises(dovetail.UsageError, match="no keyword 'min_snr'\n  no installed distribution adds any"):

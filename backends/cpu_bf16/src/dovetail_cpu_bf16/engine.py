@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.plugin import Availability, Engine, Reads, RegionModel
+from dovetail.plugin import Availability, Reads, RegionModel
+from dovetail_runtime.converting import ConvertingEngine
 from dovetail_runtime.processor import has_bfloat16
 from dovetail_runtime.serialize import TENSOR_TYPES, source_of
 
+from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
-from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed
+from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, widened
 from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.widening import ExactConstants, widen
 from dovetail_cpu_bf16.workarounds import apply_workarounds
@@ -32,7 +34,7 @@ _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
 
-class OpenVinoCpu(Engine):
+class OpenVinoCpu(ConvertingEngine):
     """OpenVINO's CPU plugin.
 
     A region with bfloat16 is compiled in OpenVINO's bfloat16 mode, with marks on the operations that the plan has in
@@ -50,7 +52,7 @@ class OpenVinoCpu(Engine):
     Options: `threads` (0: all cores), `streams` (0: one, for the lowest latency).
     """
 
-    name = "openvino-cpu"
+    name, writes = "openvino-cpu", ".xml"
     reads = Reads(opset=26, ir_version=13, types=_TYPES)
     """Opset and types of OpenVINO's ONNX frontend; unsupported newer operators are rejected one by one.
     """
@@ -112,6 +114,31 @@ class OpenVinoCpu(Engine):
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
 
+    def convert(self, region: RegionModel, path: Path, adapt: Callable[[Any], None]) -> None:
+        """Write a region as OpenVINO's file.
+
+        In a region with bfloat16, marks name what the plan has in float32, for OpenVINO's bfloat16 mode, its default on
+        CPUs with these instructions. Products cannot be marked: a region without bfloat16 is computed as planned with
+        `INFERENCE_PRECISION_HINT=f32` where it is loaded. What products read is not rounded to int8.
+
+        Raises:
+            EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
+        """
+        region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
+        try:
+            model = self.read(source_of(region), self.computes_in_low_precision(region.model))
+            marked = widened(model, ExactConstants.of(region.model)) if is_mixed(model) else []
+            before = {operation.get_name() for operation in model.get_ops()}
+            adapt(model)
+            if marked:  # what stands between inputs and the plan's operations moves what is not rounded
+                marked += [one for one in model.get_ops() if one.get_name() not in before and _moves_floats(one)]
+            model.set_rt_info("0", ["runtime_options", "DYNAMIC_QUANTIZATION_GROUP_SIZE"])
+            model.set_rt_info("f32", ["runtime_options", "KV_CACHE_PRECISION"])
+            write_marked(model, marked, path)
+        except Exception as error:  # the binding raises RuntimeError and its own classes
+            raise refusal(error, "refuses", region.model, self.name) from error
+        del files
+
     def computes_in_low_precision(self, model: Model) -> bool:
         """Check whether to compile a region with OpenVINO's low-precision transformations; never, by default.
 
@@ -131,3 +158,7 @@ class OpenVinoCpu(Engine):
         model = ov.Core().read_model(source)
         apply_workarounds(model, low_precision=low_precision)
         return model
+
+
+def _moves_floats(operation: ov.Node) -> bool:
+    return operation.get_type_name() == "Gather" and operation.get_output_element_type(0).get_type_name() == "f32"

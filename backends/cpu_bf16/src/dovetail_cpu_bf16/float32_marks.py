@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import TemporaryFolder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import openvino as ov
 
 
@@ -72,6 +74,21 @@ def mark_float32(model: ov.Model, operations: Iterable[ov.Node]) -> ov.Model:
             operation.set_friendly_name(names[operation.get_friendly_name()])
     _reattach_weights(read, weights)
     return read
+
+
+def write_marked(model: ov.Model, operations: Iterable[ov.Node], path: Path) -> None:
+    """Write a model to an `.xml` file with its `.bin`, with `operations` marked; these get names of their own.
+
+    OpenVINO does not write marks that it has read, so that they are added to its file.
+    """
+    import openvino as ov
+
+    chosen = set()
+    for number, operation in enumerate(operations):
+        operation.set_friendly_name(f"{operation.get_friendly_name()}/float32-{number}")
+        chosen.add(operation.get_friendly_name())
+    ov.serialize(model, path, path.with_suffix(".bin"))
+    path.write_bytes(_marked(path.read_bytes(), chosen))
 
 
 def _marked(content: bytes, chosen: set[str]) -> bytes:

@@ -43,16 +43,27 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
     """
     import openvino as ov
 
+    marked = widened(model, exact)
+    kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
+    model = mark_float32(model, marked)
+    compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
+    return compiled if not kinds or _respects_marks(compiled, kinds) else None
+
+
+def widened(model: ov.Model, exact: ExactConstants) -> list[ov.Node]:
+    """Make a graph float32 for the mode, in place; return the operations that the mode must not lower.
+
+    Args:
+        model: A graph that `is_mixed`.
+        exact: The float32 values of constants that were rounded to bfloat16.
+    """
     marked = []
     for part in with_bodies(model):
         kept = find_float32_operations(part)
         marked += block_bias_fusion(part, kept)
         marked += [made for operation in kept for made in decompose(operation)]
-    kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     widen(model, exact)
-    model = mark_float32(model, marked)
-    compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
-    return compiled if not kinds or _respects_marks(compiled, kinds) else None
+    return marked
 
 
 def is_mixed(model: ov.Model) -> bool:

@@ -9,6 +9,7 @@ from dovetail.ir import dtype_of, input_of
 from dovetail_placement.edge_kinds import is_trip_number
 from dovetail_precision.ranges.interval_arithmetic import ARITHMETIC, MERGING, MOVEMENT, integer_interval, is_integer
 from dovetail_precision.ranges.range import Range
+from dovetail_transforms.canonicalize.input_ranges import declared_range
 from onnx_ir.convenience import get_const_tensor
 
 from dovetail_cpu_bf16.extents import axes_of, largest_extent, product_of_extents
@@ -43,7 +44,8 @@ def fits(value: ir.Value, bits: int = 31) -> bool:
     """Check whether all elements of the integer `value` provably fit in `bits` bits and a sign.
 
     Indices, extents, comparisons and narrower integers are bounded, and so are results of selection, data movement and
-    arithmetic on them. Model inputs are not, nor are products of extents of several tensors.
+    arithmetic on them. Model inputs are not, unless `--input-range` promises it, nor are products of extents of several
+    tensors.
     """
     return _magnitude(value, bits, _MAX_STEPS) < 2.0**bits or _fits(_Bounds(bits).of(value), bits)
 
@@ -163,6 +165,9 @@ class _Bounds:
             return self._of_constant(value.const_value)
         typed = _of_type(value)
         node = value.producer()
+        promised = declared_range(value) if node is None and value.is_graph_input() else None
+        if promised is not None:
+            return Range(float(promised.low), float(promised.high))
         self._left -= 1
         if typed.bounded and typed.magnitude < _LARGEST:
             return typed

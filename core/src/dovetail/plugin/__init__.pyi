@@ -55,6 +55,7 @@ from dovetail.plugin.folders import (
     CompiledFolder as CompiledFolder,
     FolderKind as FolderKind,
     compiled_folder as compiled_folder,
+    with_kind as with_kind,
 )
 from dovetail.plugin.frontend import Frontend as Frontend
 from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec

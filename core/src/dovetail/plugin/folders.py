@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dovetail.plugin.loading.contracts import made
 from dovetail.plugin.loading.isolation import calling
@@ -89,6 +89,9 @@ class FolderKind(ABC):
         """
 
 
+Result = TypeVar("Result")
+
+
 def compiled_folder(
     folder: Path, plugins: PluginSet, output: Path | None = None, **request: Any
 ) -> CompiledFolder | None:
@@ -100,13 +103,30 @@ def compiled_folder(
         output: Where the result will be saved, if that is known.
         request: See `FolderKind.compile`.
     """
-    table = plugins.registry.folder_kind
-    for name in table:
-        title = table.title(name)
-        kind = made(table[name], title, FolderKind)
-        with calling(title):
-            if kind.recognizes(folder):
+
+    def work(kind: FolderKind) -> CompiledFolder:
+        return kind.compile(folder, plugins=plugins, **request)
+
+    return with_kind(folder, plugins, output, work)
+
+
+def with_kind(
+    folder: Path, plugins: PluginSet, output: Path | None, work: Callable[[Any], Result], contract: type = FolderKind
+) -> Result | None:
+    """Return what `work` makes of the first kind that recognizes a folder; None if none does.
+
+    Args:
+        folder: The folder.
+        plugins: The plugins to use.
+        output: Where the result will be saved, if that is known.
+        work: Called with the kind of folder, once its output is checked.
+        contract: The class that a kind must derive from to be asked.
+    """
+    for name in (table := plugins.registry.folder_kind):
+        with calling(title := table.title(name)):
+            kind = made(table[name], title, FolderKind)
+            if isinstance(kind, contract) and kind.recognizes(folder):
                 if output is not None:
                     kind.check(folder, output)
-                return kind.compile(folder, plugins=plugins, **request)
+                return work(kind)
     return None

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from dovetail_decoder.folder import GeneratorFolder, Part
 
 PAST = "past"
+_MASK, _POSITIONS = (0, 1), (0, (1 << 24) - 1)
+_RANGES = {
+    "attention_mask": _MASK, "decoder_attention_mask": _MASK, "encoder_attention_mask": _MASK,
+    "position_ids": _POSITIONS, "cache_position": _POSITIONS,
+}  # fmt: skip
+"""What integers generators give inputs of these roles; up to 24 bits, float32 counts exactly."""
 _BATCH = re.compile(r"batch", re.IGNORECASE)
 _LENGTH = re.compile(r"past|seq|len|total|cache_size", re.IGNORECASE)
 _CROSS = re.compile(r"cross|encoder")
@@ -67,6 +73,13 @@ class Ports:
     def caches(self) -> list[Port]:
         """The inputs that hold caches."""
         return [port for port in self.inputs if port.is_cache]
+
+    @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """The least and the largest integer that generators give an input, for those with a role that says so."""
+        return {
+            port.name: _RANGES[port.role] for port in self.inputs if port.role in _RANGES and port.dtype.kind in "iu"
+        }
 
     def output(self, role: str) -> Port | None:
         """Return the output of a role, or None."""

@@ -44,6 +44,13 @@ class Comparison:
     tokens: int
     judged: bool
 
+    @property
+    def rise(self) -> float | None:
+        """By which share of the source's the perplexity of the prompts is higher; None if it is not known."""
+        if self.source.surprise is None or self.result.surprise is None:
+            return None
+        return float(np.expm1(self.result.surprise - self.source.surprise))
+
     def rows(self) -> list[dict[str, str]]:
         """Return the table, a row for each folder."""
         return [

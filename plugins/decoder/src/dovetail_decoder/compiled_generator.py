@@ -15,7 +15,8 @@ from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_decoder.folder import LOGITS
 from dovetail_decoder.genai_config import CONFIG, PROVIDERS
-from dovetail_decoder.saving import save_folder
+from dovetail_decoder.runtime_option import OPENVINO_GENAI
+from dovetail_decoder.saving import save_folder, save_for_openvino
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
@@ -37,6 +38,7 @@ class CompiledGenerator(CompiledFolder):
         prompts: The prompts that it was compiled with, or None.
         request: The keywords of `dovetail.compile`.
         ports: The ports of each part, by name.
+        runtime: The program that the folder is for; None for that of the source.
 
     Attributes:
         source, parts, failed, prompts: As given; comparing adds to `failed`.
@@ -51,6 +53,7 @@ class CompiledGenerator(CompiledFolder):
         prompts: Sequence[Prompt] | None,
         request: Mapping[str, Any],
         ports: Mapping[str, Ports],
+        runtime: str | None = None,
     ):
         self.source, self.prompts = source, prompts
         self.parts: dict[str, CompiledModel] = dict(parts)
@@ -58,7 +61,7 @@ class CompiledGenerator(CompiledFolder):
         self._said: dict[str, tuple[str, list[str]]] = {}
         self.failed = list(failed)
         self.comparison: Comparison | None = None
-        self._request, self._ports = request, ports
+        self._request, self._ports, self._runtime = request, ports, runtime
         self._saved: Path | None = None
         self._notes: list[str] = []
         self._providers = {name: self._provider(compiled) for name, compiled in parts.items()}
@@ -74,7 +77,11 @@ class CompiledGenerator(CompiledFolder):
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
         """Write the folder; see `CompiledFolder.save`."""
-        save_folder(self.source, self.parts, Path(folder), self._providers, external, progress)
+        if self._runtime == OPENVINO_GENAI:
+            (compiled,) = self.parts.values()
+            save_for_openvino(self.source, self._ports, compiled, Path(folder), progress)
+        else:
+            save_folder(self.source, self.parts, Path(folder), self._providers, external, progress)
         self._saved = Path(folder)
 
     @property
@@ -98,8 +105,9 @@ class CompiledGenerator(CompiledFolder):
 
         self._unload()
         with TemporaryFolder("generator") as place:
-            folder = self._saved or place / "result"
-            if self._saved is None:
+            saved = self._saved if self._runtime is None else None  # ONNX Runtime runs both
+            folder = saved or place / "result"
+            if saved is None:
                 save_folder(self.source, self.parts, folder, self._providers, None, None)
             try:
                 prompts = self._prompts()

@@ -12,9 +12,13 @@ from dovetail.plugin import CompiledFolder
 from dovetail_tune.folders import TunableKind, TunedFolder
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
+from dovetail_decoder.openvino_genai import IN_FLOAT32, check_parts, check_plan
+from dovetail_decoder.openvino_tokenizer import check_tokenizer
 from dovetail_decoder.raising import raise_unscored
 from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
 from dovetail_decoder.routing import requests_of_parts
+from dovetail_decoder.runtime_option import KEYWORD as RUNTIME_KEYWORD
+from dovetail_decoder.runtime_option import RUNTIMES
 from dovetail_decoder.saving import MANIFEST, check_output, check_source, size_of
 
 if TYPE_CHECKING:
@@ -65,8 +69,11 @@ class GeneratorKind(TunableKind):
             from dovetail_decoder.tokens import read_prompts
 
             prompts = read_prompts(data, source)
+        runtime = request.pop(RUNTIME_KEYWORD, None)
         models = models_of(source, plugins)
         chain = chain_of(source, models)
+        if runtime is not None:
+            _check_runtime(runtime, source, chain)
         requests = requests_of_parts(models, request)
 
         def compile_part(part: Part, **stricter: Any) -> CompiledModel:
@@ -85,12 +92,17 @@ class GeneratorKind(TunableKind):
                     if isinstance(error, UsageError):
                         raise
                     raise DovetailError(f"{part.name}: {error.message}", error.hint) from error
-            compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports)
+            compiled = CompiledGenerator(source, parts, failed, prompts, request, chain.ports, runtime)
             measurable = request.get("verify") is not False and request.get("try_engines") is not False
             if measurable and prompts is not None and not failed:
                 raise_unscored(compiled, compile_part)
         finally:
             chain.close()
+        if runtime is not None:
+            for part in source.parts:
+                check_plan(part, parts[part.name])
+                if not any(str(node.precision) == "bfloat16" for node in parts[part.name].plan.nodes):
+                    compiled.note(IN_FLOAT32)
         if keep is not None:
             keep(compiled)
         if compiled.comparison is not None:
@@ -113,6 +125,19 @@ class GeneratorKind(TunableKind):
         return tune_folder(_source(folder), plugins, **request)
 
 
+def _check_runtime(runtime: str, source: GeneratorFolder, chain: Chain) -> None:
+    """Check that a program can run a folder, before anything is compiled.
+
+    Raises:
+        UsageError: There is no such program.
+        DovetailError: It cannot.
+    """
+    if runtime not in RUNTIMES:
+        raise UsageError(f"runtime={runtime!r} is none of {', '.join(RUNTIMES)}")
+    check_parts(source, chain.ports)
+    check_tokenizer(source.path)
+
+
 def _source(folder: Path) -> GeneratorFolder:
     """Read a folder that is to be compiled.
 
@@ -127,11 +152,15 @@ def _source(folder: Path) -> GeneratorFolder:
 
 def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Sequence[Prompt] | None) -> dict[str, Any]:
     """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that it can be held to."""
+    from dovetail_transforms.canonicalize.input_ranges import ranges_by_name
     from dovetail_verify.arguments import GOALS
 
     from dovetail_decoder.states import batches
 
     given = dict(request)
+    ranges = {**chain.ports[part.name].ranges, **ranges_by_name(request.get("input_ranges") or {})}
+    if ranges:
+        given["input_ranges"] = ranges
     dropped: Sequence[str]
     if prompts is None:
         dropped = () if chain.ports[part.name].output(LOGITS) is not None else _OF_TOKENS

@@ -44,6 +44,8 @@ class Measurement:
         memory: Peak memory of the process in bytes; None if the system does not tell.
         answers: The tokens that it gives the highest scores, for each prompt.
         scores: For each prompt, the scores behind the prompt and each of the tokens that were to follow it.
+        surprise: Mean of -log p over the tokens of the prompts but their first; None where a decoder does not read them
+            or gives scores of the last one alone.
     """
 
     prefill_ms: float
@@ -51,6 +53,7 @@ class Measurement:
     memory: int | None
     answers: Sequence[np.ndarray]
     scores: Sequence[np.ndarray]
+    surprise: float | None = None
 
 
 def measured(
@@ -87,6 +90,7 @@ def measured(
                 numbers["memory"],
                 [found[f"answer:{number}"] for number in range(count)],
                 [found[f"scores:{number}"] for number in range(count)],
+                numbers["surprise"],
             )
 
 
@@ -109,6 +113,23 @@ def answers_of(chain: Chain, prompt: Prompt, following: np.ndarray | None) -> tu
         scores = [generation.feed(generation.ids)[-1]]
         scores += [generation.feed(np.array([token]))[-1] for token in following[: len(answer) - 1]]
     return np.array(answer), np.array(scores, np.float32)
+
+
+def surprise_of(chain: Chain, prompts: Sequence[Prompt]) -> float | None:
+    """Return the mean of -log p over the tokens of prompts but their first; see `Measurement`."""
+    found: list[np.ndarray] = []
+    for prompt in prompts:
+        generation = Generation(chain, prompt)
+        if generation.ids is not prompt.ids or len(prompt.ids) < 2:
+            continue
+        scores = generation.feed(prompt.ids)
+        if len(scores) != len(prompt.ids):
+            return None
+        rows = scores[:-1].astype(np.float64)
+        rows -= rows.max(axis=-1, keepdims=True)
+        labels = np.take_along_axis(rows, prompt.ids[1:, None], axis=-1)[:, 0]
+        found.append(np.log(np.exp(rows).sum(axis=-1)) - labels)
+    return float(np.concatenate(found).mean()) if found else None
 
 
 def _timed(chain: Chain, prompt: Prompt) -> tuple[float, float]:
@@ -183,6 +204,7 @@ def main(folder: str, request: str, answer: str) -> int:
         chain.load()
         prefill, speed = _timed(chain, prompts[0])
         memory = _memory()
+        surprise = surprise_of(chain, prompts)
         results = {}
         for number, prompt in enumerate(prompts):
             results[f"answer:{number}"], results[f"scores:{number}"] = answers_of(
@@ -191,7 +213,7 @@ def main(folder: str, request: str, answer: str) -> int:
     except DovetailError as error:
         print(error.message, file=sys.stderr)
         return 1
-    numbers = {"prefill_ms": prefill, "tokens_per_second": speed, "memory": memory}
+    numbers = {"prefill_ms": prefill, "tokens_per_second": speed, "memory": memory, "surprise": surprise}
     save_arrays(Path(answer), {"numbers": np.array(json.dumps(numbers)), **results})
     return 0
 

@@ -92,5 +92,5 @@ def _has_input(model: Model, shape: Any) -> bool:
 
 _ASKS: Mapping[str, Asked] = {
     "pins": _has_pinned, "low": _has_node, "high": _has_node, "edits": _has_edited,
-    "fix_shapes": _has_input, "input_shapes": _has_input,
+    "fix_shapes": _has_input, "input_shapes": _has_input, "input_ranges": _has_input,
 }  # fmt: skip

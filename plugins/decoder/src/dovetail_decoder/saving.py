@@ -26,6 +26,8 @@ from dovetail_decoder.shared_weights import share_weights, tensors_of
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
 
+    from dovetail_decoder.caches import Ports
+
 MANIFEST = "dovetail.json"
 """Lists what belongs to the result, so that a later one can replace it."""
 
@@ -100,6 +102,40 @@ def save_folder(
             if folder.document is not None:
                 document = written_config(folder, files, providers)
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
+            _commit(made, target)
+    except OSError as error:
+        raise system_error(error, f"{target} cannot be written") from error
+
+
+def save_for_openvino(
+    folder: GeneratorFolder,
+    ports: Mapping[str, Ports],
+    compiled: CompiledModel,
+    target: Path,
+    progress: Progress | None,
+) -> None:
+    """Write the folder of a decoder that OpenVINO GenAI loads, as `save_folder` writes that of its source.
+
+    Raises:
+        DovetailError: The plan, the tokenizer or the folder is at fault.
+    """
+    from dovetail.plugin import RegionModel, load_plugins
+
+    from dovetail_decoder.openvino_genai import check_parts, check_plan, converting_engine, write_decoder
+
+    check_output(folder, target)
+    part = check_parts(folder, ports)
+    backend = check_plan(part, compiled)
+    engine = converting_engine(compiled, backend, compiled.registry or load_plugins().registry)
+    try:
+        with resuming(target), created_folders(target), TemporaryFolder("generator", target) as staging:
+            made, saved = staging / "made", staging / part.name
+            made.mkdir()
+            compiled.save(saved, progress=progress)
+            write_decoder(folder, ports[part.name], RegionModel(compiled.model, saved / _RESULT), engine, made)
+            compiled.plan.save(made / "openvino_model.plan.yaml")
+            _copy_others(folder, made, target)
+            (made / CONFIG).unlink(missing_ok=True)  # of another program, with a file that is not there
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error

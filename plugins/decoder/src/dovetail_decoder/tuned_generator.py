@@ -36,6 +36,7 @@ class Trial:
         turns: Times of each round of the race that it took part in.
         meets: Whether it runs and meets the goals.
         why: What became of it, in words; empty for a candidate that raced.
+        rise: By which share the perplexity of these prompts is higher than the source's; None if it is not known.
     """
 
     spec: str
@@ -49,6 +50,7 @@ class Trial:
     turns: list[Times] = field(default_factory=list)
     meets: bool = False
     why: str = ""
+    rise: float | None = None
 
     @property
     def name(self) -> str:
@@ -81,6 +83,7 @@ class Trial:
             "memory MB": "" if self.memory is None else f"{self.memory / 1e6:.4g}",
             "size MB": f"{self.bytes / 1e6:.3g}" if self.bytes else "",
             "KL": "" if self.kl is None else f"{self.kl:.3g}",
+            "perplexity": "" if self.rise is None else f"{100 * self.rise:+.3g} %",
             "same tokens": "" if self.agreement is None else f"{100 * self.agreement:.1f} %",
             "remark": self.why,
         }
@@ -89,7 +92,7 @@ class Trial:
         """Return plain data."""
         return {
             "backend": self.spec, "threads": self.threads, "kl": self.kl, "top1": self.top1,
-            "same_tokens": self.agreement, "bytes": self.bytes, "memory": self.memory,
+            "same_tokens": self.agreement, "perplexity_rise": self.rise, "bytes": self.bytes, "memory": self.memory,
             "prefill_seconds": [turn.prefill for turn in self.turns], "token_seconds": self.tokens,
             "meets_goals": self.meets, "remark": self.why,
         }  # fmt: skip

@@ -58,7 +58,7 @@ operator that the source has (`nbits`) or written out in ONNX (`qdq`, and backen
 STREAMS = 8
 """Texts of a batch for `throughput`."""
 
-_GOALS = ("max_kl", "min_top1")
+_GOALS = ("max_kl", "min_top1", "max_perplexity_rise")
 _FEWEST, _MOST = 3, 6  # rounds of the race
 
 
@@ -128,13 +128,13 @@ class GeneratorTuner:
         trial = Trial(spec, folder, why=known["why"])
         if known["status"] == "prepared":
             trial.kl, trial.top1, trial.agreement = known["kl"], known["top1"], known["agreement"]
-            trial.bytes, trial.memory = known["bytes"], known["memory"]
+            trial.bytes, trial.memory, trial.rise = known["bytes"], known["memory"], known["rise"]
             trial.why = self._missed(trial)
             trial.meets = not trial.why
         return trial
 
     def _prepared(self, spec: str, folder: Path, before: Measurement) -> dict[str, object]:
-        nothing = {"kl": 0.0, "top1": 0.0, "agreement": 0.0, "bytes": 0, "memory": None}
+        nothing = {"kl": 0.0, "top1": 0.0, "agreement": 0.0, "bytes": 0, "memory": None, "rise": None}
         try:
             self._compile(spec, folder)
             comparison = compared(self._source, read_folder(folder), self._judge, before, True)
@@ -143,6 +143,7 @@ class GeneratorTuner:
         return {
             "status": "prepared", "why": "", "kl": comparison.kl, "top1": comparison.top1,
             "agreement": comparison.agreement, "bytes": comparison.sizes[1], "memory": comparison.result.memory,
+            "rise": comparison.rise,
         }  # fmt: skip
 
     def _compile(self, spec: str, folder: Path) -> None:
@@ -175,6 +176,11 @@ class GeneratorTuner:
             return f"misses --max-kl {self._goals.max_kl:g}"
         if self._goals.min_top1 is not None and trial.top1 is not None and trial.top1 < self._goals.min_top1:
             return f"misses --min-top1 {self._goals.min_top1:g}: {trial.top1:.3f}"
+        most = self._goals.max_perplexity_rise
+        if most is not None and trial.rise is None:
+            return "its perplexity is not known: it gives no scores of the prompt's own tokens"
+        if most is not None and trial.rise is not None and trial.rise > most:
+            return f"misses --max-perplexity-rise {100 * most:g}%: {100 * trial.rise:.3g} %"
         return ""
 
     def _race(self, trials: Sequence[Trial]) -> None:
@@ -229,10 +235,15 @@ def tune_folder(
     asked = {name: value for name, value in goals.items() if value is not None}
     if extra := next((name for name in asked if name not in _GOALS), None):
         option = f"--{extra.replace('_', '-')}"
-        raise UsageError(f"{option} is no goal over the next token", "name --max-kl or --min-top1")
+        raise UsageError(
+            f"{option} is no goal over the next token", "name --max-kl, --min-top1 or --max-perplexity-rise"
+        )
     found = Goals(**{name: asked.get(name) for name in _GOALS})  # type: ignore[arg-type]  # texts are converted
     if not found:
-        raise UsageError("no goal says how accurate the result must be", "add --max-kl 0.05, or --min-top1 90%")
+        raise UsageError(
+            "no goal says how accurate the result must be",
+            "add --max-kl 0.05, --min-top1 90%, or --max-perplexity-rise 5%",
+        )
     if data is None:
         raise UsageError("there are no prompts to tune on", "add --data prompts.txt")
     if any(count < 0 for count in threads):
@@ -245,7 +256,7 @@ def tune_folder(
         place = Path(journal) if journal is not None else stack.enter_context(TemporaryFolder("tune"))
         owned = [record.distribution for record in plugins.plugins if record.status == "ok" and record.distribution]
         key = {
-            "model": _digest(_files(source)), "data": _digest(_words(prompts)), "goals": "next token",
+            "model": _digest(_files(source)), "data": _digest(_words(prompts)), "goals": "next token, perplexity",
             "mode": "generator", **fingerprint(owned),
         }  # fmt: skip
         book = Journal(place / "journal.jsonl" if journal is not None else None, key)

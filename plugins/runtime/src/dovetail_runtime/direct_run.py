@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import dtype_of, name_of
 from dovetail.planning import HOST
 from dovetail.plugin import Session
+from dovetail_transforms.canonicalize.input_ranges import declared_range
 
 from dovetail_runtime.feeds import declared
 from dovetail_runtime.serialize import value_type
@@ -45,6 +46,7 @@ class DirectRun:
         self._session = session
         fed = [value for value in graph.inputs if not value.is_initializer()]
         self._dtypes = {name_of(value): dtype_of(value).numpy() for value in fed}
+        self._ranges = {name_of(value): found for value in fed if (found := declared_range(value)) is not None}
         self._names = list(map(name_of, graph.outputs))
         self._outputs = [] if is_judge else [declared(value) for value in graph.outputs]
         self._is_doubted = False
@@ -62,6 +64,8 @@ class DirectRun:
                 if type(array) is not self._array or array.dtype != dtype:
                     return None
                 given[name] = array
+            if not all(promised.holds(given[name]) for name, promised in self._ranges.items()):
+                return None
             results = session.run(given)
             if all(output.has_shape(results[output.name].shape) for output in self._outputs):
                 return {name: results[name] for name in self._names}

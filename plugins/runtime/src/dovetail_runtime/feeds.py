@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import dtype_of, name_of
 from dovetail.text import near_misses
+from dovetail_transforms.canonicalize.input_ranges import InputRange, declared_range
 
 from dovetail_runtime.serialize import matches, value_type
 
@@ -29,6 +30,7 @@ class Declared:
         shape: The declared shape, for messages; None if undeclared.
         extents: The extent of every axis, None for an open one; None if the rank is unknown.
         node: Name of its producer, or empty.
+        range: For an input, the integers that it may hold; None if nothing is promised of them.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Declared:
     shape: ir.Shape | None
     extents: tuple[int | None, ...] | None
     node: str
+    range: InputRange | None = None
 
     def has_type_of(self, array: np.ndarray) -> bool:
         """Check whether an array has the declared element type; true if none is declared."""
@@ -78,6 +81,7 @@ def declared(value: ir.Value) -> Declared:
         shape=shape,
         extents=extents,
         node=(producer.name or value.name or "") if producer is not None else "",
+        range=declared_range(value) if producer is None and value.metadata_props else None,
     )
 
 
@@ -223,6 +227,12 @@ def _fitting(value: Declared, given: object) -> np.ndarray:
         raise DovetailError(f"input '{value.name}' is {value.type}, the value given is {array.dtype.name}")
     if not value.has_shape(array.shape):
         raise DovetailError(f"input '{value.name}' has shape {value.shape}, the value given has {list(array.shape)}")
+    if value.range is not None and not value.range.holds(array):
+        raise DovetailError(
+            f"input '{value.name}' holds {int(array.min())} to {int(array.max())}, and the result was compiled for "
+            f"{value.range}",
+            f"compile with another --input-range {value.name}:LOW..HIGH",
+        )
     # Convert to the native byte order, which engines expect.
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 

@@ -7,8 +7,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes and fusions of this plugin and the option `--fix-shape`."""
+    """Register the passes and fusions of this plugin and the options `--fix-shape` and `--input-range`."""
     registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
+    registry.option("input-ranges", "dovetail_transforms.canonicalize.input_ranges:INPUT_RANGES")
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
     registry.pass_.renamed("normalise", "normalize")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.plugin import FolderKind
-from dovetail.plugin.loading import calling, made
+from dovetail.plugin import FolderKind, with_kind
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
@@ -71,13 +70,8 @@ def tuned_folder(folder: Path, plugins: PluginSet, output: Path | None = None, *
         output: Where the result will be saved, if that is known.
         request: See `TunableKind.tune`.
     """
-    table = plugins.registry.folder_kind
-    for name in table:
-        title = table.title(name)
-        kind = made(table[name], title, FolderKind)
-        with calling(title):
-            if isinstance(kind, TunableKind) and kind.recognizes(folder):
-                if output is not None:
-                    kind.check(folder, output)
-                return kind.tune(folder, plugins=plugins, **request)
-    return None
+
+    def work(kind: TunableKind) -> TunedFolder:
+        return kind.tune(folder, plugins=plugins, **request)
+
+    return with_kind(folder, plugins, output, work, TunableKind)

@@ -15,6 +15,7 @@ from dovetail_onnx.topological_order import sort_nodes
 from dovetail_transforms.canonicalize.fix_shapes import fix_shapes
 from dovetail_transforms.canonicalize.functions import inline_functions
 from dovetail_transforms.canonicalize.inference import infer_with_outputs, set_carried_shapes
+from dovetail_transforms.canonicalize.input_ranges import declare_ranges
 from dovetail_transforms.canonicalize.names import NodeNames, rename_shadows
 from dovetail_transforms.canonicalize.opsets import (
     default_version,
@@ -85,6 +86,7 @@ class Normalize(Pass):
         if typed := infer_with_runtime(skeleton.proto):
             ctx.count("values typed by ONNX Runtime", typed)
         model.rebuild(skeleton)
+        declare_ranges(model, ctx)
         for node in model.nodes():
             before = renamed.get(node.name or "", (node.name or "",))
             if node.name in renamed or before[0] in origins:
