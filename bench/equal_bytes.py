@@ -168,7 +168,8 @@ def main() -> None:
             print(rows[-1], flush=True)
             return size
 
-        blocks = f"weights=int4,scheme=asymmetric,scales=float16,embedding=as-weights,block={block}"
+        choices = "weights=int4,scheme=asymmetric,scales=float16,embedding=as-weights,accuracy_level=1"
+        blocks = f"{choices},block={block}"
         row(f"cpu-int8 uint4, {block}", ours, blocks, high, None)
         row(f"cpu-int8 uint4, {block}, data", ours, blocks, high, samples)
         sizes = []

@@ -19,7 +19,8 @@ from pathlib import Path
 import filecheck.main
 import pytest
 from dovetail.cli.main import main
-from dovetail.plugin import load_plugins, loader
+from dovetail.plugin import load_plugins
+from dovetail.plugin.loading import loader
 
 HERE = Path(__file__).parent
 RUN = "// RUN:"

@@ -28,7 +28,7 @@ def rows_by_version(package: str, row: Callable[..., T]) -> Mapping[tuple[str, i
     import yaml
 
     text = resources.files(package).joinpath("table.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in Python takes 10 % of a small compilation
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in Python is ten times as slow
     return {
         (op_type, version): row(**entry)
         for op_type, versions in yaml.load(text, Loader=loader).items()
