@@ -20,7 +20,6 @@ _INSTALL_HINTS = {
     "dovetail-adapters": ("InferenceSession",),
     "dovetail-builder": ("Builder", "autocast"),
     "dovetail-commands": ("compile", "compile_folder", "explain", "opt", "passes", "plan"),
-    "dovetail-precision": ("bench",),
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),

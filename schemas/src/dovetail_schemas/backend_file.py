@@ -31,7 +31,6 @@ FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
 _PRECISION = ("low", "high", "accumulate", "typed", "widened")
 _REFINE = ("equalize", "smooth", "rounding", "bias", "scales", "feedback", "none")
-_OLD_REFINE = ("equalise",)  # former spellings in files
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 
 
@@ -237,7 +236,7 @@ def _opset(node: Node) -> tuple[int, int]:
 def _refine(node: Node | None) -> tuple[str, ...]:
     words = node.words("refine") if node else []
     for word in words:
-        if word.raw not in (*_REFINE, *_OLD_REFINE):
+        if word.raw not in _REFINE:
             near = near_miss(word.raw, _REFINE)
             raise word.error(f"refine: unknown refinement '{word.raw}'{near}; there are {', '.join(_REFINE)}")
         if word.raw == "none" and len(words) > 1:

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         "engine": list(registry.engine),
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
-        "partitioner": [*registry.partitioner, "waves"],
+        "partitioner": list(registry.partitioner),
         "fusion": list(registry.edit),
     }
 

@@ -17,7 +17,7 @@ PASSES = '''
 from dataclasses import dataclass
 from dovetail.plugin import hookimpl
 from dovetail.passes import Pass
-from dovetail.planning.placement import origin_of
+from dovetail.planning import origin_of
 
 dovetail_api = 1
 

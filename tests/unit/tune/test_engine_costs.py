@@ -95,11 +95,10 @@ def test_a_table_of_another_machine_is_not_used_and_says_so(tmp_path, model):
     assert "is a table of another machine, another processor" in why and "`dovetail profile` measures one" in why
 
 
-def test_the_table_of_this_machine_is_kept_with_its_profiles_and_the_former_name_says_so(tmp_path, monkeypatch, capsys):
+def test_the_table_of_this_machine_is_kept_with_its_profiles(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path))
-    assert main(["bench", "costs", "gpu-fp16"]) == 0
-    out, error = capsys.readouterr()
-    assert "is called `dovetail profile gpu-fp16` now" in error
+    assert main(["profile", "gpu-fp16"]) == 0
+    out = capsys.readouterr().out
     assert (tmp_path / "gpu-fp16.costs.yaml").read_text() == out
 
 

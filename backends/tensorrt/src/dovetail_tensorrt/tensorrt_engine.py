@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,9 +57,7 @@ def workspace_of(ctx: Context | None) -> int:
     """Return the bytes of `--workspace`, or those of a replayed plan; 0 means no limit."""
     if ctx is None:
         return 0
-    plan = ctx.request.plan
-    summary = plan.get("summary", {}) if isinstance(plan, Mapping) else getattr(plan, "summary", {})
-    replayed = summary.get("options", {}).get(OPTION, {})
+    replayed = ctx.request.plan.summary.get("options", {}).get(OPTION, {}) if ctx.request.plan is not None else {}
     return int({**replayed, **ctx.request.options.get(OPTION, {})}.get(WORKSPACE, 0))
 
 

@@ -94,7 +94,7 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
     for name, pass_ in staged.items():
         owner = _owner(name, registry)
         constraints = (pass_.requires, pass_.after, pass_.before)
-        requires, after, others = ([registry.pass_.current(other) for other in names] for names in constraints)
+        requires, after, others = map(list, constraints)
         for needed in requires:
             if needed not in staged:
                 known = "belongs to no stage" if needed in registry.pass_ else "is not installed"

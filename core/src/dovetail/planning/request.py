@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
 from dovetail.planning.quantized_value import ObserverChoice
 from dovetail.text import plain_value
+
+if TYPE_CHECKING:
+    from dovetail.planning.plan import Plan
 
 __all__ = ["OBSERVER", "STRATEGY", "BackendChoice", "PinOrigin", "Request"]
 
@@ -112,13 +115,6 @@ class PinOrigin:
     may_be_declined: bool = False
     if_declined: str = ""
 
-    @classmethod
-    def of(cls, data: PinOrigin | Mapping[str, Any] | str) -> PinOrigin:
-        """Parse plain data; in older requests, this is the text of `asked` alone."""
-        if isinstance(data, PinOrigin):
-            return data
-        return cls(data) if isinstance(data, str) else cls(**data)
-
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, without fields at their defaults."""
         return {key: value for key, value in vars(self).items() if value}
@@ -141,7 +137,7 @@ class Request:
         freeze_inputs: Turn inputs that have a default value into constants.
         data: Calibration and verification data: a path, or arrays by input name.
         seed: Random seed.
-        plan: A plan to replay, or its path.
+        plan: A plan to replay.
         options: Records of plugin keywords that affect the result, by name of the owning option.
         pin_origins: Origins of pins that the user did not write, by the text of the pin.
     """
@@ -158,7 +154,7 @@ class Request:
     freeze_inputs: bool = False
     data: Any = None
     seed: int = 0
-    plan: Any = None
+    plan: Plan | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     pin_origins: Mapping[str, PinOrigin] = field(default_factory=dict)
 
@@ -184,7 +180,7 @@ class Request:
         return plain | {
             "backends": [str(choice) for choice in self.backends],
             "data": str(self.data) if isinstance(self.data, (str, Path)) else None,
-            "plan": self.plan.as_dict() if hasattr(self.plan, "as_dict") else self.plan and str(self.plan),
+            "plan": self.plan.as_dict() if self.plan is not None else None,
             "options": dict(self.options),
             "pin_origins": {pin: origin.as_dict() for pin, origin in self.pin_origins.items()},
         }
@@ -195,10 +191,10 @@ class Request:
         return {name: value for name, value in self.as_dict().items() if value != default[name]}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Request:
-        """Parse a mapping of `as_dict`; a plan stays as written, a mapping or a path."""
-        values = dict(data)
+    def from_dict(cls, data: Mapping[str, Any], plan: Plan | None = None) -> Request:
+        """Parse a mapping of `as_dict`, but for the plan in it, which a store reads: `plan`."""
+        values = {**data, "plan": plan}
         backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
         values |= {name: tuple(values.get(name, ())) for name in ("pins", "edits", "low", "high")}
-        origins = {pin: PinOrigin.of(origin) for pin, origin in values.pop("pin_origins", {}).items()}
+        origins = {pin: PinOrigin(**origin) for pin, origin in values.pop("pin_origins", {}).items()}
         return cls(backends, pin_origins=origins, **values)

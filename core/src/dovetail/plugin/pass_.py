@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import DovetailError
 
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
 
 
 STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline", "emit", "load")
-
-
-RENAMED_STAGES = {"normalise": "normalize", "analyse": "analyze", "quantise": "quantize"}
-"""Former names of stages; passes that use one get a warning."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +47,6 @@ class Pass(ABC):
     before: ClassVar[tuple[str, ...]] = ()
     takes_anything: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **rest: Any) -> None:
-        super().__init_subclass__(**rest)
-        if cls.stage in RENAMED_STAGES:
-            old, cls.stage = cls.stage, RENAMED_STAGES[cls.stage]
-            renamed = f"stage {old!r} is called {cls.stage!r} now; the old name goes with the next release"
-            warnings.warn(f"{cls.__qualname__}: {renamed}", FutureWarning, stacklevel=2)
-
     @abstractmethod
     def run(self, model: Model, ctx: Context) -> bool:
         """Transform the model in place; call `model.touch()` after every change.
@@ -79,7 +67,6 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
     Raises:
         DovetailError: No such pass is registered, it fails to import, or it is not a pass of this name.
     """
-    name = registry.pass_.current(name)
     found = registry.pass_[name]
     title = registry.pass_.title(name)
     if not (isinstance(found, type) and issubclass(found, Pass)):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dovetail
 from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import METADATA_KEY, Context, Pipeline, Request, versions
+from dovetail.plugin import TemporaryFolder
 from dovetail.plugin.loading import open_declared
 from dovetail_onnx.files.parsing import parse_json
 
@@ -18,6 +21,7 @@ from dovetail_commands.request import add_request, request_of
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Instrumentation, Result
+    from dovetail.planning import Plan
     from dovetail.plugin import PluginSet, Registry
 
 
@@ -141,5 +145,16 @@ def run_reproducer(
     """
     model, data = read_reproducer(path, registry)
     pipeline = Pipeline.parse(data["pipeline"], registry)
-    context = Context(Request.from_dict(data["request"]), plugins=plugins, registry=registry)
+    request = Request.from_dict(data["request"], _replayed(data["request"].get("plan"), plugins))
+    context = Context(request, plugins=plugins, registry=registry)
     return pipeline.run(model, context, instrumentation)
+
+
+def _replayed(written: Any, plugins: PluginSet | None) -> Plan | None:
+    """Return the plan that a reproducer replays, which it holds as a mapping; None if it replays none."""
+    if written is None:
+        return None
+    with TemporaryFolder("plan") as folder:
+        path = folder / "plan.json"
+        path.write_text(json.dumps(written), encoding="utf-8")
+        return dovetail.load_plan(path, plugins)

@@ -179,10 +179,7 @@ def command_text(
     options, unsaid = _option_words(command, request, registry)
     words += options
     if request.plan is not None:
-        if command == "compile" and isinstance(request.plan, (str, Path)):
-            words += ["--plan", str(request.plan)]
-        else:
-            unsaid.append("the plan that was replayed")
+        unsaid.append("the plan that was replayed")
     text = shlex.join([*words, *more])
     return f"{text}  # without {', '.join(unsaid)}" if unsaid else text
 

@@ -27,5 +27,4 @@ def register(registry):
     registry.strategy("host", "dovetail_placement.strategies.every_node:Host")
     registry.emitter("region-onnx", "dovetail_placement.artifacts.region_onnx:RegionOnnx")
     registry.partitioner("topological", "dovetail_placement.form_regions:Topological")
-    registry.partitioner.renamed("waves", "topological")
     registry.partitioner("engine-regions", "dovetail_placement.engine_regions.partitioner:EngineRegions")

@@ -131,9 +131,8 @@ class ApplyEdits(Pass):
         """Apply the edits; nothing else changes."""
         known = len(ctx.round.edits)
         # Later edits of a plan may stand beside what its fusions made.
-        planned = replay_fusions(
-            model, [Edit.from_dict(entry) for entry in getattr(ctx.request.plan, "edits", ())], ctx
-        )
+        replayed = ctx.request.plan.edits if ctx.request.plan is not None else ()
+        planned = replay_fusions(model, [Edit.from_dict(entry) for entry in replayed], ctx)
         for edits in (planned, [Edit.parse(text) for text in ctx.request.edits]):
             ctx.round.remarks += apply_edits(model, edits, ctx)
         ctx.count("edits", len(ctx.round.edits) - known)

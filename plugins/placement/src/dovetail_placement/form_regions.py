@@ -30,15 +30,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin import Backend, RegionView
+    from dovetail.plugin import RegionView
 
 
 DEFAULT_PARTITIONER = "topological"
 """The partitioner of backends that name none."""
-
-
-def _partitioner(backend: Backend, ctx: Context) -> str:
-    return ctx.registry.partitioner.current(backend.regions or DEFAULT_PARTITIONER)
 
 
 class Topological(Partitioner):
@@ -120,8 +116,8 @@ def _formed(model: Model, ctx: Context) -> list[Region]:
 
     from dovetail_placement.partitioning import formed_regions
 
-    partitioner_of = {backend.name: _partitioner(backend, ctx) for backend in ctx.backends}
-    partitioner_of.setdefault(ctx.host.name, _partitioner(ctx.host, ctx))
+    partitioner_of = {backend.name: backend.regions or DEFAULT_PARTITIONER for backend in ctx.backends}
+    partitioner_of.setdefault(ctx.host.name, ctx.host.regions or DEFAULT_PARTITIONER)
     # The default partitioner handles the remaining nodes, so it comes last.
     ordered = sorted(partitioner_of, key=lambda name: partitioner_of[name] == DEFAULT_PARTITIONER)
     partitioners = {name: partitioner_of[name] for name in ordered}

@@ -88,7 +88,7 @@ def keys_of_partitioner(backend: Backend, registry: Registry) -> tuple[str, ...]
     """
     if not backend.regions:
         return ()
-    name = registry.partitioner.current(backend.regions)
+    name = backend.regions
     return class_of(registry.partitioner[name], registry.partitioner.title(name), Partitioner).place_keys
 
 

@@ -17,8 +17,6 @@ def register(registry: Registry) -> None:
     """Register the passes, compile option, observers and conversions of this plugin."""
     registry.pass_("calibrate", "dovetail_quantize.calibrate:Calibrate")
     registry.pass_("quantize", "dovetail_quantize.quantize:Quantize")
-    registry.pass_.renamed("quantise", "quantize")
-    registry.pass_.renamed("equalise", "equalize")
     registry.pass_("integer-arithmetic", "dovetail_quantize.arithmetic.integer_arithmetic:IntegerArithmetic")
     registry.option("refine", "dovetail_quantize.refining.steps:REFINE")
     registry.pass_("equalize", "dovetail_quantize.refining.equalize:Equalize")

@@ -11,7 +11,6 @@ def register(registry):
     registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
     registry.option("input-ranges", "dovetail_transforms.canonicalize.input_ranges:INPUT_RANGES")
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
-    registry.pass_.renamed("normalise", "normalize")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")
     registry.pass_("cancel-transposes", "dovetail_transforms.canonicalize.cancel_transposes:CancelTransposes")
     registry.pass_("fold-batchnorm", "dovetail_transforms.canonicalize.fold_batchnorm:FoldBatchNorm")

@@ -10,4 +10,3 @@ def register(registry):
     """Register the commands `tune` and `profile`."""
     registry.command("tune", "dovetail_tune.command:TUNE")
     registry.command("profile", "dovetail_tune.profile_command:PROFILE")
-    registry.command("bench", "dovetail_tune.profile_command:BENCH")

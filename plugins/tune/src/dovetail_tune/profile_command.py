@@ -1,7 +1,4 @@
-"""The command `dovetail profile`: what computing and converting cost with a backend's engine on this machine.
-
-`dovetail bench costs`, its name of earlier releases, still works, with a note.
-"""
+"""The command `dovetail profile`: what computing and converting cost with a backend's engine on this machine."""
 
 from __future__ import annotations
 
@@ -27,12 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("backend", metavar="NAME[:key=value,...]", help="the backend whose engine is measured")
     add("-o", "--output", type=output, metavar="FILE.yaml", help="file to write (default: the profile of this machine)")
-
-
-def add_former_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `profile`."""
-    parser.add_argument("what", choices=["costs"], help="costs: the same as `dovetail profile BACKEND`")
-    add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,14 +59,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_former(args: argparse.Namespace) -> int:
-    """Run `bench costs`."""
-    note(
-        f"`dovetail bench costs` is called `dovetail profile {args.backend}` now; this name goes with the next release"
-    )
-    return run(args)
-
-
 def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
     """Return the first engine of the backend that can run here."""
     from dovetail_runtime.engines import engines_of
@@ -92,4 +75,3 @@ def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
 
 
 PROFILE = PlainCommand("profile", "Measure what an engine takes on this machine.", add_arguments, run)
-BENCH = PlainCommand("bench", "The former name of `profile`.", add_former_arguments, run_former)

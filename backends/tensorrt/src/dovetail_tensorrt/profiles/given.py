@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,7 +42,7 @@ def given_profile(model: Model, ctx: Context) -> Profile:
 
 def _given(model: Model, ctx: Context) -> dict[str, Bounds]:
     asked = {**ctx.request.options.get(OPTION, {}).get(PROFILES, {})}
-    replayed = _replayed(ctx.request.plan)
+    replayed = ctx.request.plan.summary.get(_SUMMARY, {}) if ctx.request.plan is not None else {}
     found = {name: bounds_from(name, entry) for name, entry in {**replayed, **asked}.items()}
     open_inputs = [value.name for value in model.graph.inputs if _is_open(value) and value.name not in found]
     if open_inputs and ctx.request.data is not None:
@@ -52,11 +51,6 @@ def _given(model: Model, ctx: Context) -> dict[str, Bounds]:
         said = ", ".join(f"'{name}' {':'.join(seen[name].texts())}" for name in open_inputs if name in seen)
         ctx.remark("analysis", "", "profile", f"engines are built for the extents in the data: {said}")
     return found
-
-
-def _replayed(plan: Any) -> Mapping[str, Any]:
-    summary = plan.get("summary", {}) if isinstance(plan, Mapping) else getattr(plan, "summary", {})
-    return summary.get(_SUMMARY, {})
 
 
 def _is_open(value: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,9 +60,6 @@ class UnknownKindError(DovetailError, AttributeError):
     """A component of an unknown kind is registered or requested."""
 
 
-_RENAMED_KINDS = {"region_former": "partitioner"}
-
-
 class Table:
     """The components of one kind: call it to register, index it to load, iterate over it for sorted names."""
 
@@ -73,7 +69,6 @@ class Table:
         self._registry = registry
         self._entries: dict[str, Entry] = {}
         self._rivals: dict[str, list[Entry]] = {}  # backends registered by several distributions under one name
-        self._renamed: dict[str, str] = {}
 
     def __call__(self, name: str, target: str) -> None:
         """Register `target` under `name`.
@@ -103,19 +98,6 @@ class Table:
         if not taken:
             self._entries[name] = entry
             self._registry._added.append((self, name))
-
-    def renamed(self, old: str, new: str) -> None:
-        """Make an old name an alias of a new one, with a deprecation warning."""
-        self._renamed[old] = new
-
-    def current(self, name: str) -> str:
-        """Return the current name for `name`, which may be an old one."""
-        new = self._renamed.get(name)
-        if new is None or name in self._entries:
-            return name
-        message = f"{self.kind} {name!r} is called {new!r} now; the old name goes with the next release"
-        warnings.warn(message, FutureWarning, stacklevel=3)
-        return new
 
     def __getitem__(self, name: str) -> Any:
         """Load the component `name`: the attribute of a module, the Traversable of a data file, or a text.
@@ -191,7 +173,7 @@ class Table:
         Raises:
             DovetailError: The name is not registered.
         """
-        if (name := self.current(name)) in self._entries:
+        if name in self._entries:
             return self._entries[name]
         if name in self._rivals:
             raise self._clash(name)
@@ -212,7 +194,7 @@ class Table:
         return [self._entries[name] for name in self]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries or self._renamed.get(str(name)) in self._entries
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries))
@@ -251,12 +233,6 @@ class Registry:
     def __getattr__(self, name: str) -> Table:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in _RENAMED_KINDS:
-            new = _RENAMED_KINDS[name]
-            message = f"registry.{name} is called registry.{new} now; the old name goes with the next release"
-            warnings.warn(message, FutureWarning, stacklevel=2)
-            table: Table = vars(self)[new]
-            return table
         known = [attribute for attribute, value in vars(self).items() if isinstance(value, Table)]
         raise UnknownKindError(
             f"there is no kind {name!r}{did_you_mean(name, known)}; a plugin may register {', '.join(known)}",

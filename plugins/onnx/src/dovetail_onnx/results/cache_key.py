@@ -50,7 +50,7 @@ def cache_key_for(
     data = input_data(request.data).digest() if request.data is not None else "none"
     if passes or not data:
         return ""
-    plan = request.plan.as_dict() if hasattr(request.plan, "as_dict") else request.plan
+    plan = request.plan.as_dict() if request.plan is not None else None
     parts = {
         "request": {key: value for key, value in request.as_dict().items() if key not in ("data", "plan")},
         "plan": plan and {key: value for key, value in plan.items() if key != "remarks"},

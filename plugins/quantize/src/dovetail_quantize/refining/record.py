@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
+from dovetail.planning import Plan
 from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import file_sha256
@@ -163,9 +164,9 @@ class Record:
 
     def __init__(self, ctx: Context):
         self.steps: Mapping[str, tuple[str, ...]] = steps_of(ctx)
-        plan = ctx.request.plan
-        summary = getattr(plan, "summary", None) or {}
-        self.replayed = bool(getattr(plan, "values", None)) and RECORD in summary
+        plan = ctx.request.plan or Plan()
+        summary = plan.summary
+        self.replayed = bool(plan.values) and RECORD in summary
         self._counts: Counter[str] = Counter()
         self._writer: SavedWriter | None = None
         self._saved: Saved | None = None

@@ -12,6 +12,7 @@ from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
+    from dovetail.planning import Plan
 
 
 STEPS = ("equalize", "smooth", "rounding", "bias", "scales", "feedback")
@@ -25,7 +26,6 @@ SCALING = (EQUALIZE, SMOOTH)
 READING_SCALES = (ROUNDING, BIAS)
 """Refinements that compute with the integers of weights, and hence their scales."""
 
-_RENAMED = {"equalise": "equalize"}  # names in plans and backend files of the previous release
 OPTION, RECORD, _NONE = "refine", "refined", "none"
 
 
@@ -36,7 +36,7 @@ def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
         UsageError: A refinement is unknown, or `none` is combined with others.
     """
     parts = given.split(",") if isinstance(given, str) else list(given)
-    names = [_RENAMED.get(name, name) for name in (part.strip() if isinstance(part, str) else part for part in parts)]
+    names = [part.strip() if isinstance(part, str) else part for part in parts]
     for name in names:
         if name not in (*STEPS, _NONE):
             near = did_you_mean(name, (*STEPS, _NONE)) if isinstance(name, str) else ""
@@ -82,10 +82,9 @@ def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
     asked = ctx.request.options.get(OPTION, {}).get("steps")
     names = [backend.name for backend in ctx.backends]
     wanted = {name: parse_steps(asked) for name in names} if asked is not None else _defaults(ctx)
-    values = getattr(ctx.request.plan, "values", None)
-    if not values:
+    if ctx.request.plan is None or not ctx.request.plan.values:
         return wanted
-    recorded = _recorded(ctx)
+    recorded = _recorded(ctx.request.plan)
     if recorded is None:
         # The plan's scales belong to the current weights, so these must not be scaled.
         bad = sorted({step for steps in wanted.values() for step in steps if step in SCALING}, key=STEPS.index)
@@ -116,7 +115,8 @@ def _defaults(ctx: Context) -> dict[str, tuple[str, ...]]:
 def left_out(ctx: Context) -> Mapping[str, tuple[str, ...]]:
     """Return the refinements that a backend's file names and that are left out because there is no data."""
     asked = ctx.request.options.get(OPTION, {}).get("steps") is not None
-    if asked or ctx.request.data is not None or getattr(ctx.request.plan, "values", None):
+    plan = ctx.request.plan
+    if asked or ctx.request.data is not None or (plan is not None and plan.values):
         return {}
     return {name: steps for name, steps in _named(ctx).items() if FEEDBACK in steps}
 
@@ -131,9 +131,9 @@ def _named(ctx: Context) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _recorded(ctx: Context) -> dict[str, tuple[str, ...]] | None:
+def _recorded(plan: Plan) -> dict[str, tuple[str, ...]] | None:
     """Return the refinements by backend that the replayed plan records; None if it records none."""
-    record: Any = ctx.request.plan.summary.get(RECORD)
+    record: Any = plan.summary.get(RECORD)
     if record is None:
         return None
     try:

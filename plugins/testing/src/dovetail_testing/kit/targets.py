@@ -128,7 +128,7 @@ def _check_backend(table: Table, name: str, registry: Registry) -> None:
         "engine": list(registry.engine),
         "emitter": list(registry.emitter),
         "strategy": list(registry.strategy),
-        "partitioner": [*registry.partitioner, "waves"],
+        "partitioner": list(registry.partitioner),
         "fusion": list(registry.edit),
     }
     format_of(registry, found).check(found, known, lambda options: load_backend_file(registry, found, options))
