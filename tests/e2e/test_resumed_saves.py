@@ -13,6 +13,7 @@ import pytest
 from dovetail import api
 from dovetail.plugin import receipts_folder
 from dovetail_onnx.files import resumable
+from dovetail_onnx.results import saving
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.e2e import generators as nets
@@ -206,3 +207,14 @@ def test_an_error_leaves_nothing(source, tmp_path, monkeypatch):
 def receipts():
     folder = receipts_folder()
     return set(folder.iterdir()) if folder is not None else set()
+
+
+def test_the_source_of_a_small_result_is_not_read_again(tmp_path, monkeypatch):
+    compiled = api.compile(chain(tmp_path / "net.onnx"), "gpu-fp16", verify=False, try_engines=False)
+
+    def read(path):
+        raise AssertionError(f"{path} is read")
+
+    monkeypatch.setattr(saving, "open_model", read)
+    compiled.save(tmp_path / "out", external=True)
+    assert (tmp_path / "out" / "model.onnx").is_file()

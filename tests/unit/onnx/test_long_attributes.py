@@ -7,7 +7,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from dovetail_onnx.type_gaps import from_proto, to_proto
+from dovetail.planning import structural_keys
+from dovetail_onnx.type_gaps import from_proto, to_bytes, to_proto
 from onnx import TensorProto, helper
 
 TREES, DEPTH = 40, 6
@@ -71,9 +72,52 @@ def test_numbers_are_arrays_and_equal_texts_are_one_object():
     assert attributes["n_targets"].value == 1
 
 
-def test_numbers_of_models_that_live_at_the_same_time_are_held_once():
+def test_lists_of_models_that_live_at_the_same_time_are_held_once():
     first, second = (next(iter(from_proto(forest()).graph)).attributes for _ in range(2))
-    assert first["nodes_values"].value is second["nodes_values"].value
+    for name in ("nodes_values", "nodes_nodeids", "nodes_modes"):
+        assert first[name].value is second[name].value
+
+
+def test_they_hold_what_the_model_says():
+    attributes = next(iter(from_proto(forest()).graph)).attributes
+    for name in ("nodes_values", "nodes_nodeids"):
+        written = forest_attribute(name)
+        assert list(attributes[name].value) == [*written.ints, *written.floats]
+    assert list(attributes["nodes_modes"].value) == [text.decode() for text in forest_attribute("nodes_modes").strings]
+
+
+def test_plans_find_a_node_by_texts_as_before():
+    """The key of a node is recorded in plans, so it must not depend on how the texts are held."""
+    model = dovetail.open(forest())
+    held = list(structural_keys(model).values())
+    (node,) = model.graph
+    texts = node.attributes["nodes_modes"]
+    node.attributes.add(ir.Attr(texts.name, texts.type, tuple(texts.value)))
+    assert list(structural_keys(model).values()) == held
+
+
+def test_bytes_for_engines_hold_all_nodes_in_order():
+    proto = forest()
+    trees = proto.graph.node.pop()
+    for index in range(3):
+        node = proto.graph.node.add()
+        node.CopyFrom(trees)
+        node.input[0], node.output[0], node.name = "x", f"y{index}", f"trees{index}"
+        proto.graph.node.append(helper.make_node("Neg", [f"y{index}"], [f"z{index}"], f"neg{index}"))
+    proto.graph.node.append(helper.make_node("Sum", ["z0", "z1", "z2"], ["y"], "sum"))
+    read = onnx.ModelProto.FromString(to_bytes(from_proto(proto)))
+    expected = to_proto(from_proto(proto))
+    for model in (read, expected):
+        for node in model.graph.node:
+            node.attribute.sort(key=lambda one: one.name)
+    assert read == expected
+
+
+def test_bytes_of_a_model_without_long_lists_are_those_of_its_proto():
+    proto = forest()
+    proto.graph.node[0].ClearField("attribute")
+    model = from_proto(proto)
+    assert to_bytes(model) == to_proto(model).SerializeToString()
 
 
 def test_a_list_under_another_name_is_written_under_that_name():

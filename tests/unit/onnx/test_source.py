@@ -173,6 +173,9 @@ EDITS = {
         None, lambda p: p.graph.initializer.extend([helper.make_tensor("w", 1, [1], [0.0])] * 2),
         "the graph has two initializers called 'w'"),
     "an output without a name": (None, lambda p: p.graph.output.add(), "an output of the graph has no name"),
+    "an extent whose name is not UTF-8": (
+        None, lambda p: p.graph.input[0].type.tensor_type.shape.dim.add().MergeFromString(b"\x12\x03\xff\xfe\xfd"),
+        "dim.dim_param is not UTF-8"),
     "a document string that is not UTF-8": (
         None, lambda p: p.graph.node[0].MergeFromString(b"\x32\x03\xff\xfe\xfd"), "graph.node.doc_string is not UTF-8"),
     "an attribute that is not UTF-8": (

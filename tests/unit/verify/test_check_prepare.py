@@ -6,9 +6,13 @@ from typing import ClassVar
 import dovetail
 import numpy as np
 import onnx.parser
+import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_proto
+from dovetail_verify import preparation
+from dovetail_verify.runners import reference
+from dovetail_verify.unchanged import is_unchanged
 
 NET = """<ir_version: 8, opset_import: ["": 18]>
 g (float[N, 4] x) => (float[N, 4] y, int64[N] best) <float[4, 4] w = {1,2,3,4, 5,6,7,8, 2,1,0,1, 4,3,2,7}> {
@@ -61,6 +65,57 @@ def test_a_difference_names_the_pass_and_the_node(data):
     assert "it is pass 'rename' at node 'bend' (Abs; 'b' has" in str(raised.value)
     assert raised.value.node == "bend"
     assert "--no-check-prepare" in raised.value.hint
+
+
+def test_a_model_that_preparing_leaves_as_it_is_is_not_loaded_again(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(preparation, "reference", lambda *given: loaded.append(given) or reference(*given))
+    assert said(dovetail.compile(net(), ["host"], data={"x": X}))
+    assert not loaded
+    folded = NET.replace("[product]", "w2 = Neg (w) w3 = Neg (w2) [product]").replace("(x, w)", "(x, w3)")
+    assert said(dovetail.compile(net(folded), ["host"], data={"x": X}))
+    assert len(loaded) == 1
+
+
+def altered(change):
+    model = net()
+    change(model.graph)
+    return model
+
+
+def add_weight(graph):
+    value = ir.Value(name="more", const_value=ir.tensor([1.0], name="more"))
+    graph.initializers["more"] = value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda graph: setattr(graph[1], "op_type", "Abs"),
+        lambda graph: setattr(graph[1], "domain", "com.acme"),
+        lambda graph: graph[3].attributes.add(ir.AttrInt64("axis", 0)),
+        lambda graph: graph[3].attributes.pop("keepdims"),
+        lambda graph: graph[2].attributes.add(ir.AttrFloat32("more", 1.0)),
+        lambda graph: graph[2].replace_input_with(0, graph[0].outputs[0]),
+        lambda graph: setattr(graph.inputs[0], "shape", ir.Shape([3, 4])),
+        lambda graph: setattr(graph.inputs[0], "name", "other"),
+        lambda graph: graph.outputs.reverse(),
+        lambda graph: graph.opset_imports.update({"": 19}),
+        lambda graph: setattr(graph.initializers["w"], "const_value", ir.tensor(np.ones((4, 4), np.float32))),
+        lambda graph: graph.remove(graph[3]),
+        add_weight,
+    ],
+    ids=["operator", "domain", "attribute", "no attribute", "more attributes", "input", "shape", "name", "outputs"]
+    + ["opset", "weight", "node", "more weights"],
+)
+def test_a_changed_model_is_compared(change):
+    assert not is_unchanged(net(), altered(change))
+    assert is_unchanged(net(), altered(lambda graph: setattr(graph[1], "doc_string", "says nothing")))
+
+
+def test_signs_of_zeros_are_changes():
+    zero, minus = (net(NET.replace("[bend] b = Relu (p)", f"b = LeakyRelu <alpha = {a}> (p)")) for a in ("0.0", "-0.0"))
+    assert not is_unchanged(zero, minus)
 
 
 def test_integers_count():

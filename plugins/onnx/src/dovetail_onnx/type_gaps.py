@@ -13,7 +13,7 @@ from dovetail.ir import all_nodes, bodies
 from google.protobuf.message import Message
 
 from dovetail_onnx.source.tensors import form_problem, known_type, size_in_bytes
-from dovetail_onnx.wire import SPARSE_BYTES
+from dovetail_onnx.wire import SPARSE_BYTES, tag, varint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,15 +124,19 @@ class _Numbers(_Encoded, array):
     """A long list of integers or floats."""
 
 
-class _Texts(_Encoded, tuple[str, ...]):  # noqa: SLOT001 - tuples have no slots with content
-    """A long list of texts."""
+class _Texts(_Encoded, list[str]):
+    """A long list of texts; a list, because there are no weak references to tuples."""
+
+    def __repr__(self) -> str:
+        """Write it as onnx-ir's tuples are written: keys of nodes depend on that."""
+        return repr(tuple(self))
 
 
 _WRITTEN_ENCODED: ContextVar[bool] = ContextVar("written_encoded", default=False)
 
 
-_ALIVE: WeakValueDictionary[bytes, _Numbers] = WeakValueDictionary()
-"""Long lists of numbers by their encoded form: the graphs that are built of one model share them."""
+_ALIVE: WeakValueDictionary[bytes, _Numbers | _Texts] = WeakValueDictionary()
+"""Long lists by their encoded form: the graphs that are built of one model share them."""
 
 
 def _compact(attribute: onnx.AttributeProto) -> _Encoded:
@@ -141,45 +145,84 @@ def _compact(attribute: onnx.AttributeProto) -> _Encoded:
     content.ClearField("name")
     content.ClearField("doc_string")
     encoded = content.SerializeToString()
-    made: _Encoded | None
-    if attribute.type == _STRINGS:
-        texts = {raw: raw.decode("utf-8") for raw in set(attribute.strings)}
-        made = _Texts(texts[raw] for raw in attribute.strings)
-        made.encoded = encoded
-        return made
     made = _ALIVE.get(encoded)
     if made is None:
-        made = _Numbers("q", attribute.ints) if attribute.type == _INTS else _Numbers("f", attribute.floats)
+        made = _decoded(attribute)
         made.encoded = encoded
         _ALIVE[encoded] = made
     return made
 
 
+def _decoded(attribute: onnx.AttributeProto) -> _Numbers | _Texts:
+    if attribute.type == _STRINGS:
+        written = attribute.strings[:]
+        texts = {raw: raw.decode("utf-8") for raw in set(written)}
+        return _Texts(map(texts.__getitem__, written))
+    # protobuf gives NumPy a whole list at once, and anything else number by number.
+    import numpy as np
+
+    kind = np.int64 if attribute.type == _INTS else np.float32
+    made = _Numbers("q" if attribute.type == _INTS else "f")
+    made.frombytes(np.array(attribute.ints if attribute.type == _INTS else attribute.floats, kind).tobytes())
+    return made
+
+
 def to_proto(model: ir.Model) -> onnx.ModelProto:
     """Return the proto of `model`, with map types restored."""
-    proto = _written(model)
-    for value, output in zip(model.graph.outputs, proto.graph.output):
-        if value is not None and _TYPE in value.meta and not output.HasField("type"):
-            output.type.CopyFrom(value.meta[_TYPE])
+    proto, encoded = _written(model)
+    for index, lists in encoded.items():
+        for at, value in lists:
+            proto.graph.node[index].attribute[at].MergeFromString(value.encoded)
     return proto
 
 
-def _written(model: ir.Model) -> onnx.ModelProto:
-    """Serialize a model; long lists of the main graph are copied in their encoded form, others item by item."""
+def to_bytes(model: ir.Model) -> bytes:
+    """Return the serialized proto of `model` for a reader that merges the parts of a message, as protobuf's does.
+
+    Long lists are copied in their encoded form: the nodes from the first one that has any follow the rest of the graph.
+    """
+    proto, encoded = _written(model)
+    first = min(encoded, default=len(proto.graph.node))
+    pieces: list[bytes] = []
+    for index, node in enumerate(proto.graph.node[first:], first):
+        parts = []
+        lists = encoded.get(index, [])
+        for at, value in lists:
+            head = node.attribute[at].SerializeToString()
+            parts += [tag(_NODE_ATTRIBUTE), varint(len(head) + len(value.encoded)), head, value.encoded]
+        for at, _ in reversed(lists):
+            del node.attribute[at]
+        parts.append(node.SerializeToString())
+        pieces += [tag(_GRAPH_NODE), varint(sum(map(len, parts))), *parts]
+    del proto.graph.node[first:]
+    if not pieces:
+        return proto.SerializeToString()
+    return b"".join([proto.SerializeToString(), tag(_MODEL_GRAPH), varint(sum(map(len, pieces))), *pieces])
+
+
+_MODEL_GRAPH, _GRAPH_NODE, _NODE_ATTRIBUTE = 7, 1, 5  # numbers of fields, in `onnx.proto`
+
+
+def _written(model: ir.Model) -> tuple[onnx.ModelProto, dict[int, list[tuple[int, _Encoded]]]]:
+    """Serialize a model without long lists of the main graph, which are returned by node, with their positions.
+
+    Where bodies have such lists, too, all lists are in the proto, item by item.
+    """
     import onnx_ir as ir
 
-    encoded = [(index, at, value) for index, node in enumerate(model.graph) for at, value in _encoded_lists(node)]
+    encoded = {index: lists for index, node in enumerate(model.graph) if (lists := _encoded_lists(node))}
     inner = (node for body in _inner_graphs(model) for node in all_nodes(body)) if encoded else ()
-    if not encoded or any(map(_encoded_lists, inner)):
-        return ir.to_proto(model)
-    token = _WRITTEN_ENCODED.set(True)
+    if any(map(_encoded_lists, inner)):
+        encoded = {}
+    token = _WRITTEN_ENCODED.set(bool(encoded))
     try:
         proto = ir.to_proto(model)
     finally:
         _WRITTEN_ENCODED.reset(token)
-    for index, at, value in encoded:
-        proto.graph.node[index].attribute[at].MergeFromString(value.encoded)
-    return proto
+    for value, output in zip(model.graph.outputs, proto.graph.output):
+        if value is not None and _TYPE in value.meta and not output.HasField("type"):
+            output.type.CopyFrom(value.meta[_TYPE])
+    return proto, encoded
 
 
 def write_node(target: onnx.NodeProto, node: ir.Node) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail_onnx.skeleton import border_of
-from dovetail_onnx.type_gaps import to_proto, write_node
+from dovetail_onnx.type_gaps import to_bytes, to_proto, write_node
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ def weight_bytes(model: Model) -> int:
 
 def source_of(region: RegionModel) -> Path | bytes:
     """Return the file of a region if it has one, else its serialized model."""
-    return region.path if region.path is not None else to_proto(region.model.ir).SerializeToString()
+    return region.path if region.path is not None else to_bytes(region.model.ir)
 
 
 def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:

@@ -37,17 +37,17 @@ _CHUNK = 1 << 22  # bytes
 
 
 class _Place(NamedTuple):
-    """Where unfinished files are kept, and what they depend on; None if that is not known."""
+    """Where unfinished files are kept, and what says what they depend on; it returns None if that is not known."""
 
     folder: Path
-    identity: Mapping[str, Any] | None
+    identity: Callable[[], Mapping[str, Any] | None]
 
 
 _place: ContextVar[_Place | None] = ContextVar("unfinished", default=None)
 
 
 @contextlib.contextmanager
-def resuming(folder: Path, identity: Mapping[str, Any] | None = None) -> Iterator[None]:
+def resuming(folder: Path, identity: Callable[[], Mapping[str, Any] | None] = lambda: None) -> Iterator[None]:
     """Keep large data files that are written in the block in a folder if this process is killed.
 
     Inside of another such block, its folder is used: that is the one which the user named. Where the outermost block
@@ -55,7 +55,8 @@ def resuming(folder: Path, identity: Mapping[str, Any] | None = None) -> Iterato
 
     Args:
         folder: The output.
-        identity: What the bytes depend on, apart from the graph, as plain data; None keeps nothing.
+        identity: Returns what the bytes depend on, apart from the graph, as plain data; None keeps nothing. It is
+            called only for large data files, because finding out reads the source.
     """
     outer = _place.get()
     token = _place.set(_Place(folder if outer is None else outer.folder, identity))
@@ -78,8 +79,10 @@ def data_file(path: Path, final: Callable[[str], Path], size: int, graph: bytes)
         graph: The model without its weights.
     """
     place = _place.get()
-    if place is not None and place.identity is not None and size >= RESUMABLE_ABOVE and os.name != "nt":
-        described = json.dumps(dict(place.identity), sort_keys=True).encode() + b"\n" + graph
+    large = place is not None and size >= RESUMABLE_ABOVE and os.name != "nt"
+    identity = place.identity() if place is not None and large else None
+    if place is not None and identity is not None:
+        described = json.dumps(dict(identity), sort_keys=True).encode() + b"\n" + graph
         folder = place.folder / f".dovetail-unfinished-{hashlib.sha256(described).hexdigest()[:32]}"
         descriptor = _claimed(folder)
         if descriptor is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ def save_result(
         return
     saved = _origin(compiled)
     with (
-        resuming(folder, _identity(compiled)),
+        resuming(folder, partial(_identity, compiled)),
         staged(folder) as staging,
         _digest_of(compiled.source) as source,
     ):

@@ -49,7 +49,7 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
         return f"attribute '{attribute.name}' names an axis that no tensor has"
     if attribute.name == "equation" and len(attribute.s) > _LONGEST_EQUATION:
         return f"attribute 'equation' has {len(attribute.s)} characters; no more than {_LONGEST_EQUATION} are read"
-    texts = (attribute.s,) if field == "s" else attribute.strings if field == "strings" else ()
+    texts = (attribute.s,) if field == "s" else dict.fromkeys(attribute.strings) if field == "strings" else ()
     for text in texts:
         text.decode()  # raises for text that is not UTF-8, which the caller reports
     return ""

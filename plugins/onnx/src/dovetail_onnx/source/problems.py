@@ -58,12 +58,18 @@ def encoding_problem(proto: onnx.ModelProto) -> str:
 
 @cache
 def _strict() -> type[Message]:
-    """Return the message class of models with proto3 syntax."""
+    """Return the message class of models with proto3 syntax, which has only texts and what holds them."""
     import onnx
 
     file = descriptor_pb2.FileDescriptorProto()
     onnx.ModelProto.DESCRIPTOR.file.CopyToProto(file)
     file.syntax = "proto3"
+    texts = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)
+    for message in file.message_type:
+        for kind in (message, *message.nested_type):
+            kept = [entry for entry in kind.field if entry.type in texts]
+            del kind.field[:]
+            kind.field.extend(kept)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("onnx.ModelProto"))
