@@ -76,14 +76,26 @@ class Counted:
         self.runs[pass_.name] += 1
 
 
-def test_candidates_of_a_scheme_share_their_decisions():
+def searched(samples):
     plugins, counted = load_plugins(), Counted()
     plugins.attach(counted, "counted")
-    compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(), plugins=plugins)
-    assert said(compiled)[0].count(" 0.") == 9
-    assert counted.runs["calibrate"] == 10  # nine candidates and the result
-    assert counted.runs["place"] == 4  # two schemes, the result, and what the vendor's tool does by default
-    assert counted.runs["quantize"] == 1  # candidates run without what is made of the result
+    (why,) = said(dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(samples), plugins=plugins))
+    assert why.count(" 0.") == 9  # six candidates, and the best three refined
+    return why, counted.runs
+
+
+def test_candidates_of_a_scheme_share_their_decisions_and_equal_ones_are_compared_once():
+    why, runs = searched(4)
+    assert runs["place"] == 4  # two schemes, the result, and what the vendor's tool does by default
+    assert runs["quantize"] == 1  # candidates run without what is made of the result
+    assert why.count("minmax 0.979396") == why.count("percentile{percentile=99.995} 0.979396") == 2
+    assert runs["calibrate"] == 9  # eight candidates and the result: the percentile clips none of so few numbers
+
+
+@pytest.mark.slow
+def test_candidates_with_different_parameters_are_all_calibrated():
+    _, runs = searched(200)
+    assert runs["calibrate"] == 10  # nine candidates and the result
 
 
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])

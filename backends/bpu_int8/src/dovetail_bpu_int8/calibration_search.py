@@ -17,7 +17,7 @@ from dovetail_bpu_int8.wishes import OPTION
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
-    from dovetail.planning import ObserverChoice
+    from dovetail.planning import ObserverChoice, QuantizedValue
     from dovetail.plugin import CompiledModel, CompileJob
     from dovetail_verify.compare import Run
 
@@ -91,18 +91,27 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
     first = len(requests)
     last = _REFINED if _is_refined(job.request) else 1
     decided: dict[str, _Decided] = {}
+    same: dict[str, str] = {}  # by candidate, an earlier one with equal parameters
 
     def measured(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
         cosines: dict[str, float] = {}
         for number, (name, request) in enumerate(candidates.items(), start=done + 1):
             if job.progress:
                 job.progress("choose an observer", number, first + last)
+            if same.get(name) in cosines:  # refinements follow from equal parameters, too
+                cosines[name] = cosines[same[name]]
+                continue
             request = _with(request, _FLOATS)
             scheme = cast("BackendChoice", _choice(request)).options.get(_SCHEME, "")
             if scheme not in decided:
                 asked = replace(request, options=job.request.options)  # with the refinements of the result
                 decided[scheme] = _Decided(job, _with(asked, _APART))
-            cosine = _cosine(job, request, decided[scheme], original)
+            work = decided[scheme].calibrated(request)
+            earlier = decided[scheme].earlier_with_equal_parameters(name) if work is not None and not done else None
+            if earlier is not None:
+                same[name], cosines[name] = earlier, cosines[earlier]
+                continue
+            cosine = _cosine(job, request, decided[scheme], work, original)
             if cosine is None:
                 return {}
             cosines[name] = cosine
@@ -211,9 +220,10 @@ class _Decided:
         self._driver = Driver(job.original, self.ctx, job.passes)
         self._model, _ = self._driver.decide()
         self._observer = _observer(request)
+        self._found: dict[str, list[tuple[object, ...]]] = {}  # quantized values by candidate
 
-    def quantized(self, request: Request) -> Model | None:
-        """Calibrate with the observer of a request, and return a model that computes the quantized result in floats.
+    def calibrated(self, request: Request) -> Model | None:
+        """Calibrate with the observer of a request, and return the calibrated model.
 
         Args:
             request: A request of this scheme; it is refined as it says.
@@ -222,14 +232,36 @@ class _Decided:
             None if the model has to be decided again for this observer, or computes in low floats, too.
         """
         from dovetail_placement.place import replace_observer
-        from dovetail_quantize.refining.quantized_model import QuantizedModel
 
         if any(one.kind == "cast" for one in self.ctx.round.joins):
             return None
         self.ctx.request = replace(self.ctx.request, options=request.options)
         work = self._model.clone()
         replace_observer(work, self._observer, _observer(request))
-        return QuantizedModel(work, self.ctx).model if self._driver.calibrate(work) else None
+        return work if self._driver.calibrate(work) else None
+
+    def earlier_with_equal_parameters(self, name: str) -> str | None:
+        """Return a candidate that was calibrated earlier with the same result as the latest one, which is `name`.
+
+        It computes the same, with and without refinements. On small activations, minmax and the percentile agree.
+        None where more than the parameters may differ: scaled layers, and weights in blocks, whose scales are not kept.
+        """
+        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.steps import SCALING
+
+        values = self.ctx.outcome.quantized_values
+        if Record.of(self.ctx).changed(SCALING) or any(one.parameters is None for one in values):
+            return None
+        found = [_essence(one) for one in values]
+        earlier = next((other for other, known in self._found.items() if known == found), None)
+        if earlier is None:
+            self._found[name] = found
+        return earlier
+
+
+def _essence(one: QuantizedValue) -> tuple[object, ...]:
+    """What a quantized value is computed with; its group and its source name the observer, too."""
+    return one.value, one.format, one.parameters, one.readers, one.made_by
 
 
 def _context(job: CompileJob, request: Request) -> Context:
@@ -241,20 +273,26 @@ def _context(job: CompileJob, request: Request) -> Context:
     return ctx
 
 
-def _cosine(job: CompileJob, request: Request, decided: _Decided, original: Run) -> float | None:
+def _cosine(
+    job: CompileJob, request: Request, decided: _Decided, calibrated: Model | None, original: Run
+) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
+    from dovetail_quantize.refining.quantized_model import QuantizedModel
     from dovetail_runtime.data.batches import batches, fitted
     from dovetail_verify.compare import verify
     from dovetail_verify.runners import reference
 
-    ctx, made = decided.ctx, decided.quantized(request)
-    if made is None:
+    if calibrated is not None:
+        ctx = decided.ctx
+        made = QuantizedModel(calibrated, ctx).model
+    else:
         ctx = _context(job, request)
         made = Driver(job.original, ctx, job.passes).compile().model
     if not any("batch" in one.source for one in ctx.outcome.quantized_values):
         return None
     found: list[float] = []
-    on_host = reference(made, ctx)  # one session: nobody asks where a candidate runs
+    # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
+    on_host = reference(made, ctx, {"share_weights": True})
     for feeds, _ in islice(batches(job.original, request.data, made), _BATCHES):
         outputs = verify(job.original, original, lambda given: on_host(fitted(made, given)), feeds, made=made).outputs
         cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
