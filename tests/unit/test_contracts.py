@@ -24,7 +24,6 @@ ALLOWED = {
         "anchor", "base_dir", "chunks", "command", "default_value", "graph", "hb_yaml", "losses",
         "name", "numpy", "parent", "path", "plan", "string_data", "type_str", "value", "values", "lines",
     },
-    "the plan of a request: a Plan, or the mapping or path that was written in a file": {"as_dict", "edits", "summary"},
     "files of one format have them, and other backends do not": {"types"},
     "an attribute of the object itself, which `__del__` may meet half made": {"_memory", "_stream"},
 }  # fmt: skip
