@@ -6,6 +6,8 @@ that compute it in single operators.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from dovetail_transforms.fusions.attention_inputs import (
@@ -114,39 +116,29 @@ def _check(
     return why_not_hidden(mask, guard is not None) if mask is not None else ""
 
 
-def _check_equal(
-    q: ir.Value,
-    k: ir.Value,
-    v: ir.Value,
-    turn: ir.Node,
-    softmax: ir.Node,
-    mask: ir.Value | None = None,
-    flat: ir.Node | None = None,
-    unflat: ir.Node | None = None,
-    guard: ir.Node | None = None,
-    cast: ir.Node | None = None,
-) -> str:
+def _checking(refusal: Callable[[ir.Value, ir.Value, ir.Value, ir.Node], str]) -> Callable[..., str]:
+    """Return `_check` with a condition on the heads before it; its parameters stay those of the pattern."""
+
+    @wraps(_check)
+    def check(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node, *others: Any, **named: Any) -> str:
+        return refusal(q, k, v, turn) or _check(q, k, v, turn, *others, **named)
+
+    return check
+
+
+@_checking
+def _check_equal(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node) -> str:
     if (extents(q) or [None] * 2)[1] != (extents(v) or [None] * 2)[1]:
         return "queries and values do not have one known number of heads"
-    return _check(q, k, v, turn, softmax, mask, flat, unflat, guard, cast)
+    return ""
 
 
-def _check_shared(
-    q: ir.Value,
-    k: ir.Value,
-    v: ir.Value,
-    turn: ir.Node,
-    softmax: ir.Node,
-    mask: ir.Value | None = None,
-    flat: ir.Node | None = None,
-    unflat: ir.Node | None = None,
-    guard: ir.Node | None = None,
-    cast: ir.Node | None = None,
-) -> str:
+@_checking
+def _check_shared(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node) -> str:
     shared = [shared_heads(value) for value in (k, v)]
     if attribute(turn, "perm") == _FROM_SEQUENCES or None in shared:
         return "no heads of keys and values are repeated as exporters do that"
-    return _check(q, k, v, turn, softmax, mask, flat, unflat, guard, cast)
+    return ""
 
 
 def _attention(
