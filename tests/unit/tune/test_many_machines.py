@@ -16,10 +16,11 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_tune import cluster, contest, profiles, tasks, together
+from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tuner
 from dovetail_tune.answers import Answer, as_text
-from dovetail_tune.hosts import Executors, Hosts, LostError
-from dovetail_tune.tasks import Place, Rules, greet, host_lock
+from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
+from dovetail_tune.tasks import greet, host_lock
+from dovetail_tune.worker_pool import Measurement, WorkerSettings
 
 DIGITS = "examples/digits/digits.onnx"
 IMAGES = np.load("examples/digits/test.npz")["image"][:8]
@@ -64,12 +65,13 @@ def made_up_times():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
     """No race lasts, and profiles are nobody else's."""
-    monkeypatch.setattr(contest, "_HEATS", 1)
-    monkeypatch.setattr(contest, "_HEAT", 0.0)
+    monkeypatch.setattr(tuner, "_MEASUREMENTS", 1)
+    for module in (tuner, trial_runner):
+        monkeypatch.setattr(module, "_SECONDS", 0.0)
     monkeypatch.setattr(profiles, "_LEAST", 0.0)
-    monkeypatch.setattr(together, "QUICK_RULES", Rules(6, float("inf")))
     monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path / "profiles"))
     monkeypatch.setattr(tasks, "Worker", Worker)
+    monkeypatch.setattr(local_pool, "Worker", Worker)
 
 
 def tuned_on(executor, journal):
@@ -129,18 +131,18 @@ class Unreliable(Executor):
         return future
 
 
-HERE = greet(Place(), ())[0]
+HERE = greet(WorkerSettings(), ())[0]
 
 
 def test_a_task_whose_worker_is_lost_is_sent_again():
-    hosts = Hosts(Unreliable(ConnectionError("lost"), ConnectionError("lost")), Place())
-    assert hosts.machine == HERE
-    assert hosts.notes == ["a worker was lost, and its task was sent again"]
+    pool = ExecutorPool(Unreliable(ConnectionError("lost"), ConnectionError("lost")), WorkerSettings())
+    assert pool.machine == HERE
+    assert pool.notes == ["a worker was lost, and its task was sent again"]
 
 
 def test_a_task_that_loses_every_worker_ends_the_tuning_and_says_how_to_go_on():
     with pytest.raises(LostError, match="no machine does a task: ConnectionError: lost") as caught:
-        Hosts(Unreliable(*[ConnectionError("lost")] * 9), Place())
+        ExecutorPool(Unreliable(*[ConnectionError("lost")] * 9), WorkerSettings())
     assert "--journal" in caught.value.hint
 
 
@@ -159,15 +161,15 @@ def test_an_answer_of_another_kind_of_machine_is_not_used():
         as_text(lambda processor, name: Answer({**HERE, "processor": processor}, {}, RaceResult(name), {}), *told)
         for told in (("another", "other"), (HERE["processor"], "own"))
     )
-    hosts = Hosts(Unreliable(json.dumps([HERE, []]), other, own), Place())
-    assert hosts.compare({}, Rules(1), Deadline())().race.leader == "own"
-    assert hosts.notes == ["an answer of another processor is not used"]
+    pool = ExecutorPool(Unreliable(json.dumps([HERE, []]), other, own), WorkerSettings())
+    assert pool.measure(Measurement({}, 1), Deadline())().race.leader == "own"
+    assert pool.notes == ["an answer of another processor is not used"]
 
 
 def test_machines_that_do_not_see_the_model_are_an_error(tmp_path):
-    hosts = Hosts(Unreliable(), Place())
+    pool = ExecutorPool(Unreliable(), WorkerSettings())
     with pytest.raises(DovetailError, match="do not see .*nowhere.onnx") as caught:
-        hosts.check_paths([str(tmp_path / "nowhere.onnx")])
+        pool.check_paths([str(tmp_path / "nowhere.onnx")])
     assert "same path" in caught.value.hint
 
 
@@ -212,9 +214,9 @@ def test_a_cluster_that_does_not_answer_is_an_error_with_the_way_out(address, me
 
 def test_one_executor_may_convert_while_another_one_times():
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
-        hosts = Hosts(Executors(one, other, ("two pools",)), Place())
-        hosts.check_paths([DIGITS])
-        assert hosts.notes == ["two pools"]
+        pool = ExecutorPool(Executors(one, other, ("two pools",)), WorkerSettings())
+        pool.check_paths([DIGITS])
+        assert pool.notes == ["two pools"]
 
 
 RACE = {"leader": "a", "turns": {"a": [1e-3]}, "failed": {}, "heats": []}
@@ -247,10 +249,10 @@ class Evil:
 def test_an_answer_is_data_that_is_checked(answer, says):
     from dovetail_tune.deadline import Deadline
 
-    hosts = Hosts(Unreliable(None, answer, json.dumps(ANSWER)), Place())
-    found = hosts.compare({"a": {"job": "load"}}, Rules(1), Deadline())()
+    pool = ExecutorPool(Unreliable(None, answer, json.dumps(ANSWER)), WorkerSettings())
+    found = pool.measure(Measurement({"a": {"job": "load"}}, 1), Deadline())()
     assert found.race.turns == {"a": [1e-3]}
-    (note,) = hosts.notes
+    (note,) = pool.notes
     assert note.startswith("an answer that is not valid is not used: ") and says in note
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def winner_of(raced: Sequence[Entry], result: RaceResult) -> Entry:
-    """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several heats.
+    """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several measurements.
 
     The baseline, which is exact, wins where nothing is faster by more than two of its own processes may differ.
     """
@@ -26,8 +26,8 @@ def winner_of(raced: Sequence[Entry], result: RaceResult) -> Entry:
         rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
         if not entry.candidate.is_mixed:
             return entry
-        # One heat may owe its lead to where the memory of its processes lies.
-        if len(result.heats) > 1 and all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
+        # One measurement may owe its lead to where the memory of its processes lies.
+        if len(result.measurements) > 1 and all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
             return entry
     return ordered[0]
 

@@ -80,7 +80,7 @@ class Jobs:
         import dovetail
         from dovetail_runtime.data.batches import batches, fitted
 
-        from dovetail_tune.data_split import save_arrays
+        from dovetail_tune.data_folders import save_arrays
 
         candidate = job["candidate"]
         model = dovetail.open(job["model"], self._plugins)
