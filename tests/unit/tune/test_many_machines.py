@@ -1,4 +1,4 @@
-"""Tuning on executors: any of them, and a cluster that loses a worker, give what one process gives.
+"""Tuning on executors: any of them, and a cluster that loses a worker, give what processes of this machine give.
 
 Conversions are real; times are made up, so that outcomes can be compared.
 """
@@ -21,6 +21,7 @@ from dovetail_tune.answers import Answer, as_text
 from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
 from dovetail_tune.tasks import greet, host_lock
 from dovetail_tune.worker_pool import Measurement, WorkerSettings
+from dovetail_tune.worker_process import WorkerError
 
 DIGITS = "examples/digits/digits.onnx"
 IMAGES = np.load("examples/digits/test.npz")["image"][:8]
@@ -45,6 +46,9 @@ class Worker:
         return self
 
     def __exit__(self, *_):
+        pass
+
+    def close(self):
         pass
 
     def ask(self, job, timeout=0.0):
@@ -74,9 +78,15 @@ def quick(monkeypatch, tmp_path):
     monkeypatch.setattr(local_pool, "Worker", Worker)
 
 
-def tuned_on(executor, journal):
+def tuned_on(executor, journal, **more):
     shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
-    return dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=executor, journal=journal)
+    return dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=executor, journal=journal, **more)
+
+
+def entries_of(journal):
+    """The entries of a journal, without what a clock decides."""
+    entries = map(json.loads, (journal / "journal.jsonl").read_text().splitlines()[1:])
+    return [{**entry, "compile_seconds": 0.0, "memory": None} for entry in entries if entry]
 
 
 def front_of(tuned):
@@ -113,6 +123,35 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_front_as_threads(tmp_path,
     assert (found.front, front_of(found)) == (expected.front, front_of(expected))
     journal = (tmp_path / "cluster" / "journal.jsonl").read_text()
     assert journal.count('"kind": "candidate", "name": "host"') == 1
+
+
+@pytest.mark.slow
+def test_processes_of_this_machine_and_an_executor_are_driven_alike(tmp_path):
+    here = tuned_on(None, tmp_path / "here", threads=(0, 1))
+    with ThreadPoolExecutor(1) as threads:
+        there = tuned_on(threads, tmp_path / "there", threads=(0, 1))
+    assert here.rows() and (here.front, front_of(here), here.notes) == (there.front, front_of(there), there.notes)
+    assert entries_of(tmp_path / "here") == entries_of(tmp_path / "there")
+    assert {entry.candidate.name for entry in here.entries if entry.against is None} == {"host"}
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_baseline_whose_process_ends_is_loaded_again_and_no_candidate_is_blamed(is_here, tmp_path, monkeypatch):
+    ends = ["host"]
+
+    class Ending(Worker):
+        def ask(self, job, timeout=0.0):
+            if job["job"] == "time" and self.name in ends:
+                ends.remove(self.name)
+                raise WorkerError("its process ended with signal SIGKILL")
+            self.name = job["candidate"]["name"] if "candidate" in job else self.name
+            return super().ask(job, timeout)
+
+    for module in (tasks, local_pool):
+        monkeypatch.setattr(module, "Worker", Ending)
+    with ThreadPoolExecutor(1) as threads:
+        tuned = tuned_on(None if is_here else threads, tmp_path, mixed=False)
+    assert not ends and not [entry.remark for entry in tuned.entries if "left out" in entry.remark]
 
 
 class Unreliable(Executor):

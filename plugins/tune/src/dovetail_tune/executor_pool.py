@@ -151,4 +151,4 @@ class _Task:
             self._pool.notes.append(text)
 
 
-_RESUME = "with the same --journal FOLDER, another start goes on where this one was"
+_RESUME = "with the same --journal FOLDER, another start resumes"

@@ -1,6 +1,6 @@
 """Tasks: what a machine of an executor does for a tuning, with plain data in and out.
 
-Conversions may run beside each other; a timing runs alone on its machine. A lock file sees to that, whatever schedules
+Preparations may run beside each other; a timing runs alone on its machine. A lock file sees to that, whatever schedules
 the tasks.
 """
 
@@ -111,7 +111,7 @@ def _timer(worker: Worker, callers: int, limit: float) -> Timer:
 
 @contextmanager
 def host_lock(alone: bool) -> Iterator[int]:
-    """Hold this machine for a timing alone, or share it with other conversions; yield the descriptor of the lock.
+    """Hold this machine for a timing alone, or share it with preparations; yield the descriptor of the lock.
 
     A process that inherits the descriptor keeps the lock until it ends, so that no timing begins beside what a machine
     still computes after its worker died.
