@@ -4,7 +4,7 @@ import pytest
 from dovetail_tune import local_pool
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.local_pool import LocalPool
-from dovetail_tune.worker_pool import Measurement, WorkerSettings
+from dovetail_tune.worker_pool import RaceMeasurement, WorkerSettings
 from dovetail_tune.worker_process import WorkerError
 
 
@@ -49,7 +49,7 @@ def prepare(pool, folder):
 
 def measure(pool, rounds=1, **jobs):
     options = {"is_fresh": jobs.pop("is_fresh", False)}
-    return pool.measure(Measurement(jobs, rounds, **options), Deadline())()
+    return pool.measure(RaceMeasurement(jobs, rounds, **options), Deadline())()
 
 
 def beside_the_host(pool, folder):

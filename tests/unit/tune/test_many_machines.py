@@ -20,7 +20,7 @@ from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tu
 from dovetail_tune.answers import Answer, as_text
 from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
 from dovetail_tune.tasks import greet, host_lock
-from dovetail_tune.worker_pool import Measurement, WorkerSettings
+from dovetail_tune.worker_pool import RaceMeasurement, WorkerSettings
 from dovetail_tune.worker_process import WorkerError
 
 DIGITS = "examples/digits/digits.onnx"
@@ -201,7 +201,7 @@ def test_an_answer_of_another_kind_of_machine_is_not_used():
         for told in (("another", "other"), (HERE["processor"], "own"))
     )
     pool = ExecutorPool(Unreliable(json.dumps([HERE, []]), other, own), WorkerSettings())
-    assert pool.measure(Measurement({}, 1), Deadline())().race.leader == "own"
+    assert pool.measure(RaceMeasurement({}, 1), Deadline())().race.leader == "own"
     assert pool.notes == ["an answer of another processor is not used"]
 
 
@@ -289,7 +289,7 @@ def test_an_answer_is_data_that_is_checked(answer, says):
     from dovetail_tune.deadline import Deadline
 
     pool = ExecutorPool(Unreliable(None, answer, json.dumps(ANSWER)), WorkerSettings())
-    found = pool.measure(Measurement({"a": {"job": "load"}}, 1), Deadline())()
+    found = pool.measure(RaceMeasurement({"a": {"job": "load"}}, 1), Deadline())()
     assert found.race.turns == {"a": [1e-3]}
     (note,) = pool.notes
     assert note.startswith("an answer that is not valid is not used: ") and says in note

@@ -21,13 +21,13 @@ from dovetail_tune.outside_data import (
     Maybe,
     Number,
     Race,
-    Row,
     Text,
+    TupleOf,
 )
 from dovetail_tune.race import RaceResult
 
 _MACHINE = MapOf(Text())
-_GREETING = Row((_MACHINE, ListOf(Text())))
+_GREETING = TupleOf((_MACHINE, ListOf(Text())))
 _OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(Number(0, 1))})
 _FOUND: Mapping[str, Form] = {
     "prepare": Fields(

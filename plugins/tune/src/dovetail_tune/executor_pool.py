@@ -17,7 +17,7 @@ from dovetail_runtime.machine import difference
 from dovetail_tune.answers import Answer, InvalidAnswer, answer_of, as_text, greeting_of
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.tasks import greet, measure, prepare
-from dovetail_tune.worker_pool import Job, Measurement, Pending, WorkerPool, WorkerSettings
+from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
 
 _ATTEMPTS = 4  # of a task whose worker is lost, or that ran on a machine of another kind
 _GRACE = 10.0  # seconds beyond a task's own limit, in which its answer arrives
@@ -77,7 +77,7 @@ class ExecutorPool(WorkerPool):
         return partial(task.result, deadline)
 
     def measure(
-        self, measurement: Measurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
+        self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
     ) -> Pending:
         """See `WorkerPool`."""
         progress(0)  # rounds are not known until the answer comes

@@ -11,7 +11,7 @@ from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.answers import Answer
 from dovetail_tune.tasks import timed
-from dovetail_tune.worker_pool import Job, Measurement, Pending, WorkerPool, WorkerSettings
+from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
 from dovetail_tune.worker_process import Worker, WorkerError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LocalPool(WorkerPool):
         return partial(self._prepare, job, deadline)
 
     def measure(
-        self, measurement: Measurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
+        self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
     ) -> Pending:
         """See `WorkerPool`."""
         return partial(self._measure, measurement, deadline, progress)
@@ -63,7 +63,7 @@ class LocalPool(WorkerPool):
         except WorkerError as error:
             return Answer(self.machine, failed={"": error.message})
 
-    def _measure(self, measurement: Measurement, deadline: Deadline, progress: Callable[[int], None]) -> Answer:
+    def _measure(self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None]) -> Answer:
         if measurement.is_fresh:
             self.release()
         names = {name: self._name_of(name, job) for name, job in measurement.jobs.items()}

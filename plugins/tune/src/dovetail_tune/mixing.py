@@ -17,10 +17,10 @@ from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
 from dovetail_tune.exact_values import BATCHES, ExactValues
 from dovetail_tune.front import pareto_front
-from dovetail_tune.problem import Problem
+from dovetail_tune.problem import PlanProblem
 from dovetail_tune.profiles import Profiles, profile_cache
 from dovetail_tune.segments import MOST, Segment, segments_of
-from dovetail_tune.trial import PREPARED, Trial
+from dovetail_tune.trial import PREPARED, CandidateTrial
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -62,7 +62,7 @@ class Mixing:
         runner: TrialRunner,
         original: Model,
         plugins: PluginSet,
-        trials: Mapping[str, Trial],
+        trials: Mapping[str, CandidateTrial],
         step: Callable[[str], None],
     ):
         self._runner, self._original, self._plugins, self._step = runner, original, plugins, step
@@ -70,7 +70,7 @@ class Mixing:
         self._chosen = _chosen(list(trials.values()))
         self._whole: list[float] = []
         self._plans: dict[str, tuple[int, ...]] = {}
-        self._posing: Callable[[], Problem] | None = None
+        self._posing: Callable[[], PlanProblem] | None = None
         self._switches: dict[tuple[int, int], float] = {}
         self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
         self._best = 1.0
@@ -107,7 +107,7 @@ class Mixing:
             self._plans[candidate.name] = plan
             yield candidate
 
-    def learn(self, trial: Trial) -> None:
+    def learn(self, trial: CandidateTrial) -> None:
         """Correct the cost of the switches between candidates that a mixed plan has by what it took."""
         plan = self._plans.get(trial.candidate.name)
         if plan is None or self._posing is None or trial.against is None:
@@ -145,7 +145,7 @@ class Mixing:
             self.notes.append(f"{profiles.was_cached} of {len(segments)} segments were profiled before on this machine")
         return segments, profiles
 
-    def _posed(self, segments: Sequence[Segment], profiles: Profiles) -> Problem:
+    def _posed(self, segments: Sequence[Segment], profiles: Profiles) -> PlanProblem:
         """Return the problem; what a whole model takes less than its segments is what joining neighbors saves."""
         names = range(len(profiles.noise[0, 0]))
         seconds, noise = [], []
@@ -165,9 +165,9 @@ class Mixing:
         kinds = range(len(joins))
         table = [[joins[i] if i == j else self._switches.get((i, j), 0.0) for j in kinds] for i in kinds]
         borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
-        return Problem(seconds, noise, borders, [_budget(self._runner.goals) for _ in names], profiles.pairs())
+        return PlanProblem(seconds, noise, borders, [_budget(self._runner.goals) for _ in names], profiles.pairs())
 
-    def _next(self, problem: Problem) -> tuple[int, ...] | None:
+    def _next(self, problem: PlanProblem) -> tuple[int, ...] | None:
         """Return the fastest plan that was not tried, is a mixture, and is predicted to be worth a trial."""
         plans = [plan for plan in pareto_front(problem) if problem.is_feasible(plan)]
         try:
@@ -246,7 +246,7 @@ def affordable(compile_seconds: Sequence[float], run_seconds: float, remaining: 
     return len(compile_seconds), MOST
 
 
-def _chosen(trials: Sequence[Trial]) -> list[Trial]:
+def _chosen(trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
     """Return the baseline and the few candidates that may be the faster one for some segments."""
     timed = [
         t for t in trials[1:]
@@ -257,7 +257,7 @@ def _chosen(trials: Sequence[Trial]) -> list[Trial]:
     best = min([1.0, *(t.against.median for t in timed if t.against)])
     # The fastest other one may be the faster one for a part, wherever it is far off as a whole.
     close = [t for t in timed if t is timed[0] or (t.against and t.against.low <= best * _WITHIN)]
-    backends: dict[str, Trial] = {}
+    backends: dict[str, CandidateTrial] = {}
     for one in close:  # one choice of options per backend, low and high apart
         backends.setdefault(one.candidate.backends[0].partition(":")[0] + " high" * bool(one.candidate.high), one)
     consistent: dict[str, str] = {}

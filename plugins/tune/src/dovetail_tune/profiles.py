@@ -14,7 +14,7 @@ from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.journal import Journal
 from dovetail_tune.pairwise_noise import Pairs, as_plain, from_plain
 from dovetail_tune.race import RaceResult
-from dovetail_tune.worker_pool import Measurement, Pending
+from dovetail_tune.worker_pool import Pending, RaceMeasurement
 
 if TYPE_CHECKING:
     from dovetail_tune.answers import Answer
@@ -113,7 +113,7 @@ class Profiles:
         is_known = names[0] in timed or all(self._cache.find("segment", name) for name in names)
         timed.add(names[0])
         # None drops out: a slow segment of one plan is a number that the others are compared with.
-        measurement = Measurement(jobs, 0 if is_known else _ROUNDS, math.inf, least=_LEAST)
+        measurement = RaceMeasurement(jobs, 0 if is_known else _ROUNDS, math.inf, least=_LEAST)
         return self._runner.pool.measure(measurement, self._runner.deadline)
 
     def _take(self, segment: Segment, answer: Answer) -> None:

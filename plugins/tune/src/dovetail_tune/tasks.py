@@ -20,7 +20,7 @@ from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.answers import Answer
 from dovetail_tune.race import RaceResult, Timer, race
-from dovetail_tune.worker_pool import Job, Measurement, WorkerSettings
+from dovetail_tune.worker_pool import Job, RaceMeasurement, WorkerSettings
 from dovetail_tune.worker_process import Worker, WorkerError
 
 _LOCK = f"dovetail-timing-{os.getuid()}.lock"
@@ -49,7 +49,7 @@ def prepare(settings: WorkerSettings, job: Job, limit: float) -> Answer:
     return answer
 
 
-def measure(settings: WorkerSettings, measurement: Measurement, limit: float) -> Answer:
+def measure(settings: WorkerSettings, measurement: RaceMeasurement, limit: float) -> Answer:
     """Load or compile results in a process each, and time them, with nothing beside them on the machine.
 
     Args:
@@ -69,7 +69,7 @@ def measure(settings: WorkerSettings, measurement: Measurement, limit: float) ->
 
 
 def timed(
-    measurement: Measurement,
+    measurement: RaceMeasurement,
     callers: int,
     limit: float,
     do: Callable[[str, Job], tuple[Worker, dict[str, Any]]],

@@ -13,7 +13,7 @@ PREPARED, FAILED, REPEATED, NOT_TRIED = "prepared", "failed", "repeated", "not t
 
 
 @dataclass
-class Trial:
+class CandidateTrial:
     """What trying a candidate gave.
 
     Attributes:
@@ -48,7 +48,7 @@ class Trial:
     run_seconds: float = 0.0
 
     @classmethod
-    def of(cls, candidate: Candidate, entry: Mapping[str, Any]) -> Trial:
+    def of(cls, candidate: Candidate, entry: Mapping[str, Any]) -> CandidateTrial:
         """Return what a journal's entry says."""
         snr, against = entry["snr_db"], entry["against"]
         return cls(

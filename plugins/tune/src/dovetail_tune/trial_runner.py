@@ -14,8 +14,8 @@ from dovetail_tune.candidates import Candidate
 from dovetail_tune.data_folders import DataFolders
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.journal import Journal
-from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, REPEATED, Trial
-from dovetail_tune.worker_pool import Measurement, Pending, WorkerPool
+from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, REPEATED, CandidateTrial
+from dovetail_tune.worker_pool import Pending, RaceMeasurement, WorkerPool
 
 _ROUNDS, _SECONDS = 16, 1.5  # of a comparison with the baseline at least
 _TOLERANCE = 0.5  # half as slow again needs no closer look
@@ -50,7 +50,7 @@ class TrialRunner:
     doubts: list[str] = field(default_factory=list)
     digests: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def run(self, candidates: Sequence[Candidate], step: Callable[[str], None]) -> Iterator[Trial]:
+    def run(self, candidates: Sequence[Candidate], step: Callable[[str], None]) -> Iterator[CandidateTrial]:
         """Yield a trial of each candidate, in their order; what was tried before is not tried again.
 
         As many are submitted together as the pool takes. A candidate is timed once it is known that no candidate in
@@ -84,31 +84,31 @@ class TrialRunner:
             "folder": str(self.folder_of(candidate)), "threads": candidate.threads, **streams,
         }  # fmt: skip
 
-    def _recalled(self, candidate: Candidate) -> Trial | None:
+    def _recalled(self, candidate: Candidate) -> CandidateTrial | None:
         """Return what the journal says about a candidate; None if it was not tried, or its result is gone."""
         known = self.journal.find("candidate", candidate.name)
         if known is None or known["candidate"] != candidate.as_dict():
             return None
-        trial = Trial.of(candidate, known)
+        trial = CandidateTrial.of(candidate, known)
         if trial.status == PREPARED and not (self.folder_of(candidate) / "result.json").exists():
             return None
         self.digests.setdefault((trial.digest, candidate.threads), candidate.name)
         return trial
 
-    def _submitted(self, candidate: Candidate) -> Trial | Pending:
+    def _submitted(self, candidate: Candidate) -> CandidateTrial | Pending:
         """Submit the compilation of a candidate, unless it was tried before, or no time is left."""
         if (known := self._recalled(candidate)) is not None:
             return known
         if self.deadline.is_over:
-            return Trial(candidate, NOT_TRIED, "not tried: the time was up")
+            return CandidateTrial(candidate, NOT_TRIED, "not tried: the time was up")
         known_digests = [digest for digest, threads in self.digests if threads == candidate.threads]
         return self.pool.prepare({**self.job("prepare", candidate), "known": known_digests}, self.deadline)
 
     def _prepared(
-        self, candidate: Candidate, submitted: Trial | Pending, step: Callable[[str], None]
-    ) -> tuple[Trial, Pending | None]:
+        self, candidate: Candidate, submitted: CandidateTrial | Pending, step: Callable[[str], None]
+    ) -> tuple[CandidateTrial, Pending | None]:
         """Return what compiling a candidate gave, and what waits for its timing; None if it is not timed."""
-        if isinstance(submitted, Trial):
+        if isinstance(submitted, CandidateTrial):
             if submitted.status != NOT_TRIED:
                 step(candidate.name)
             return submitted, None
@@ -116,7 +116,7 @@ class TrialRunner:
         try:
             answer = submitted()
         except TimeoutError:
-            return Trial(candidate, NOT_TRIED, _TIME_UP), None
+            return CandidateTrial(candidate, NOT_TRIED, _TIME_UP), None
         if answer.failed:
             return self._without_result(candidate, answer.failed[""]), None
         trial = self._judged(candidate, answer.found[""])
@@ -124,18 +124,18 @@ class TrialRunner:
             return self._recorded(trial), None
         return trial, self._timing(candidate)
 
-    def _judged(self, candidate: Candidate, found: Mapping[str, Any]) -> Trial:
+    def _judged(self, candidate: Candidate, found: Mapping[str, Any]) -> CandidateTrial:
         """Return what the answer of a `prepare` job says about a candidate, which may repeat another one."""
         digest = found["digest"]
         other = self.digests.setdefault((digest, candidate.threads), candidate.name)
         if other != candidate.name:
-            return Trial(candidate, REPEATED, f"the same result as {other}", digest=digest)
+            return CandidateTrial(candidate, REPEATED, f"the same result as {other}", digest=digest)
         compared = found["verification"]
         if candidate == self.baseline:
             self.doubts += found["doubts"]
         snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
         answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
-        return Trial(
+        return CandidateTrial(
             candidate, PREPARED, "",
             -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),
             tuple(found["missed"]), found["bytes"], found["coverage"], tuple(found["engines"]),
@@ -145,9 +145,9 @@ class TrialRunner:
     def _timing(self, candidate: Candidate) -> Pending:
         """Submit the comparison of a candidate with the baseline."""
         jobs = {name: self.job("load", one) for name, one in (("", self.baseline), (candidate.name, candidate))}
-        return self.pool.measure(Measurement(jobs, _ROUNDS, _TOLERANCE, least=_SECONDS), self.deadline)
+        return self.pool.measure(RaceMeasurement(jobs, _ROUNDS, _TOLERANCE, least=_SECONDS), self.deadline)
 
-    def _timed(self, trial: Trial, timing: Pending) -> Trial:
+    def _timed(self, trial: CandidateTrial, timing: Pending) -> CandidateTrial:
         """Add the ratio to the baseline, and record the trial."""
         name = trial.candidate.name
         try:
@@ -157,18 +157,18 @@ class TrialRunner:
                     trial.candidate
                 )()  # that the baseline's process ended says nothing about this one
         except TimeoutError:
-            return Trial(trial.candidate, NOT_TRIED, _TIME_UP)
+            return CandidateTrial(trial.candidate, NOT_TRIED, _TIME_UP)
         if why := answer.failed.get(name) or answer.failed.get(""):
             return self._without_result(trial.candidate, why)
         trial.against, trial.run_seconds = answer.race.ratio(name, ""), answer.race.seconds(name)
         return self._recorded(trial)
 
-    def _without_result(self, candidate: Candidate, why: str) -> Trial:
+    def _without_result(self, candidate: Candidate, why: str) -> CandidateTrial:
         """Record that a candidate failed, unless that may be for lack of time, of which no journal speaks."""
         if self.deadline.is_over:
-            return Trial(candidate, NOT_TRIED, _TIME_UP)
-        return self._recorded(Trial(candidate, FAILED, why))
+            return CandidateTrial(candidate, NOT_TRIED, _TIME_UP)
+        return self._recorded(CandidateTrial(candidate, FAILED, why))
 
-    def _recorded(self, trial: Trial) -> Trial:
+    def _recorded(self, trial: CandidateTrial) -> CandidateTrial:
         self.journal.record("candidate", trial.candidate.name, **trial.as_dict())
         return trial

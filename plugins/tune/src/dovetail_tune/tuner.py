@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 
-from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.candidates import Candidate, CandidateSet
 from dovetail_tune.mixing import Mixing
-from dovetail_tune.outcome import Entry, Tuned, slower_integers
+from dovetail_tune.outcome import Tuned, TunedCandidate, slower_integers
 from dovetail_tune.outside_data import unknown
 from dovetail_tune.race import RaceResult
-from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, Trial
+from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, CandidateTrial
 from dovetail_tune.trial_runner import TrialRunner
 from dovetail_tune.verdict import doubts_of, winner_of
-from dovetail_tune.worker_pool import Measurement
+from dovetail_tune.worker_pool import RaceMeasurement
 from dovetail_tune.worker_process import WorkerError
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ class Tuner:
     def __init__(
         self,
         runner: TrialRunner,
-        candidates: Candidates,
+        candidates: CandidateSet,
         original: Model,
         plugins: PluginSet,
         progress: Callable[[str, int, int], None] | None = None,
     ):
         self._runner, self._candidates, self._original, self._plugins = runner, candidates, original, plugins
         self._progress = progress
-        self._trials: dict[str, Trial] = {}
+        self._trials: dict[str, CandidateTrial] = {}
         self._done, self._total = 0, len(candidates.found) + 1
         self._notes = [runner.data.text]
         self._certified: Mixing | None = None
@@ -141,7 +141,7 @@ class Tuner:
         self._notes += mixing.notes
         return mixing
 
-    def _finalists(self, first: Candidate) -> list[Trial]:
+    def _finalists(self, first: Candidate) -> list[CandidateTrial]:
         """Return the baseline and the best few that meet the goals."""
         valid = [t for t in self._trials.values() if t.is_valid and t.against is not None]
         valid.sort(key=lambda t: t.against.median if t.against else 1.0)
@@ -180,10 +180,12 @@ class Tuner:
         self._runner.journal.record("race", ", ".join(names), **result.as_dict(), memory=memory)
         return result, memory
 
-    def _measured(self, finalists: Sequence[Trial], first: Candidate, done: int, memory: dict[str, int]) -> RaceResult:
+    def _measured(
+        self, finalists: Sequence[CandidateTrial], first: Candidate, done: int, memory: dict[str, int]
+    ) -> RaceResult:
         """Measure finalists in fresh processes, whose luck with memory differs from one measurement to the next."""
         jobs = {trial.candidate.name: self._runner.job("load", trial.candidate) for trial in finalists}
-        measurement = Measurement(jobs, _ROUNDS, _TOLERANCE, first.name, _SECONDS, is_fresh=True, limit=_GRACE)
+        measurement = RaceMeasurement(jobs, _ROUNDS, _TOLERANCE, first.name, _SECONDS, is_fresh=True, limit=_GRACE)
         pending = self._runner.pool.measure(
             measurement, self._runner.deadline, lambda rounds: self._racing(done * _ROUNDS + rounds)
         )
@@ -201,7 +203,7 @@ class Tuner:
         entries = []
         base = result.seconds(first.name) if first.name in result.turns else None
         for name, trial in self._trials.items():
-            entry = Entry(
+            entry = TunedCandidate(
                 trial.candidate, None, None, trial.snr_db, trial.answers, trial.bytes, memory.get(name), trial.engines,
                 _remark(trial), trial.is_valid,
             )  # fmt: skip
@@ -235,7 +237,7 @@ class Tuner:
             front=() if self._certified is None else self._certified.front,
         )
 
-    def _certificate(self, winner: Entry | None) -> str:
+    def _certificate(self, winner: TunedCandidate | None) -> str:
         """Say how far the winner is from the bound."""
         mixing = self._certified
         if mixing is not None and mixing.unproven:
@@ -261,7 +263,7 @@ class Tuner:
         self._done = min(self._done + 1, self._total)
 
 
-def _remark(trial: Trial) -> str:
+def _remark(trial: CandidateTrial) -> str:
     if trial.status == FAILED:
         return f"left out: {trial.why}"
     return trial.why or "; ".join(trial.missed)

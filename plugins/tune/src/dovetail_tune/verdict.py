@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 
 if TYPE_CHECKING:
-    from dovetail_tune.outcome import Entry
+    from dovetail_tune.outcome import TunedCandidate
     from dovetail_tune.race import RaceResult
 
 
-def winner_of(raced: Sequence[Entry], result: RaceResult) -> Entry:
+def winner_of(raced: Sequence[TunedCandidate], result: RaceResult) -> TunedCandidate:
     """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several measurements.
 
     The baseline, which is exact, wins where nothing is faster by more than two of its own processes may differ.
@@ -32,7 +32,7 @@ def winner_of(raced: Sequence[Entry], result: RaceResult) -> Entry:
     return ordered[0]
 
 
-def doubts_of(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list[str]:
+def doubts_of(winner: TunedCandidate, raced: Sequence[TunedCandidate], result: RaceResult) -> list[str]:
     """Say which others the race cannot tell from the winner."""
     found = []
     for other in raced:
@@ -49,5 +49,5 @@ def doubts_of(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list
     return found
 
 
-def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
+def _ratio(entry: TunedCandidate, other: TunedCandidate, result: RaceResult) -> Ratio:
     return result.ratio(entry.candidate.name, other.candidate.name)

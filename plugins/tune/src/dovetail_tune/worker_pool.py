@@ -37,7 +37,7 @@ class WorkerSettings:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class RaceMeasurement:
     """Results that are timed in turns, on one machine; see `dovetail_tune.race.race`.
 
     Attributes:
@@ -92,7 +92,7 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def measure(
-        self, measurement: Measurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
+        self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
     ) -> Pending:
         """Submit a measurement. What fails in it is left out of the race, and the answer says why.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.goals import Goals
-    from dovetail_verify.accuracy.trials import Trial, Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
 
     Engines = Mapping[str, Sequence[GuardedEngine]]
 
@@ -47,7 +47,7 @@ class Raised:
     failure: DovetailError | None = None
 
 
-def meet_goals(trials: Trials, request: Request, goals: Goals, engines: Engines) -> Raised:
+def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: Engines) -> Raised:
     """Compile a request so that it meets its goals, raising as little as possible.
 
     Args:
@@ -105,7 +105,7 @@ def described(split: DataSplit) -> str:
     return f"{whole}: {f'{split.why}; give more files' if split.why else 'it is one batch; give more files or samples'}"
 
 
-def _unreachable(high: Trial, goals: Goals, locked: Mapping[str, str]) -> DovetailError:
+def _unreachable(high: AccuracyTrial, goals: Goals, locked: Mapping[str, str]) -> DovetailError:
     missed = "; ".join(str(miss) for miss in goals.missed(high.verification)[:_SHOWN])
     if locked:
         names = list(locked)
