@@ -10,6 +10,7 @@ import onnx_ir as ir
 from dovetail.ir import FreshNames, dtype_of, input_of, insert_after_value, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, keep_key, origin_of, set_origin, set_placement
+from dovetail.plugin import is_onnx
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -58,7 +59,7 @@ class ClipIntegers(Pass):
 
 def _is_here(node: ir.Node) -> bool:
     placement = get_placement(node)
-    return not node.domain and placement is not None and placement.backend == _BACKEND
+    return is_onnx(node) and placement is not None and placement.backend == _BACKEND
 
 
 class _Clips:

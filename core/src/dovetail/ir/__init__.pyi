@@ -10,6 +10,7 @@ from dovetail.ir.graphs import (
     all_nodes as all_nodes,
     bodies as bodies,
     body_nodes as body_nodes,
+    is_onnx as is_onnx,
     named_bodies as named_bodies,
 )
 from dovetail.ir.editing import (

@@ -6,12 +6,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
 
 
 _GRAPH, _GRAPHS = 5, 10  # onnx.AttributeProto.AttributeType
+
+
+def is_onnx(node: ir.Node | onnx.NodeProto) -> bool:
+    """Check whether the operator of a node is ONNX's own, and not of another domain."""
+    return node.domain in ("", "ai.onnx")
 
 
 def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:

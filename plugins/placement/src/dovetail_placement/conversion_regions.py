@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir import FlatGraph, FreshNames, name_of, producer_of
+from dovetail.ir import FlatGraph, FreshNames, is_onnx, name_of, producer_of
 from dovetail.planning import PART, decided_key, get_placement, keep_key, origin_of, set_origin, set_placement
 from dovetail_transforms.regions.regions import Region, reads_of, regions_from
 
@@ -138,7 +138,7 @@ def _conversions(graph: ir.Graph) -> list[ir.Node]:
     """Return the conversions between floats and integers, on any backend."""
     groups = operator_facts().groups
     operators = {*groups["quantizers"], *groups["dequantizers"]}
-    return [node for node in graph if node.op_type in operators and node.domain in ("", "ai.onnx")]
+    return [node for node in graph if node.op_type in operators and is_onnx(node)]
 
 
 class _Homes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import name_of
+from dovetail.ir import is_onnx, name_of
 from dovetail_transforms.regions.regions import Region, extract, reads_of
 
 from dovetail_verify.random_inputs import random_batch
@@ -115,7 +115,7 @@ def _values_independent_of_inputs(
     """Return the names of values that depend on constants and on shapes alone."""
     fixed: set[ir.Value] = set()
     for node in nodes:
-        shape = node.op_type in ("Shape", "Size") and node.domain == ""
+        shape = node.op_type in ("Shape", "Size") and is_onnx(node)
         if shape or all(value in fixed or value.is_initializer() for value in reads[node]):
             fixed.update(node.outputs)
     return frozenset(map(name_of, fixed))
