@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dovetail.compiler.driver import Driver, compile_job
-from dovetail.compiler.listing import BackendInfo, backends
 from dovetail.compiler.option_chain import OptionChain
 from dovetail.errors import UsageError
 from dovetail.passes.instrumentation import Instrumentation
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyModel",
-    "BackendInfo",
-    "backends",
     "compile",
     "load",
     "load_plan",
