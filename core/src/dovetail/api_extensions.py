@@ -23,7 +23,7 @@ _INSTALL_HINTS = {
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
-    "dovetail-transforms": ("regions",),
+    "dovetail-placement": ("regions",),
     "dovetail-verify": ("bisect", "bisect_passes", "layer_errors", "reduce", "verify"),
 }
 

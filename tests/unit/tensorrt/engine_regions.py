@@ -2,8 +2,8 @@
 
 import dovetail
 from dovetail.passes import Context, Request, compose
+from dovetail.planning import annotated_regions, extract
 from dovetail.plugin.loading import load_backend_file
-from dovetail_transforms.regions.regions import annotated_regions, extract
 
 STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline")
 

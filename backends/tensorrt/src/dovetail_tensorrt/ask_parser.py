@@ -10,8 +10,8 @@ from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.ir import all_nodes, bodies, name_of
 from dovetail.passes import Context
+from dovetail.planning import annotated_regions, extract, given_regions
 from dovetail.plugin import EngineError
-from dovetail_transforms.regions.regions import annotated_regions, extract, given_regions
 
 from dovetail_tensorrt.libraries import Library
 from dovetail_tensorrt.making import BuildSettings, build
@@ -21,8 +21,8 @@ from dovetail_tensorrt.table import refusals_as_typed
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
+    from dovetail.planning import Region
     from dovetail_schemas.backend import Backend
-    from dovetail_transforms.regions.regions import Region
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,20 @@ from dovetail.planning.quantized_value import (
     parse_quantized_values as parse_quantized_values,
     quantized_values_document as quantized_values_document,
 )
+from dovetail.planning.extraction import extract as extract, model_of as model_of
+from dovetail.planning.regions import (
+    Border as Border,
+    Groups as Groups,
+    Region as Region,
+    SLICE as SLICE,
+    annotated_regions as annotated_regions,
+    given_regions as given_regions,
+    in_order as in_order,
+    placed_backend as placed_backend,
+    ready_regions as ready_regions,
+    regions_from as regions_from,
+    slices as slices,
+)
 from dovetail.planning.remark import (
     Remark as Remark,
     Remedy as Remedy,

@@ -12,11 +12,11 @@ from dovetail.errors import DovetailError
 from dovetail.planning import HOST, from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
 from dovetail.plugin.loading import artifact_of, derived, described, foreign_output, make_engine
-from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.direct_run import SelfChecking
 from dovetail_runtime.feeds import Declared, declared
 from dovetail_runtime.native_session import OnnxRuntimeBacked
+from dovetail_runtime.nested_graphs import calls
 
 if TYPE_CHECKING:
     import numpy as np

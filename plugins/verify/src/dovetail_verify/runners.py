@@ -26,9 +26,9 @@ def reference(
         ctx: The context, with the host.
         options: Options of the engines.
     """
+    from dovetail.planning import slices
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
-    from dovetail_transforms.regions.regions import slices
 
     runnable = model.runnable()
     return Executor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run

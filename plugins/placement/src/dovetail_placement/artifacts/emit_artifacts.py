@@ -9,24 +9,22 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import FreshNames
+from dovetail.ir import FreshNames, used_values
 from dovetail.passes import Pass
-from dovetail.planning import decided_key, get_placement, key_of
+from dovetail.planning import Region, annotated_regions, decided_key, extract, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
 from dovetail.plugin.loading import ArtifactFolder, artifact_of, class_of, described, foreign_output
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
-from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
 
 from dovetail_placement.artifacts.outline_regions import (
     Border,
-    current_region,
     outline_region,
     replace_region,
     set_attributes,
 )
 from dovetail_placement.artifacts.source_regions import source_regions
-from dovetail_placement.form_regions import number_regions
+from dovetail_placement.regions.form_regions import number_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -159,7 +157,7 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
         # A trial discards its files, and its consumers examine the nodes.
         if artifact.node is None or isinstance(artifact.node, Call) and not ctx.files_wanted:
             continue
-        name, region = f"region_{region.index}", current_region(region)
+        name, region = f"region_{region.index}", region.part(region.nodes)
         # With an engine's own operator, the function only documents the replaced nodes, so its weights are dropped.
         node = outline_region(model, region, name, names)
         if isinstance(artifact.node, Call):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.ir import FreshNames, dtype_of, float_name, name_of
-from dovetail.planning import operator_name
+from dovetail.planning import operator_name, slices
 from dovetail_runtime.data.batches import batches, fitted
-from dovetail_transforms.regions.regions import slices
 
 from dovetail_verify.accuracy.groups import Candidates, Groups, locked_nodes
 from dovetail_verify.accuracy.per_node_errors import ErrorSums

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames, all_nodes, bodies, dtype_name, format_of, name_of
-from dovetail.planning import Placement, get_placement, set_placement
-
-from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
+from dovetail.planning import Placement, Region, annotated_regions, extract, get_placement, set_placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -118,8 +116,7 @@ class Regions:
 
     def _remove(self, region: Region) -> None:
         """Remove the old nodes of a region, and weights that only they used."""
-        graph, old = self._model.graph, list(all_nodes(region.nodes))
-        constants = {value for node in region.nodes for value in used_values(node) if value.is_initializer()}
+        graph, old, constants = self._model.graph, list(all_nodes(region.nodes)), region.constants
         self._node_names -= {node.name for node in old}
         self._value_names -= {*_values_of(old)}
         for node in old:
