@@ -60,7 +60,7 @@ from dovetail.planning.quantized_value import (
 )
 from dovetail.planning.extraction import extract as extract, model_of as model_of
 from dovetail.planning.regions import (
-    Border as Border,
+    BorderValue as BorderValue,
     Groups as Groups,
     Region as Region,
     SLICE as SLICE,

@@ -30,7 +30,7 @@ Groups: TypeAlias = "Sequence[Sequence[ir.Node]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
+class BorderValue:
     """A value that crosses the border of a region.
 
     Attributes:

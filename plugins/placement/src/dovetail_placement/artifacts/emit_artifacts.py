@@ -18,12 +18,13 @@ from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 
 from dovetail_placement.artifacts.outline_regions import (
-    Border,
+    BorderConversions,
     outline_region,
     replace_region,
     set_attributes,
 )
 from dovetail_placement.artifacts.source_regions import source_regions
+from dovetail_placement.regions.borders import Borders
 from dovetail_placement.regions.form_regions import number_regions
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
         Whether anything was replaced.
     """
     names, replaced = ctx.analysis(FreshNames, model), False
-    border = Border(model, names, ctx)
+    border = BorderConversions(model, names, ctx)
     for region, artifact in made:
         ctx.count("regions emitted")
         # A trial discards its files, and its consumers examine the nodes.
@@ -227,6 +228,7 @@ class EmitArtifacts(Pass):
         ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()
         sources = dict(source_regions(ctx.outcome.decided, regions)) if ctx.outcome.decided is not None else {}
         quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
+        borders = Borders(ctx.outcome.decided, ctx.outcome.quantized_values)
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
@@ -237,13 +239,13 @@ class EmitArtifacts(Pass):
             # own source.
             source = sources.get(region.index) or extract(model, region)
             try:
-                given = _for_emitter(model, region, backend, source, quantized_values, ctx)
+                given = _for_emitter(model, region, backend, source, quantized_values, borders, ctx)
                 made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
         if ctx.files_wanted and not ctx.refusals.fresh:
-            _emit_whole_model(model, regions, backends, quantized_values, ctx)
+            _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
         if ctx.refusals.fresh:
             return False
         return replace_emitted(model, made, ctx)
@@ -269,6 +271,7 @@ def _emit_whole_model(
     regions: Iterable[Region],
     backends: Mapping[str, Backend],
     quantized_values: _QuantizedValues,
+    borders: Borders,
     ctx: Context,
 ) -> None:
     """Run the whole-model emitters of each backend that has nodes in the model."""
@@ -279,7 +282,8 @@ def _emit_whole_model(
         source = (ctx.outcome.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
         names, held = tuple(node.name or "" for node in own), quantized_values.of(own)
-        given = EmittedRegion("model", backends[name], model.clone(), source, names, held, ctx)
+        ends = borders.of(model.graph.inputs), borders.of(model.graph.outputs)
+        given = EmittedRegion("model", backends[name], model.clone(), source, names, held, *ends, ctx)
         nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
             _remark_notes(names[0], emitted(given, emitters, ctx), ctx)
@@ -289,7 +293,13 @@ def _emit_whole_model(
 
 
 def _for_emitter(
-    model: Model, region: Region, backend: Backend, source: Model, quantized_values: _QuantizedValues, ctx: Context
+    model: Model,
+    region: Region,
+    backend: Backend,
+    source: Model,
+    quantized_values: _QuantizedValues,
+    borders: Borders,
+    ctx: Context,
 ) -> EmittedRegion:
     """Return the emitter's input for a region, with its source in the opset of the backend.
 
@@ -303,7 +313,8 @@ def _for_emitter(
             source = lower(source, backend.opset[1]).model
         except NotLowered as error:
             raise NotEmitted(f"{backend.name} reads opset {backend.opset[1]}: {error.message}", error.node) from error
-    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, ctx)
+    ends = borders.of(region.inputs), borders.of(region.outputs)
+    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, *ends, ctx)
 
 
 class _QuantizedValues:

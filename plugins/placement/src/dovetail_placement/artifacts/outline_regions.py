@@ -176,7 +176,7 @@ class OutlineRegions(Pass):
         return backend == self.backend if self.backend else backend != HOST
 
 
-class Border:
+class BorderConversions:
     """Inserts conversions at the borders of nodes that stand for regions.
 
     Args:
