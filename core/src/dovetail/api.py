@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -302,10 +302,6 @@ def _checked(request: Request) -> Request:
     return request
 
 
-def _choice(entry: Mapping[str, Any]) -> BackendChoice:
-    return BackendChoice(entry["name"], dict(entry.get("options", {})))
-
-
 def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet) -> tuple[Plan | None, Any]:
     """Return the plan to replay, or None, and the backends of the request; by default those of the plan."""
     from dovetail.plugin.loading.backends import check_installed
@@ -313,5 +309,5 @@ def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet)
     planned = load_plan(plan, plugins) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         check_installed(plugins.registry, planned.backends)
-        backends = [_choice(entry) for entry in planned.backends]
+        backends = [one.choice for one in planned.backends]
     return planned, backends

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir.origin import origin_of
 from dovetail.planning.node_keys import identity, operator_name, structural_keys, walk
 from dovetail.planning.placement import Placement, get_placement, kind_of
-from dovetail.planning.plan import Plan, PlannedNode, SourceNode
+from dovetail.planning.plan import Plan, PlannedBackend, PlannedNode, SourceNode
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,31 +39,26 @@ def plan_of(model: Model, ctx: Context | None = None, source: Model | None = Non
         ))  # fmt: skip
     coverage = dict(Counter(node.backend for node in nodes).most_common())
     joins = list(ctx.round.joins) if ctx else []
-    summary = {"coverage": coverage, "regions": len(regions - {None}), "joins": len(joins)}
-    if ctx and ctx.request.plan is None:
-        summary["request"] = ctx.request.changed()
     return Plan(
         {**_file_of(model), "nodes": len(nodes)},
-        [_backend_entry(backend, ctx) for backend in ctx.backends] if ctx else [],
+        [_planned_backend(backend, ctx) for backend in ctx.backends] if ctx else [],
         nodes,
         joins,
         edits=[edit.as_dict() for edit in ctx.round.edits] if ctx else [],
         remarks=list(ctx.remarks) if ctx else [],
-        summary=summary,
+        summary={"coverage": coverage, "regions": len(regions - {None}), "joins": len(joins)},
+        request=ctx.request.recorded() if ctx and ctx.request.plan is None else None,
         sources=lost_nodes(source, model) if source is not None else [],
         source=model.path,
         registry=ctx.plugins.registry if ctx and ctx.plugins else None,
     )
 
 
-def _backend_entry(backend: Backend, ctx: Context) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": backend.name, "strategy": ctx.strategy_of(backend)}
-    entry |= ctx.plugins.provenance(backend.name) if ctx.plugins is not None else {}
+def _planned_backend(backend: Backend, ctx: Context) -> PlannedBackend:
     choice = next((one for one in ctx.request.backends if one.name == backend.name), None)
     options = {**(choice.observer_options if choice is not None else {}), **backend.chosen}
-    if options:
-        entry["options"] = options
-    return entry
+    origin = ctx.plugins.provenance(backend.name) if ctx.plugins is not None else {}
+    return PlannedBackend(backend.name, ctx.strategy_of(backend), options=options, **origin)
 
 
 def _file_of(model: Model) -> dict[str, str]:

@@ -47,6 +47,7 @@ from dovetail.planning.placement import (
 )
 from dovetail.planning.plan import (
     Plan as Plan,
+    PlannedBackend as PlannedBackend,
     PlannedNode as PlannedNode,
     SourceNode as SourceNode,
     VERSION as VERSION,

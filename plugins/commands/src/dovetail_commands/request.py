@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import existing, plugins_of
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Request
 from dovetail.plugin.loading import blaming, installed_options, names_file, use_file
 
 if TYPE_CHECKING:
-    from dovetail.planning import Plan
     from dovetail.plugin import Registry
 
 
@@ -189,17 +188,6 @@ def _named_as_given(choice: BackendChoice, registry: Registry) -> str:
     table = registry.backend
     owner = table.entry(choice.name).owner if choice.name in table else ""
     return str(replace(choice, name=owner)) if names_file(owner) else str(choice)
-
-
-def request_of_plan(plan: Plan) -> Request:
-    """Return the request that a plan was made for; only its backends if the plan replays another one, or was edited."""
-    try:
-        found = Request.from_dict(plan.summary.get("request", {}))
-    except (DovetailError, TypeError, ValueError, AttributeError):
-        found = Request()
-    if found.backends:
-        return found
-    return Request(tuple(BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends))
 
 
 def _option_words(command: str, request: Request, registry: Registry) -> tuple[list[str], list[str]]:

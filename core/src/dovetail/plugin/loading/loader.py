@@ -57,7 +57,7 @@ class PluginSet:
         return [record for record in self.plugins if record.status == "broken"]
 
     def provenance(self, backend: str) -> dict[str, Any]:
-        """Return what a plan records about the origin of a backend; see `Plan.backends`. Empty for Dovetail's own."""
+        """Return the fields of `PlannedBackend` about the origin of a backend; empty for one without a distribution."""
         if backend not in self.registry.backend:
             return {}
         owner = self.registry.backend.entry(backend).owner
