@@ -11,10 +11,11 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning import Placement, annotated_regions, get_placement, placed_backend, set_placement
+from dovetail.planning import Placement, get_placement, placed_backend, set_placement
 from dovetail.plugin import Partitioner, Registry
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.regions.partitioners import formed_regions
+from dovetail_placement.regions.topological import numbered_or_formed
 from dovetail_runtime.executor import Executor
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +118,7 @@ def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(gra
     for region in regions:
         for node in region.nodes:
             set_placement(node, get_placement(node).in_region(region.index))
-    assert names(annotated_regions(graph)) == names(regions)
+    assert names(numbered_or_formed(graph)) == names(regions)
     model = dovetail.open(ir.Model(graph, ir_version=8))
     engines = {name: [ReferenceEngine()] for name in "abc"}
     feeds = {"x": np.array([1, -2], np.float32)}
@@ -136,7 +137,7 @@ def test_numbers_that_an_edit_made_wrong_are_formed_anew():
     graph = chain("a", "b", "a")
     for node, region in zip(graph, (1, 0, 2)):
         set_placement(node, get_placement(node).in_region(region))
-    assert names(annotated_regions(graph)) == [["n0"], ["n1"], ["n2"]]
+    assert names(numbered_or_formed(graph)) == [["n0"], ["n1"], ["n2"]]
 
 
 def test_the_former_that_a_backend_file_names_decides_what_the_executor_runs(with_backend, digits_and_image):

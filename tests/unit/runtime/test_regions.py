@@ -9,18 +9,11 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir import reads_of
-from dovetail.planning import (
-    Placement,
-    extract,
-    placed_backend,
-    ready_regions,
-    regions_from,
-    set_placement,
-    slices,
-)
+from dovetail.planning import Placement, extract, placed_backend, regions_from, set_placement
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.regions.topological import topological_groups
 from dovetail_runtime.executor import Executor
+from dovetail_runtime.unpartitioned import ready_regions, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.ir import FreshNames, name_of
-from dovetail.planning import HOST, Placement, annotated_regions, set_placement
+from dovetail.planning import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
 from dovetail_onnx.saving import save_model
 from dovetail_placement.artifacts.outline_regions import replace_region
+from dovetail_placement.regions.topological import numbered_or_formed
 
 from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.libraries import RTX
@@ -51,7 +52,7 @@ class EPContext(Emitter):
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the model; nothing if no engine was built."""
         root = cast("ArtifactFolder", cast("Context", region.context).outcome.artifacts).root / region.backend.name
-        found = [one for one in annotated_regions(region.model.graph) if one.backend == region.backend.name]
+        found = [one for one in numbered_or_formed(region.model.graph) if one.backend == region.backend.name]
         engines = {one.index: root / f"region_{one.index}" for one in found}
         engines = {index: path for index, path in engines.items() if (path / DESCRIPTION).is_file()}
         if not engines:

@@ -64,14 +64,11 @@ from dovetail.planning.regions import (
     BorderValue as BorderValue,
     Groups as Groups,
     Region as Region,
-    SLICE as SLICE,
-    annotated_regions as annotated_regions,
     given_regions as given_regions,
     in_order as in_order,
+    numbered_regions as numbered_regions,
     placed_backend as placed_backend,
-    ready_regions as ready_regions,
     regions_from as regions_from,
-    slices as slices,
 )
 from dovetail.planning.remark import (
     Remark as Remark,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.errors import DovetailError
 from dovetail.ir.graphs import reads_of, used_values
 from dovetail.planning.placement import HOST, get_placement
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from dovetail.ir.graphs import Reads
     from dovetail.planning.quantized_value import Parameters
 
-
-SLICE = 4096
-"""Nodes prepared together if one backend runs all: engine preparation is often superlinear."""
 
 Groups: TypeAlias = "Sequence[Sequence[ir.Node]]"
 """Sets of nodes, each in graph order."""
@@ -106,62 +102,24 @@ def regions_from(
     return regions
 
 
-def annotated_regions(graph: ir.Graph) -> list[Region]:
+def numbered_regions(graph: ir.Graph) -> list[Region] | None:
     """Return the regions recorded in a model's placements, in an executable order.
 
-    If a node has no region, or the numbers contradict the graph, as after an edit, return `ready_regions`.
+    None if a node has no number, or the numbers contradict the graph, as after an edit.
     """
     groups: dict[tuple[int, str], list[ir.Node]] = {}
     for node in graph:
         placement = get_placement(node)
         if placement is None or placement.region is None:
-            return ready_regions(graph)
+            return None
         groups.setdefault((placement.region, placement.backend), []).append(node)
     ordered, reads = [groups[key] for key in sorted(groups)], reads_of(graph)
-    return regions_from(graph, ordered, placed_backend, reads) if in_order(ordered, reads) else ready_regions(graph)
+    return regions_from(graph, ordered, placed_backend, reads) if in_order(ordered, reads) else None
 
 
 def given_regions(graph: ir.Graph, parts: Groups, backend: str = HOST) -> list[Region]:
     """Return regions of one backend, one per group in `parts`; see `regions_from`."""
     return regions_from(graph, parts, lambda _: backend)
-
-
-def ready_regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] = placed_backend) -> list[Region]:
-    """Return regions of an unpartitioned graph: all ready nodes of one backend, then all of the next.
-
-    No node of another backend runs during a region, so each region is convex. A partitioner may need fewer regions.
-    Linear in nodes and edges.
-
-    Raises:
-        DovetailError: The graph has a cycle.
-    """
-    reads = reads_of(graph)
-    position = {node: i for i, node in enumerate(graph)}
-    users: dict[ir.Node, list[ir.Node]] = {node: [] for node in graph}
-    waiting: dict[ir.Node, int] = {}
-    ready: dict[str, list[ir.Node]] = {}
-    for node, values in reads.items():
-        producers = {producer for value in values if (producer := value.producer()) is not None}
-        waiting[node] = len(producers)
-        for producer in producers:
-            users[producer].append(node)
-        if not producers:
-            ready.setdefault(backend_of(node), []).append(node)
-    groups: list[list[ir.Node]] = []
-    while ready:
-        backend = next(iter(ready))
-        queue, group = ready.pop(backend), []
-        while queue:
-            group.append(node := queue.pop())
-            for user in users[node]:
-                waiting[user] -= 1
-                if not waiting[user]:
-                    other = backend_of(user)
-                    (queue if other == backend else ready.setdefault(other, [])).append(user)
-        groups.append(sorted(group, key=position.__getitem__))
-    if stuck := next((node for node, count in waiting.items() if count), None):
-        raise DovetailError(f"node '{stuck.name}' waits for its own result: the graph has a cycle")
-    return regions_from(graph, groups, backend_of, reads)
 
 
 def in_order(units: Groups, reads: Reads) -> bool:
@@ -170,11 +128,3 @@ def in_order(units: Groups, reads: Reads) -> bool:
     return all(
         home.get(value.producer(), 0) <= i for i, unit in enumerate(units) for node in unit for value in reads[node]
     )
-
-
-def slices(graph: ir.Graph, size: int = SLICE) -> list[Region]:
-    """Return regions of the backend `host` with `size` nodes each, in graph order, or one if a border is untyped."""
-    nodes = list(graph)
-    found = given_regions(graph, [nodes[start : start + size] for start in range(0, len(nodes), size)])
-    typed = all(value.type is not None for region in found for value in region.inputs)
-    return found if typed else given_regions(graph, [nodes])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, used_values
 from dovetail.passes import Pass
-from dovetail.planning import Region, annotated_regions, decided_key, extract, get_placement, key_of
+from dovetail.planning import Region, decided_key, extract, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, StandIn
 from dovetail.plugin.loading import ArtifactFolder, artifact_of
 from dovetail.text import pluralize
@@ -24,6 +24,7 @@ from dovetail_placement.artifacts.outline_regions import (
 from dovetail_placement.artifacts.source_regions import source_regions
 from dovetail_placement.regions.borders import Borders
 from dovetail_placement.regions.form_regions import number_regions
+from dovetail_placement.regions.topological import numbered_or_formed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -110,7 +111,7 @@ class EmitArtifacts(Pass):
         backends = {backend.name: backend for backend in ctx.backends if backend.artifacts}
         if not backends:
             return False
-        regions = [region for region in annotated_regions(model.graph) if region.backend in backends]
+        regions = [region for region in numbered_or_formed(model.graph) if region.backend in backends]
         if not regions:
             return False
         ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()

@@ -13,7 +13,6 @@ from dovetail.planning import (
     HOST,
     Placement,
     Step,
-    annotated_regions,
     get_placement,
     origin_of,
     placed_backends,
@@ -24,6 +23,7 @@ from dovetail.planning import (
 from dovetail.text import did_you_mean
 
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
+from dovetail_placement.regions.topological import numbered_or_formed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -162,7 +162,7 @@ class OutlineRegions(Pass):
             raise DovetailError("outline-regions: the model has no placements", hint)
         if self.backend and self.backend not in known:
             raise UsageError(f"no node is on backend '{self.backend}'{did_you_mean(self.backend, known)}")
-        regions = [region for region in annotated_regions(model.graph) if self._wants(region.backend)]
+        regions = [region for region in numbered_or_formed(model.graph) if self._wants(region.backend)]
         names = ctx.analysis(FreshNames, model)
         for region in regions:
             node = outline_region(model, region.part(region.nodes), f"region_{region.index}", names)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames, all_nodes, bodies, dtype_name, format_of, name_of
-from dovetail.planning import Placement, Region, annotated_regions, extract, get_placement, set_placement
+from dovetail.planning import Placement, Region, extract, get_placement, set_placement
+
+from dovetail_placement.regions.topological import numbered_or_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +27,7 @@ def regions(model: Model, backend: str) -> Regions:
         model: A placed model.
         backend: The name of the backend.
     """
-    return Regions(model, [region for region in annotated_regions(model.graph) if region.backend == backend])
+    return Regions(model, [region for region in numbered_or_formed(model.graph) if region.backend == backend])
 
 
 class Regions:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir import reads_of
+from dovetail.planning import Region, numbered_regions, placed_backend, regions_from
 from dovetail.plugin import Partitioner
 
 from dovetail_placement.regions.order import dependencies
@@ -20,6 +22,19 @@ if TYPE_CHECKING:
 
 MERGE_UP_TO = 256
 """Maximum number of regions for merging with more than two backends (merging is cubic in their number)."""
+
+
+def numbered_or_formed(graph: ir.Graph) -> list[Region]:
+    """Return the regions that a placed model has numbers for, or as `topological` forms them if it has none.
+
+    Raises:
+        DovetailError: The graph has a cycle.
+    """
+    found = numbered_regions(graph)
+    if found is not None:
+        return found
+    reads = reads_of(graph)
+    return regions_from(graph, topological_groups(graph, placed_backend, reads), placed_backend, reads)
 
 
 class Topological(Partitioner):

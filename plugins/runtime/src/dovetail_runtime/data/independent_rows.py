@@ -62,11 +62,11 @@ def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], row
 
 def _host(model: Model) -> Run:
     from dovetail.passes import BackendChoice
-    from dovetail.planning import slices
     from dovetail.plugin.loading import load_chosen
 
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
+    from dovetail_runtime.unpartitioned import slices
 
     model = model.runnable()
     registry = load_plugins().registry

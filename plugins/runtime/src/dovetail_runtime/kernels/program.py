@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from dovetail.ir import all_nodes, bodies, name_of, used_values
-from dovetail.planning import extract, ready_regions
+from dovetail.planning import extract
 from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
 from dovetail.text import pluralize
 
 from dovetail_runtime.nested_graphs import extract_body
+from dovetail_runtime.unpartitioned import ready_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

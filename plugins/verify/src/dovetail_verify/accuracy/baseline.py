@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.ir import FreshNames, dtype_of, float_name, name_of
-from dovetail.planning import operator_name, slices
+from dovetail.planning import operator_name
 from dovetail_runtime.data.batches import batches, fitted
+from dovetail_runtime.unpartitioned import slices
 
 from dovetail_verify.accuracy.groups import Candidates, Groups, locked_nodes
 from dovetail_verify.accuracy.per_node_errors import ErrorSums
