@@ -76,7 +76,7 @@ class AccuracyLevel(Pass):
         Raises:
             DovetailError: The data does not fit, or no engine runs the model.
         """
-        backend, kept_floats = _measuring(ctx), ctx.kept.take(_Floats)
+        backend, kept_floats = _measuring(ctx), ctx.kept.get(_Floats)
         if backend is None or kept_floats is None or ctx.refusals.fresh or not _products(model):
             return False
         floats, rounded, exact = kept_floats.model, model.clone(), model.clone()

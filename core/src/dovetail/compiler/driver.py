@@ -189,7 +189,7 @@ class Driver:
         """Run one part of the compilation over `model`, in place."""
         self._ctx.progress = self._watch.progress
         with gc_paused():
-            result = Manager(self._parts[part], self._ctx, self._watch).run(model)
+            result = Manager(self._parts[part], self._ctx, self._watch, whole=True).run(model)
         if self._result is None:
             self._result = Result(model, remarks=result.remarks)
         self._result.model, self._result.stopped_after = model, result.stopped_after

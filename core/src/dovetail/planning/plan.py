@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
 
-_COUNTS = ("coverage", "regions", "joins")
-
 VERSION = 2
 """Version of the file format of plans."""
 
@@ -194,7 +192,7 @@ class Plan:
         """Return the summary as saved, with the request after coverage, regions and joins."""
         entries = list(self.summary.items())
         if self.request is not None:
-            entries.insert(len(_COUNTS), ("request", self.request.changed()))
+            entries.insert(3, ("request", self.request.changed()))
         return dict(entries)
 
     def asked(self) -> Request:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from dovetail.ir.graphs import FlatGraph
 from dovetail.planning.node_keys import key_of
@@ -53,8 +53,7 @@ class Kept:
 
     def get(self, kind: type[T]) -> T | None:
         """Return the object of a class; None if there is none."""
-        found: T | None = self._objects.get(kind)
-        return found
+        return cast("T | None", self._objects.get(kind))
 
     def of(self, kind: type[T]) -> T:
         """Return the object of a class, made without arguments on first use."""
@@ -63,12 +62,6 @@ class Kept:
     def put(self, found: T) -> T:
         """Keep an object in place of the one of its class, and return it."""
         self._objects[type(found)] = found
-        return found
-
-    def take(self, kind: type[T]) -> T | None:
-        """Return the object of a class, and keep it no longer; None if there is none."""
-        found = self.get(kind)
-        self._objects.pop(kind, None)
         return found
 
 

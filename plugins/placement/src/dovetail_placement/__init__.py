@@ -15,6 +15,8 @@ def register(registry):
     registry.pass_("form-regions", "dovetail_placement.regions.form_regions:FormRegions")
     registry.pass_("outline-regions", "dovetail_placement.artifacts.outline_regions:OutlineRegions")
     registry.pass_("emit-artifacts", "dovetail_placement.artifacts.emit_artifacts:EmitArtifacts")
+    registry.invariant("placed", "dovetail_placement.invariants:Placed")
+    registry.invariant("numbered", "dovetail_placement.invariants:Numbered")
     registry.strategy("autocast", "dovetail_placement.strategies.every_node:Autocast")
     registry.strategy("conservative", "dovetail_placement.strategies.dispatch:Conservative")
     registry.strategy("conv-to-conv", "dovetail_placement.strategies.dispatch:ConvToConv")

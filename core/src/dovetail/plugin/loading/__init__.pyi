@@ -48,3 +48,4 @@ from dovetail.plugin.artifacts import (
     stands_for_region as stands_for_region,
 )
 from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
+from dovetail.plugin.invariant import invariants_of as invariants_of
