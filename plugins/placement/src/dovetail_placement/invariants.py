@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FlatGraph
-from dovetail.planning import get_placement, numbered_regions
+from dovetail.ir import FlatGraph, used_values
+from dovetail.planning import get_placement
 from dovetail.plugin import Invariant
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
 
@@ -36,8 +37,15 @@ class Numbered(Invariant):
     text = "every node has the number of its region, and regions can run in the order of their numbers"
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield the first node without a number, or say that the order is wrong."""
-        if numbered_regions(model.graph) is None:
-            without = (node for node in model.graph if (place := get_placement(node)) is None or place.region is None)
-            node = next(without, None)
-            yield f"'{node.name}' has none" if node is not None else "a region reads from one with a higher number"
+        """Yield nodes without a number, and those that read from a region with a higher one."""
+        numbers: dict[ir.Node | None, int] = {}
+        for node in model.graph:
+            placement = get_placement(node)
+            if placement is None or placement.region is None:
+                yield f"'{node.name}' has none"
+            else:
+                numbers[node] = placement.region
+        for node in model.graph:
+            for value in used_values(node):
+                if numbers.get(value.producer(), 0) > numbers.get(node, 0):
+                    yield f"'{node.name}' reads '{value.name}' from a region with a higher number"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail.planning import Placement
 
 
 class Typed(Invariant):
@@ -24,9 +25,11 @@ class Typed(Invariant):
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
         """Yield ports without one."""
-        for node, port, _, format_ in _float_ports(model, ctx):
-            if format_ is None:
-                yield f"port '{port}' of '{node.name}' has none"
+        for node, placement in _placed(model, ctx):
+            if placement.precision is None:  # it is the format of every port that has none of its own
+                for port, _, format_ in _float_ports(node, placement, model):
+                    if format_ is None:
+                        yield f"port '{port}' of '{node.name}' has none"
 
 
 class Joined(Invariant):
@@ -37,21 +40,31 @@ class Joined(Invariant):
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
         """Yield ports of another type than their values."""
-        for node, port, value, format_ in _float_ports(model, ctx):
-            if format_ is not None and not format_.quantized and format_.dtype != value.dtype:
-                yield f"'{value.name}' is {value.dtype} at port '{port}' of '{node.name}', which is {format_}"
+        for node, placement in _placed(model, ctx):
+            if not placement.ports and not _differs(node, placement.precision):
+                continue
+            for port, value, format_ in _float_ports(node, placement, model):
+                if format_ is not None and not format_.quantized and format_.dtype != value.dtype:
+                    yield f"'{value.name}' is {value.dtype} at port '{port}' of '{node.name}', which is {format_}"
 
 
-def _float_ports(model: Model, ctx: Context) -> Iterator[tuple[ir.Node, str, ir.Value, Format | None]]:
-    """Yield every port of a placed node with a float value, and its format."""
-    signatures = Signatures(model.graph.opset_imports)
+def _placed(model: Model, ctx: Context) -> Iterator[tuple[ir.Node, Placement]]:
     for node in ctx.analysis(FlatGraph, model).nodes:
         placement = get_placement(node)
-        if placement is None:
-            continue
-        signature = signatures(node)
-        ends = [(value, input_name(at, signature)) for at, value in enumerate(node.inputs) if value is not None]
-        ends += [(value, output_name(at, signature)) for at, value in enumerate(node.outputs)]
-        for value, port in ends:
-            if float_format(value) is not None:
-                yield node, port, value, placement.port_format(port)
+        if placement is not None:
+            yield node, placement
+
+
+def _differs(node: ir.Node, format_: Format | None) -> bool:
+    """Check whether a node has a float of another format: few do, and the names of ports take time."""
+    return any(float_format(value) not in (None, format_) for value in (*node.inputs, *node.outputs))
+
+
+def _float_ports(node: ir.Node, placement: Placement, model: Model) -> Iterator[tuple[str, ir.Value, Format | None]]:
+    """Yield the ports of a node with a float value, and their formats."""
+    signature = Signatures(model.graph.opset_imports)(node)
+    ends = [(value, input_name(at, signature)) for at, value in enumerate(node.inputs) if value is not None]
+    ends += [(value, output_name(at, signature)) for at, value in enumerate(node.outputs)]
+    for value, port in ends:
+        if float_format(value) is not None:
+            yield port, value, placement.port_format(port)
