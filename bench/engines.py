@@ -32,7 +32,7 @@ def ours(model: str, backend: str, data: str | None) -> dict:
 def region_file(model: str, backend: str, data: str | None, path: str) -> dict:
     os.environ["DOVETAIL_ENGINE_CACHE"] = "off"
     import dovetail
-    from dovetail_transforms.regions.regions import inline_regions
+    from dovetail_runtime.nested_graphs import inline_regions
 
     part = dovetail.compile(model, backend, data=data).model.clone()
     inline_regions(part)

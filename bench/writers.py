@@ -133,7 +133,7 @@ class Trial:
             (result,) = compiled.run({"x": np.ones((1, WIDTH), np.float32)}).values()
             remarks = "".join(sorted(str(remark) for remark in compiled.remarks))
             digest = hashlib.sha256(f"{compiled.plan.nodes}{remarks}".encode()).hexdigest()
-            return compiled.plan.backends[0]["name"], digest, hashlib.sha256(result.tobytes()).hexdigest()
+            return compiled.plan.backends[0].name, digest, hashlib.sha256(result.tobytes()).hexdigest()
 
         return answer(read)
 

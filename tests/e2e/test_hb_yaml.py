@@ -74,7 +74,7 @@ def test_plan_and_python(project, capsys):
     plan = dovetail.plan("digits.onnx", hb_yaml="config.yaml")
     saved = dovetail.compile("digits.onnx", plan="plan.yaml", data=DIGITS / "test.npz", fix_shapes={"image": "1x1x8x8"})
     assert "bpu-int8" in saved.coverage()
-    assert plan.summary["request"]["backends"] == [
+    assert [str(one) for one in plan.request.backends] == [
         "bpu-int8:march=bayes,observer=percentile,observer.percentile=99.999"
     ]
 

@@ -362,7 +362,7 @@ def test_the_part_of_a_folder_has_its_plan_beside_it(tmp_path):
     (tmp_path / "source").mkdir()
     api.compile(nets.pipeline_folder(tmp_path / "source"), "gpu-fp16").save(tmp_path / "out")
     loaded = api.load(tmp_path / "out/layers.onnx")
-    assert loaded.remarks and loaded.plan.backends[0]["name"] == "gpu-fp16"
+    assert loaded.remarks and loaded.plan.backends[0].name == "gpu-fp16"
     shutil.copy(tmp_path / "out/embeddings.plan.yaml", tmp_path / "out/layers.plan.yaml")
     assert not api.load(tmp_path / "out/layers.onnx").remarks  # a plan of another model
 

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 from dovetail import api
-from dovetail.plugin import receipts_folder
 from dovetail_onnx.files import resumable
+from dovetail_onnx.files.receipts import receipts_folder
 from dovetail_onnx.results import saving
 from onnx import TensorProto, helper, numpy_helper
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from dovetail.api import (
-    backends as backends,
     compile as compile,
     load as load,
     load_plan as load_plan,

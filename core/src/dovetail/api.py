@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from dovetail.compiler.driver import Driver, compile_job
-from dovetail.compiler.listing import BackendInfo, backends
+from dovetail.compiler.compilation import Compilation
+from dovetail.compiler.driver import Driver
 from dovetail.compiler.option_chain import OptionChain
 from dovetail.errors import UsageError
 from dovetail.passes.instrumentation import Instrumentation
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyModel",
-    "BackendInfo",
-    "backends",
     "compile",
     "load",
     "load_plan",
@@ -112,14 +110,12 @@ def plan(
         UsageError: No installed plugin adds a keyword that is given.
         DovetailError: The model or the request is at fault.
     """
-    choices = {
-        "strategy": strategy, "solver": solver, "costs": costs, "pins": pins, "edits": edits, "low": low, "high": high,
-    }  # fmt: skip
+    choices = _choices(locals())
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "plan")
     original = open(model, plugins)
     backends = named_backends(backends, plugins)
-    request = _request(backends, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs, data=data, **choices)
+    request = _request(backends, **choices)
     ctx = Context(_checked(chosen.requested(request, original)), plugins=plugins)
     ctx.load_backends()
     if ctx.request.data is not None:
@@ -176,28 +172,22 @@ def compile(
         ResultError: The result is complete, but an option found something wrong with it; the error holds the result.
         DovetailError: The model or the request is at fault.
     """
+    choices = _choices(locals())
+    how: dict[str, Any] = {
+        "passes": passes, "try_engines": try_engines, "keep": keep, "progress": progress,
+        "instrumentation": instrumentation,
+    }  # fmt: skip
     plugins = plugins or load_plugins()
     if isinstance(model, (str, Path)) and Path(model).is_dir():
-        whole = compiled_folder(
-            Path(model), plugins, backends=backends, data=data, plan=plan, strategy=strategy, solver=solver,
-            costs=costs, pins=pins, edits=edits, low=low, high=high, keep_io_types=keep_io_types,
-            freeze_inputs=freeze_inputs, try_engines=try_engines, passes=passes, progress=progress,
-            instrumentation=instrumentation, keep=keep, **options,
-        )  # fmt: skip
+        asked = {"backends": backends, "plan": plan, **choices}
+        whole = compiled_folder(Path(model), plugins, **asked, **how, **options)
         if whole is not None:
             return cast("CompiledModel", whole)  # not typed as a union, which would burden every other caller
     chosen = OptionChain(plugins.registry, options)
     original = open(model, plugins)
     planned, backends = _replayed(plan, named_backends(backends, plugins), plugins)
-    request = _request(
-        backends, data=data, plan=planned, strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits,
-        low=low, high=high, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
-    )  # fmt: skip
-    request = _checked(chosen.requested(request, original))
-    return compile_job(
-        original, request, chosen, plugins=plugins, passes=passes, try_engines=try_engines, keep=keep,
-        progress=progress, instrumentation=instrumentation,
-    )  # fmt: skip
+    request = _checked(chosen.requested(_request(backends, plan=planned, **choices), original))
+    return Compilation(original, request, chosen, plugins=plugins, **how).run()
 
 
 def load(folder: str | Path, plugins: PluginSet | None = None) -> CompiledModel:
@@ -292,6 +282,12 @@ def requested(backends: str | BackendChoice | Sequence[str | BackendChoice], **c
     return _checked(_request(backends, **choices))
 
 
+def _choices(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a function's arguments that are choices of a request: each has the name of its field."""
+    names = Request.__dataclass_fields__.keys() - {"backends", "plan", "options"}
+    return {name: value for name, value in arguments.items() if name in names}
+
+
 def _request(backends: str | BackendChoice | Sequence[str | BackendChoice], **choices: Any) -> Request:
     if isinstance(backends, (str, BackendChoice)):
         backends = (backends,)
@@ -305,10 +301,6 @@ def _checked(request: Request) -> Request:
     return request
 
 
-def _choice(entry: Mapping[str, Any]) -> BackendChoice:
-    return BackendChoice(entry["name"], dict(entry.get("options", {})))
-
-
 def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet) -> tuple[Plan | None, Any]:
     """Return the plan to replay, or None, and the backends of the request; by default those of the plan."""
     from dovetail.plugin.loading.backends import check_installed
@@ -316,5 +308,5 @@ def _replayed(plan: Plan | str | Path | None, backends: Any, plugins: PluginSet)
     planned = load_plan(plan, plugins) if isinstance(plan, (str, Path)) else plan
     if planned is not None and not backends:
         check_installed(plugins.registry, planned.backends)
-        backends = [_choice(entry) for entry in planned.backends]
+        backends = [one.choice for one in planned.backends]
     return planned, backends

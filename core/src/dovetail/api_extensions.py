@@ -19,11 +19,11 @@ from dovetail.text import did_you_mean
 _INSTALL_HINTS = {
     "dovetail-adapters": ("InferenceSession",),
     "dovetail-builder": ("Builder", "autocast"),
-    "dovetail-commands": ("compile", "compile_folder", "explain", "opt", "passes", "plan"),
+    "dovetail-commands": ("backends", "compile", "compile_folder", "explain", "opt", "passes", "plan"),
     "dovetail-runtime": ("input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
-    "dovetail-transforms": ("regions",),
+    "dovetail-placement": ("regions",),
     "dovetail-verify": ("bisect", "bisect_passes", "layer_errors", "reduce", "verify"),
 }
 

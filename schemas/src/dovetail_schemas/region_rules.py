@@ -84,7 +84,7 @@ def parse_region(entries: Entries, smallest: Node | None) -> RegionRule:
     if smallest is not None:
         found += (_limit("nodes", f"{parse_count(smallest, 'min_region')}..", smallest),)
     if size := entries.get("bytes"):
-        # Sizes are known once types are chosen; see `dovetail_placement.region_limits`.
+        # Sizes are known once types are chosen; see `dovetail_placement.regions.limits`.
         found += (_limit("bytes", f"..{parse_size(size, 'bytes')}", size),)
     count = entries.get("count")
     return RegionRule(

@@ -114,6 +114,17 @@ def test_integers_stand_between_conversions_and_their_scales_in_the_manifest(emi
     np.testing.assert_allclose(run(file, inputs)[first.outputs[0]], first.run(inputs)[first.outputs[0]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("ends", ["inside", "outside"])
+def test_the_manifest_says_which_value_of_the_source_crosses_a_border_and_how(emitted, ends):
+    data = [{"x": row} for row in np.random.default_rng(3).normal(0, 1, (16, 2, 4)).astype(np.float32)]
+    file = INTEGERS.replace("in: inside, out: inside", f"in: {ends}, out: {ends}")
+    folder, compiled, inputs = emitted(file, data=data)
+    found = json.loads(min(folder.glob("region_*/manifest.json")).read_text())
+    (entering,), (leaving,) = found["inputs"], found["outputs"]
+    assert (entering["source"], leaving["source"]) == ("x", "b")
+    assert ("scale" in entering, "scale" in leaving) == (ends == "outside", ends == "outside")
+
+
 def test_a_region_that_the_opset_cannot_express_goes_elsewhere(emitted):
     """Conversions to 16 bits exist from opset 21 on; a conversion at fault is a matter of its region."""
     file = (

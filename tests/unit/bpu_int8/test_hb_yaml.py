@@ -50,7 +50,7 @@ def test_words_of_optimization(tmp_path, word):
 
 def test_bias_correction_is_a_refinement(tmp_path):
     path = yaml(tmp_path, calibration="optimization: bias_correction")
-    assert planned(path).summary["request"]["options"]["refine"] == {"steps": ["bias"]}
+    assert planned(path).request.options["refine"] == {"steps": ["bias"]}
 
 
 def test_asymmetric_activations_have_a_zero_point(tmp_path):
@@ -161,9 +161,8 @@ def test_calibration_types(tmp_path, kind):
 
 
 def backend_options(plan):
-    from dovetail.passes import BackendChoice
 
-    return dict(BackendChoice.parse(plan.summary["request"]["backends"][0]).options)
+    return dict(plan.request.backends[0].options)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_what_the_user_writes_wins_over_the_file(tmp_path):
     plan = planned(path, backends="bpu-int8:observer=mse")
     assert backend_options(plan) == {"march": "bayes", "observer": "mse"}
     plan = planned(path, backends=["cpu-bf16", "bpu-int8:march=nash"])
-    assert plan.summary["request"]["backends"][0] == "cpu-bf16"
+    assert str(plan.request.backends[0]) == "cpu-bf16"
     assert any(
         "for march bayes-e, and --backend bpu-int8:march=nash was chosen" in why for why, _ in asked(plan)["notes"]
     )

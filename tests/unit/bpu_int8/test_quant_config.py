@@ -75,11 +75,10 @@ ACTIVATIONS = {
 
 @pytest.mark.parametrize("case", ACTIVATIONS)
 def test_activations(tmp_path, case):
-    from dovetail.passes import BackendChoice
 
     content, options, note = ACTIVATIONS[case]
     plan = planned(tmp_path, {"model_config": {"activation": content}})
-    choice = BackendChoice.parse(plan.summary["request"]["backends"][0])
+    choice = plan.request.backends[0]
     assert dict(choice.options) == {"march": "nash", **options}
     assert any(note in why for why, _ in asked(plan).get("notes", [])) == bool(note)
 
@@ -87,7 +86,7 @@ def test_activations(tmp_path, case):
 def test_bias_correction(tmp_path):
     config = {"model_config": {"weight": {"bias_correction": {"num_sample": 4, "metric": "mse"}}}}
     plan = planned(tmp_path, config)
-    assert plan.summary["request"]["options"]["refine"] == {"steps": ["bias"]}
+    assert plan.request.options["refine"] == {"steps": ["bias"]}
     assert "num_sample, metric do nothing" in asked(plan)["notes"][0][0]
 
 

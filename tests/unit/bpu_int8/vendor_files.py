@@ -46,7 +46,7 @@ def yaml(folder, march="bayes-e", model="", calibration="", rest="", inputs=""):
 
 def asked(plan):
     """What the option has recorded."""
-    return plan.summary["request"].get("options", {}).get("bpu", {})
+    return plan.request.options.get("bpu", {})
 
 
 def bpu(plan):

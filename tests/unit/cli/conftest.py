@@ -120,6 +120,7 @@ def api(monkeypatch):
     fake = Api()
     monkeypatch.setattr("dovetail_verify.functions.verify", fake.verify)
     monkeypatch.setattr("dovetail_commands.explain.command.explain", fake.explain)
+    monkeypatch.setattr("dovetail_commands.backends.backends", fake.backends)
     monkeypatch.setitem(vars(dovetail), "api", fake)
     for name in ("open", "load"):
         monkeypatch.setitem(vars(dovetail), name, getattr(fake, name))

@@ -114,7 +114,7 @@ def test_verify(api, cli):
 
 
 def test_backends(api, cli, monkeypatch):
-    monkeypatch.setenv("DOVETAIL_PLUGINS", "")
+    monkeypatch.setenv("DOVETAIL_PLUGINS", "commands")
     code, out, _ = cli("backends")
     lines = out.splitlines()
     assert code == 0
@@ -125,4 +125,4 @@ def test_backends(api, cli, monkeypatch):
     assert "not in use:" in lines
     document = json.loads(cli("backends", "--json")[1])
     assert document["backends"][0]["engines"][0] == {"name": "npu-sdk", "available": False, "why": "not installed"}
-    assert {plugin["status"] for plugin in document["plugins"]} == {"disabled"}
+    assert {plugin["status"] for plugin in document["plugins"]} == {"ok", "disabled"}

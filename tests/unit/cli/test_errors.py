@@ -61,13 +61,16 @@ def test_an_error_comes_with_its_way_out(api, cli):
 
 
 def test_a_defect_is_one_line_and_a_traceback_on_request(api, cli, monkeypatch):
-    api.error = KeyError("k")
-    code, _, err = cli("backends")
+    def fail(*_):
+        raise KeyError("k")
+
+    monkeypatch.setattr("dovetail.cli.plugins.broken_lines", fail)
+    code, _, err = cli("plugins")
     assert (code, err.splitlines()[0]) == (1, "error: internal error: KeyError: 'k'")
     assert "Traceback" not in err
-    assert "Traceback" in cli("backends", "--debug")[2]
+    assert "Traceback" in cli("plugins", "--debug")[2]
     monkeypatch.setenv("DOVETAIL_DEBUG", "1")
-    assert "Traceback" in cli("backends")[2]
+    assert "Traceback" in cli("plugins")[2]
 
 
 def test_a_file_that_cannot_be_written_is_no_defect(api, cli):

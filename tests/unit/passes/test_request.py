@@ -1,10 +1,14 @@
+import dataclasses
+import inspect
 import json
 from pathlib import Path
 
+import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, PinOrigin, Request
+from dovetail_commands.request import CHOICES
 
 
 @pytest.mark.parametrize(
@@ -36,3 +40,16 @@ def test_requests_survive_as_plain_data():
     assert Request.from_dict(json.loads(json.dumps(asked.as_dict()))) == asked
     assert Request(data=Path("d.npz")).as_dict()["data"] == "d.npz"
     assert Request(data={"x": np.zeros(1)}).as_dict()["data"] is None
+
+
+def test_a_field_of_a_request_is_a_keyword_and_an_option():
+    """Requests are the record of what can be asked for; functions and commands offer their fields by name."""
+    defaults = {item.name: item.default for item in dataclasses.fields(Request)}
+    own = {"options", "pin_origins", "seed"}  # what options of plugins ask for
+    offered = {one.field for one in CHOICES}
+    assert offered == defaults.keys() - own - {"plan"}
+    for function, more in ((dovetail.plan, set()), (dovetail.compile, {"plan"})):
+        keywords = inspect.signature(function).parameters
+        assert offered | more == keywords.keys() & defaults.keys() - {"options"}
+        for name in (offered | more) - {"backends"}:
+            assert keywords[name].default == defaults[name], name

@@ -7,11 +7,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning import Placement, set_placement
+from dovetail.ir import reads_of
+from dovetail.planning import Placement, in_order, placed_backend, set_placement
 from dovetail.plugin import Registry
 from dovetail_onnx.opening import open_text
-from dovetail_placement.partitioning import formed_regions
-from dovetail_transforms.regions.regions import in_order, placed_backend, reads_of
+from dovetail_placement.regions.partitioners import formed_regions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -205,7 +205,7 @@ def test_control_flow_is_cut_whole(engine):
 @pytest.fixture(scope="module")
 def partitioners():
     made = Registry("acme")
-    made.partitioner("topological", "dovetail_placement.form_regions:Topological")
+    made.partitioner("topological", "dovetail_placement.regions.topological:Topological")
     made.partitioner("engine-regions", "dovetail_placement.engine_regions.partitioner:EngineRegions")
     return made
 

@@ -11,13 +11,12 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning import Placement, get_placement, set_placement
+from dovetail.planning import Placement, get_placement, placed_backend, set_placement
 from dovetail.plugin import Partitioner, Registry
 from dovetail_host.reference import ReferenceEngine
-from dovetail_placement.form_regions import form_regions
-from dovetail_placement.partitioning import formed_regions
+from dovetail_placement.regions.partitioners import formed_regions
+from dovetail_placement.regions.topological import numbered_or_formed
 from dovetail_runtime.executor import Executor
-from dovetail_transforms.regions.regions import annotated_regions, placed_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +28,7 @@ def registry():
     made = Registry("acme")
     for name in PARTITIONERS:
         made.partitioner(name, f"{PARTITIONERS[name].__module__}:{PARTITIONERS[name].__name__}")
-    made.partitioner("topological", "dovetail_placement.form_regions:Topological")
+    made.partitioner("topological", "dovetail_placement.regions.topological:Topological")
     return made
 
 
@@ -111,7 +110,7 @@ def placed_graphs(draw):
 def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(graph):
     registry = Registry("acme")
     registry.partitioner("one-by-one", f"{PARTITIONERS['one-by-one'].__module__}:{PARTITIONERS['one-by-one'].__name__}")
-    registry.partitioner("topological", "dovetail_placement.form_regions:Topological")
+    registry.partitioner("topological", "dovetail_placement.regions.topological:Topological")
     regions = formed_regions(
         graph, {"a": "one-by-one", "b": "topological", "c": "topological"}, registry, placed_backend
     )
@@ -119,7 +118,7 @@ def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(gra
     for region in regions:
         for node in region.nodes:
             set_placement(node, get_placement(node).in_region(region.index))
-    assert names(annotated_regions(graph)) == names(regions)
+    assert names(numbered_or_formed(graph)) == names(regions)
     model = dovetail.open(ir.Model(graph, ir_version=8))
     engines = {name: [ReferenceEngine()] for name in "abc"}
     feeds = {"x": np.array([1, -2], np.float32)}
@@ -128,17 +127,17 @@ def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(gra
     np.testing.assert_array_equal(whole[name], Executor(model, engines, regions=regions).run(feeds)[name])
 
 
-def test_default_formers_make_the_regions_of_waves(registry):
-    graph = chain(*"abacbcab", reads={3: (0, 1), 5: (2, 4), 6: (3, 5)})
-    waves = formed_regions(graph, dict.fromkeys("abc", "topological"), registry, placed_backend)
-    assert names(waves) == names(form_regions(graph))
+def test_the_default_partitioner_forms_as_few_regions_as_possible(registry):
+    graph = chain(*"abab", reads={2: (0,), 3: (1, 2)})
+    regions = formed_regions(graph, dict.fromkeys("ab", "topological"), registry, placed_backend)
+    assert names(regions) == [["n0", "n2"], ["n1", "n3"]]
 
 
 def test_numbers_that_an_edit_made_wrong_are_formed_anew():
     graph = chain("a", "b", "a")
     for node, region in zip(graph, (1, 0, 2)):
         set_placement(node, get_placement(node).in_region(region))
-    assert names(annotated_regions(graph)) == [["n0"], ["n1"], ["n2"]]
+    assert names(numbered_or_formed(graph)) == [["n0"], ["n1"], ["n2"]]
 
 
 def test_the_former_that_a_backend_file_names_decides_what_the_executor_runs(with_backend, digits_and_image):

@@ -57,7 +57,7 @@ def test_each_backend_may_have_its_strategy(plan):
 
 def test_the_plan_says_which_strategy_claimed(plan, tmp_path):
     found = plan("one:strategy=autocast", "two:strategy=first")
-    assert [(entry["name"], entry["strategy"]) for entry in found.backends] == [("one", "autocast"), ("two", "first")]
+    assert [(one.name, one.strategy) for one in found.backends] == [("one", "autocast"), ("two", "first")]
     found.save(tmp_path / "plan.yaml")
     assert Plan.load(tmp_path / "plan.yaml").backends == found.backends
 

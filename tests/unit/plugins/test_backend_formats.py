@@ -77,7 +77,7 @@ def test_a_class_is_a_backend(backend_class, model):
     compiled = dovetail.compile(model, "acme-npu:march=two", plugins=plugins)
     placed = backends_of(compiled)
     assert (placed["low"], placed["other"]) == ("acme-npu", "host")
-    assert compiled.plan.backends[0]["options"] == {"march": "two"}
+    assert compiled.plan.backends[0].options == {"march": "two"}
     x = np.array([-1, 0, 1, 2], np.float32)
     np.testing.assert_allclose(compiled.run({"x": x})["y"], -np.sin(np.maximum(x, 0)), atol=2e-3)
     listed = {info.name: info for info in dovetail.backends(plugins)}["acme-npu"]

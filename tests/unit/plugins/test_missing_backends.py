@@ -37,7 +37,7 @@ def orion(install, name="orion", version="1.2", backend="orion-int8", init=""):
 def test_a_plan_records_the_distribution_of_its_backends(install, model):
     orion(install)
     plan = dovetail.plan(model, "orion-int8")
-    assert plan.backends[0]["distribution"] == "dovetail-orion 1.2"
+    assert plan.backends[0].distribution == "dovetail-orion 1.2"
 
 
 def test_a_plan_says_what_to_install(install, model):
@@ -128,7 +128,7 @@ def test_of_two_backends_of_one_name_neither_is_taken(install, model):
     assert "so none of them is taken" in caught.value.message
     assert "--no-plugin dovetail-orion or --no-plugin dovetail-vela" in caught.value.hint
     chosen = dovetail.plan(model, "orion-int8", plugins=load_plugins(block=["dovetail-vela"]))
-    assert chosen.backends[0]["distribution"] == "dovetail-orion 1.2"
+    assert chosen.backends[0].distribution == "dovetail-orion 1.2"
 
 
 def test_a_rival_that_turns_out_broken_gives_the_name_back(install, model):
@@ -141,4 +141,4 @@ def test_a_rival_that_turns_out_broken_gives_the_name_back(install, model):
     install("dovetail-vela", {"vela": "acme_vela"}, files)
     with pytest.warns(PluginWarning, match="no line says 'backend: NAME'"):
         plugins = load_plugins()
-    assert dovetail.plan(model, "orion-int8", plugins=plugins).backends[0]["distribution"] == "dovetail-orion 1.2"
+    assert dovetail.plan(model, "orion-int8", plugins=plugins).backends[0].distribution == "dovetail-orion 1.2"

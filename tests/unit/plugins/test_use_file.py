@@ -117,7 +117,7 @@ def test_a_plan_knows_name_and_content_of_the_file_and_the_result_keeps_it(plugi
     file.rename(tmp_path / "elsewhere.backend.yaml")
 
     (entry,) = dovetail.load("out").plan.backends
-    assert (entry["distribution"], entry["sha256"]) == ("acme.backend.yaml", digest)
+    assert (entry.distribution, entry.sha256) == ("acme.backend.yaml", digest)
     for plan in ("out", "out/plan.yaml"):
         again = dovetail.compile("m.onnxtxt", plan=plan)
         assert again.plan.nodes[0].backend == "acme-npu" and not versions(again)

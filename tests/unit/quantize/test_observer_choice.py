@@ -113,7 +113,7 @@ def test_a_request_chooses_the_observer_of_what_is_calibrated(compiled, installe
     assert covered(chosen, samples) == pytest.approx(0.8, abs=0.01)
     assert held(chosen)["source"] == "percentile{percentile=80} of 8 batches"
     assert held(chosen, "w1") == held(compiled(plugins=plugins), "w1")
-    kept = chosen.plan.backends[0]["options"]
+    kept = chosen.plan.backends[0].options
     assert kept == {"observer": "percentile", "observer.percentile": "80"}, "a replay writes the same files by it"
 
 

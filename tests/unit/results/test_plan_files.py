@@ -6,7 +6,7 @@ import pytest
 import yaml
 from dovetail.errors import DovetailError
 from dovetail.ir import Format
-from dovetail.planning import Join, Plan, PlannedNode, Remark, SourceNode
+from dovetail.planning import Join, Plan, PlannedBackend, PlannedNode, Remark, SourceNode
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 
 NASTY = ["a b", "naïve", "\x7f", "\x85", "\x9b31m", "\u2028", "\ufeff", "\x1b[2J", '"', "\\", "yes", "1e3", "#", "a: b"]
@@ -32,7 +32,7 @@ def plan_of(names):
     joins = [Join(name, high, low, "quantize", name, None) for name in names]
     return Plan(
         {"path": "m.onnx", "nodes": len(names)},
-        [{"name": "npu", "strategy": "autocast"}],
+        [PlannedBackend("npu", "autocast")],
         nodes,
         joins,
         remarks=remarks,

@@ -10,12 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError, VerificationError
+from dovetail.planning import extract
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, Session
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_runtime.executor import Executor
-from dovetail_transforms.regions.regions import extract
 
 from .models import parse
 

@@ -135,7 +135,7 @@ def test_a_word_that_is_none_is_refused(executor):
 
 def test_edges_that_others_imply_are_left_out():
     from dovetail_runtime.parallel_run import Dependencies
-    from dovetail_transforms.regions.regions import ready_regions
+    from dovetail_runtime.unpartitioned import ready_regions
 
     model = open_text(
         """<ir_version: 10, opset_import: ["": 22]>

@@ -8,15 +8,21 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.planning import Placement, set_placement
+from dovetail.ir import reads_of
+from dovetail.planning import Placement, extract, placed_backend, regions_from, set_placement
 from dovetail_host.reference import ReferenceEngine
-from dovetail_placement.form_regions import form_regions
+from dovetail_placement.regions.topological import topological_groups
 from dovetail_runtime.executor import Executor
-from dovetail_transforms.regions.regions import extract, ready_regions, slices
+from dovetail_runtime.unpartitioned import ready_regions, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .models import parse
+
+
+def form_regions(graph, backend_of=placed_backend):
+    """The regions of the partitioner `topological` for all backends."""
+    return regions_from(graph, topological_groups(graph, backend_of, reads_of(graph)), backend_of)
 
 
 @st.composite

@@ -2,8 +2,9 @@
 
 import dovetail
 from dovetail.passes import Context, Request, compose
+from dovetail.planning import extract
 from dovetail.plugin.loading import load_backend_file
-from dovetail_transforms.regions.regions import annotated_regions, extract
+from dovetail_placement.regions.topological import numbered_or_formed
 
 STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "join", "outline")
 
@@ -19,7 +20,7 @@ def typed(model, plugins, backends="tensorrt", **request):
 
 def engine_regions(model):
     """The regions on `tensorrt`, each as a model of its own."""
-    return [extract(model, region) for region in annotated_regions(model.graph) if region.backend == "tensorrt"]
+    return [extract(model, region) for region in numbered_or_formed(model.graph) if region.backend == "tensorrt"]
 
 
 def file_of(plugins, **options):

@@ -145,10 +145,7 @@ def with_scheme_of_plan(request: Request) -> Request:
     choice = _choice(request)
     if request.plan is None or choice is None or _SCHEME in choice.options:
         return request
-    planned: dict[str, dict[str, str]] = next(
-        (entry for entry in request.plan.backends if entry["name"] == _BACKEND), {}
-    )
-    scheme = planned.get("options", {}).get(_SCHEME)
+    scheme = next((one.options.get(_SCHEME) for one in request.plan.backends if one.name == _BACKEND), None)
     return request if scheme is None else _with(request, {_SCHEME: scheme})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
@@ -74,6 +74,14 @@ class UnitConvOption(Option):
         return ["--unit-conv", AUTO] if recorded.get(AUTO) else []
 
 
+@dataclass
+class _Benefits:
+    """The number of unit convolutions before some were inserted, and what each of these brings, by node."""
+
+    before: int | None = None
+    notes: dict[str | None, str] = field(default_factory=dict)
+
+
 class UnitConvs:
     """Requested unit convolutions, and the benefit of those inserted.
 
@@ -87,11 +95,11 @@ class UnitConvs:
         return cls(model, ctx)
 
     def __init__(self, model: Model, ctx: Context):
-        self._kept: dict[str, Any] = ctx.kept.setdefault(EDIT, {})
+        self._kept = ctx.kept.of(_Benefits)
         self._flat = ctx.analysis(FlatGraph, model)
         self._number = sum(edit.kind == EDIT for edit in ctx.round.edits)
         # Edits named in the request are applied before placement.
-        self._made = self._number > self._kept.get("before", self._number)
+        self._made = self._kept.before is not None and self._number > self._kept.before
         self.wanted = bool(ctx.request.options.get(OPTION, {}).get(AUTO)) and not self._made
 
     def keep(self, places: Sequence[Place], backend: str) -> None:
@@ -102,11 +110,11 @@ class UnitConvs:
             more = ", ..." if len(place.brought) > _NAMED else ""
             what = f"a unit convolution {place.side} it brings {pluralize(len(place.brought), 'node')} to {backend}"
             notes[place.node.name] = f"{what}: {names}{more}"
-        self._kept.update(before=self._number, notes=notes)
+        self._kept.before, self._kept.notes = self._number, notes
 
     def notes(self) -> Iterator[tuple[ir.Node, str]]:
         """Yield the nodes with an automatic unit convolution, each with its benefit."""
-        notes = self._kept["notes"] if self._made else {}
+        notes = self._kept.notes if self._made else {}
         yield from ((node, notes[node.name]) for node in (self._flat.nodes if notes else ()) if node.name in notes)
 
 

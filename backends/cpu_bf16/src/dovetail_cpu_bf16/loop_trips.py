@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir import bodies
-from dovetail_transforms.regions.regions import used_values
+from dovetail.ir import bodies, used_values
 from onnx_ir.convenience import get_const_tensor
 
 from dovetail_cpu_bf16.integer_bounds import bounds_of

@@ -27,10 +27,14 @@ LEVEL = "accuracy_level"
 MEASURED = "measured"
 _EXACT, _ROUNDED = 1, 4
 _OPERATORS = ("MatMulNBits", "QMoE")
-_KEPT = "keep-floats"
 _BATCHES = 4  # of the data, which an output is measured on
 _LOSS = 0.5  # dB that `measured` accepts where no goal says how much
 _GOAL = "min_snr"
+
+
+@dataclass(frozen=True)
+class _Floats:
+    model: Model
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,14 @@ class KeepFloats(Pass):
     Result: the same
     """
 
-    name = _KEPT
+    name = "keep-floats"
     stage = "calibrate"
     before = ("calibrate", "smooth")
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Keep a copy of the graph where the level is measured."""
         if _measuring(ctx) is not None:
-            ctx.kept[_KEPT] = model.clone()
+            ctx.kept.put(_Floats(model.clone()))
         return False
 
 
@@ -72,15 +76,15 @@ class AccuracyLevel(Pass):
         Raises:
             DovetailError: The data does not fit, or no engine runs the model.
         """
-        backend, floats = _measuring(ctx), ctx.kept.pop(_KEPT, None)
-        if backend is None or floats is None or ctx.refusals.fresh or not _products(model):
+        backend, kept_floats = _measuring(ctx), ctx.kept.get(_Floats)
+        if backend is None or kept_floats is None or ctx.refusals.fresh or not _products(model):
             return False
-        rounded, exact, reference = model.clone(), model.clone(), floats
+        floats, rounded, exact = kept_floats.model, model.clone(), model.clone()
         for node in _products(exact):
             node.attributes[LEVEL] = ir.AttrInt64(LEVEL, _EXACT)
         host = engines_of([ctx.host], ctx.registry)
         both = host | engines_of([backend], ctx.registry)
-        runs = [Executor(reference, host, backend_of=lambda _: ctx.host.name)]
+        runs = [Executor(floats, host, backend_of=lambda _: ctx.host.name)]
         runs += [Executor(one, both) for one in (exact, rounded)]
         errors, number = _Errors(), 0
         for feeds, _ in islice(batches(floats, ctx.request.data), _BATCHES):

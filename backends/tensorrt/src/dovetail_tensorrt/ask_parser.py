@@ -10,8 +10,9 @@ from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.ir import all_nodes, bodies, name_of
 from dovetail.passes import Context
+from dovetail.planning import extract, given_regions
 from dovetail.plugin import EngineError
-from dovetail_transforms.regions.regions import annotated_regions, extract, given_regions
+from dovetail_placement.regions.topological import numbered_or_formed
 
 from dovetail_tensorrt.libraries import Library
 from dovetail_tensorrt.making import BuildSettings, build
@@ -21,8 +22,8 @@ from dovetail_tensorrt.table import refusals_as_typed
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
+    from dovetail.planning import Region
     from dovetail_schemas.backend import Backend
-    from dovetail_transforms.regions.regions import Region
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _parts(model: Model, backend: str, planned: Collection[str]) -> Iterator[Reg
     groups: list[list[ir.Node]] = []
     rest: list[ir.Node] = []
     places: list[str] = []
-    for region in annotated_regions(model.graph):
+    for region in numbered_or_formed(model.graph):
         if region.backend == backend:
             yield region
             rest += region.nodes

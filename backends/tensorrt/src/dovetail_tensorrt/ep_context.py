@@ -14,8 +14,8 @@ from dovetail.ir import FreshNames, name_of
 from dovetail.planning import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
 from dovetail_onnx.saving import save_model
-from dovetail_placement.artifacts.outline_regions import current_region, replace_region
-from dovetail_transforms.regions.regions import annotated_regions
+from dovetail_placement.artifacts.outline_regions import replace_region
+from dovetail_placement.regions.topological import numbered_or_formed
 
 from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.libraries import RTX
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail.planning import Region
     from dovetail.plugin import EmittedRegion
     from dovetail.plugin.loading import ArtifactFolder
-    from dovetail_transforms.regions.regions import Region
 
 
 MODEL = "model_ctx.onnx"
@@ -52,7 +52,7 @@ class EPContext(Emitter):
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the model; nothing if no engine was built."""
         root = cast("ArtifactFolder", cast("Context", region.context).outcome.artifacts).root / region.backend.name
-        found = [one for one in annotated_regions(region.model.graph) if one.backend == region.backend.name]
+        found = [one for one in numbered_or_formed(region.model.graph) if one.backend == region.backend.name]
         engines = {one.index: root / f"region_{one.index}" for one in found}
         engines = {index: path for index, path in engines.items() if (path / DESCRIPTION).is_file()}
         if not engines:
@@ -83,7 +83,7 @@ def _replace(model: Model, regions: Iterable[Region], engines: dict[int, Path], 
     names = FreshNames.of(model.graph)
     for region in regions:
         engine, path = read_engine(engines[region.index]), engines[region.index] / ENGINE
-        region = current_region(region)
+        region = region.part(region.nodes)
         cache: bytes | str = path.read_bytes() if embed else f"region_{region.index}.plan"
         if not embed:
             _link(path, folder / str(cache))

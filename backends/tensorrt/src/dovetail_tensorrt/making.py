@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
+from dovetail.planning import extract, given_regions
 from dovetail.plugin import EngineError
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import replacing
-from dovetail_transforms.regions.regions import extract, given_regions
 
 from dovetail_tensorrt.cache import ENGINE, EngineFile, Port, cache_key, engine_from_cache, write_engine
 from dovetail_tensorrt.digest import content_digest

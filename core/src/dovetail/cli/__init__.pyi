@@ -1,6 +1,5 @@
 # What `dovetail.cli` exports, each name with its module: type checkers and `lazy_imports` read this.
 
-from dovetail.cli.backends import broken_lines as broken_lines
 from dovetail.cli.common import (
     no_arguments as no_arguments,
     PlainCommand as PlainCommand,
@@ -13,3 +12,4 @@ from dovetail.cli.common import (
     print_json as print_json,
     say as say,
 )
+from dovetail.cli.plugins import broken_lines as broken_lines

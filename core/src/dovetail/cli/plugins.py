@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.backends import broken_lines
 from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.plugin.loading.discovery import PluginRecord
+    from dovetail.plugin.loading.loader import PluginSet
     from dovetail.plugin.loading.registry import Registry
 
 
@@ -30,6 +30,12 @@ def run(args: argparse.Namespace) -> int:
             print("\n".join(columns(rows, indent="    ")))
     print("\n".join(broken_lines(plugins)), end="")
     return 0
+
+
+def broken_lines(plugins: PluginSet) -> list[str]:
+    """Return one line per broken or disabled plugin, under a heading; empty if there is none."""
+    rows = [(p.name, p.distribution, p.status, p.error) for p in plugins.plugins if p.status != "ok"]
+    return ["not in use:", *columns(rows, indent="    "), ""] if rows else []
 
 
 def _document(record: PluginRecord, registry: Registry) -> dict[str, Any]:

@@ -8,29 +8,21 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.errors import ResultError
 from dovetail.ir.gc_pause import gc_paused
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.passes.manager import Manager
 from dovetail.passes.rounds import rounds
 from dovetail.planning.node_keys import keep_keys
 from dovetail.planning.quantized_value import quantized_values_document
-from dovetail.planning.remark import Remark
 from dovetail.plugin.context import Context, Outcome, Round
-from dovetail.plugin.loading.output import own_output
-from dovetail.plugin.loading.stores import recognized
-from dovetail.plugin.options import CompileJob
 from dovetail.plugin.pass_result import Result
-from dovetail.plugin.running import input_data, runner_class
 
 if TYPE_CHECKING:
-    from dovetail.compiler.option_chain import OptionChain
     from dovetail.ir.model import Model
-    from dovetail.passes import Pass, Request
+    from dovetail.passes import Pass
     from dovetail.passes.pipeline import Pipeline
     from dovetail.planning.plan import Plan
     from dovetail.plugin.compiled import CompiledModel
-    from dovetail.plugin.loading.loader import PluginSet
     from dovetail.plugin.options import Asked
 
 
@@ -41,12 +33,6 @@ _ABANDONED = 20_000
 """Nodes in graphs of earlier rounds before these, which are reference cycles, are collected.
 
 A collection visits every object of the process, so one per round would take longer than deciding on a small model."""
-
-_UNVERIFIED = Remark(
-    "analysis", "", "compile", "not-verified",
-    "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
-    advice="pip install dovetail-verify",
-)  # fmt: skip
 
 
 class Driver:
@@ -203,74 +189,9 @@ class Driver:
         """Run one part of the compilation over `model`, in place."""
         self._ctx.progress = self._watch.progress
         with gc_paused():
-            result = Manager(self._parts[part], self._ctx, self._watch).run(model)
+            result = Manager(self._parts[part], self._ctx, self._watch, whole=True).run(model)
         if self._result is None:
             self._result = Result(model, remarks=result.remarks)
         self._result.model, self._result.stopped_after = model, result.stopped_after
         self._result.passes, self._result.remarks = self._result.passes + result.passes, result.remarks
         return result
-
-
-def compile_job(
-    original: Model,
-    request: Request,
-    options: OptionChain,
-    *,
-    plugins: PluginSet,
-    passes: Sequence[Pass] = (),
-    try_engines: bool | None = None,
-    keep: Callable[[CompiledModel], None] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-    instrumentation: Instrumentation | None = None,
-) -> CompiledModel:
-    """Compile a model through the chain of options; see `dovetail.compile` for the arguments."""
-    ctx = Context(request, plugins=plugins)
-    ctx.load_backends()
-    ctx.try_engines = try_engines
-    kept: CompiledModel | None = None
-
-    def once(compiled: CompiledModel) -> None:
-        nonlocal kept
-        if keep is not None and compiled is not kept:
-            kept = compiled
-            keep(compiled)
-
-    runner = runner_class(ctx.registry)
-    tried = runner.tried(ctx) if runner is not None else {}
-    printing = progress and own_output()(progress)
-    job = CompileJob(original, request, ctx, options.keywords, None, printing, own_output()(once), passes, tried)
-    found, mark = recognized(job)
-    job = replace(job, recognized=found)
-    if found is None and request.data is not None:
-        input_data(request.data).check(original)
-    watch = instrumentation or Instrumentation(progress=printing)
-    latest, given = (request, Driver(original, ctx, passes, watch, job.on_prepared)), request
-
-    def innermost(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        nonlocal latest
-        wanted = request or given
-        if found is not None and not asked and wanted is given:
-            return found
-        if wanted is not latest[0]:
-            other = Context(wanted, plugins=plugins)
-            other.load_backends()
-            other.try_engines = try_engines
-            if wanted.data is given.data:
-                other.measured = ctx.measured
-            latest = wanted, Driver(original, other, passes, watch)
-        compiled = latest[1].compile(asked)
-        compiled.source = original.path and original.path.absolute()
-        mark(compiled)
-        if wanted.options:
-            compiled.plan.summary["options"] = {name: dict(values) for name, values in wanted.options.items()}
-        if given.data is not None and not options.owns("verify"):
-            compiled.plan.remarks.append(_UNVERIFIED)
-        return compiled
-
-    try:
-        compiled = options.around(job, innermost)()
-    except ResultError as error:
-        once(error.compiled)
-        raise
-    once(compiled)
-    return compiled

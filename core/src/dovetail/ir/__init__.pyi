@@ -7,11 +7,14 @@ from dovetail.ir.verifier import verify_model as verify_model
 
 from dovetail.ir.graphs import (
     FlatGraph as FlatGraph,
+    Reads as Reads,
     all_nodes as all_nodes,
     bodies as bodies,
     body_nodes as body_nodes,
     is_onnx as is_onnx,
     named_bodies as named_bodies,
+    reads_of as reads_of,
+    used_values as used_values,
 )
 from dovetail.ir.editing import (
     FreshNames as FreshNames,

@@ -103,6 +103,9 @@ class Dialect(Protocol):
             DovetailError: An annotation is malformed.
         """
 
+    def lost_nodes(self, source: Model, model: Model) -> Iterable[tuple[str, str, str]]:
+        """Return name, operator and fate of the nodes of `source` that `model`, compiled from it, no longer has."""
+
     def type_problems(self, nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
         """Return errors in the number and types of ports, and in the values exchanged with bodies, one line each.
 

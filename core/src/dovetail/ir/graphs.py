@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import onnx
@@ -58,6 +58,33 @@ def body_nodes(node: ir.Node) -> Iterator[ir.Node]:
     """Yield every node in the bodies of `node`, nested bodies included."""
     for body in bodies(node):
         yield from all_nodes(body)
+
+
+def used_values(node: ir.Node) -> list[ir.Value]:
+    """Return the values of a node's own graph that it or its bodies use, with repetitions."""
+    used = [value for value in node.inputs if value is not None]
+    if not node.attributes.data:  # the wrapped dict: this runs for every node, and the wrapper is slow
+        return used
+    for body in bodies(node):
+        inner = (value for nested in all_nodes(body) for value in nested.inputs if value is not None)
+        used += [value for value in (*inner, *_body_outputs(body)) if value.graph is node.graph]
+    return used
+
+
+def _body_outputs(body: ir.Graph) -> Iterator[ir.Value]:
+    """Yield outputs of a body and of nested bodies: they may be values of the outer graph."""
+    yield from body.outputs
+    for nested in body.subgraphs():
+        yield from nested.outputs
+
+
+Reads: TypeAlias = "Mapping[ir.Node, tuple[ir.Value, ...]]"
+"""The values that each node of a graph uses, directly or in its bodies."""
+
+
+def reads_of(graph: ir.Graph) -> Reads:
+    """Return the values that each node of `graph` uses, without repetitions."""
+    return {node: tuple(dict.fromkeys(used_values(node))) for node in graph}
 
 
 class FlatGraph:

@@ -13,6 +13,7 @@ from dovetail.passes.instrumentation import Instrumentation, Printer
 from dovetail.passes.nesting import check_anchors, regions_under
 from dovetail.passes.reproducer import describe_saved
 from dovetail.planning.remark import Remark
+from dovetail.plugin.invariant import invariants_of
 from dovetail.plugin.loading.frontends import give_dialect
 from dovetail.plugin.loading.isolation import described, foreign_output
 from dovetail.plugin.loading.loader import PluginSet
@@ -34,9 +35,12 @@ class Manager:
         pipeline: The steps.
         context: The context of the run.
         instrumentation: What to print, verify and write during the run.
+        whole: Whether the pipeline has all passes of its stages, so that invariants hold after each of them.
     """
 
-    def __init__(self, pipeline: Pipeline, context: Context, instrumentation: Instrumentation | None = None):
+    def __init__(
+        self, pipeline: Pipeline, context: Context, instrumentation: Instrumentation | None = None, whole: bool = False
+    ):
         self._pipeline = pipeline
         self._ctx = context
         self._watch = instrumentation or Instrumentation()
@@ -45,6 +49,7 @@ class Manager:
         self._stopped_after = ""
         self._position = 0
         self._handed_on = False
+        self._whole = whole
 
     def run(self, model: Model, start: int = 0, stop: int | None = None) -> Result:
         """Run the steps from `start` to `stop` over `model`, in place.
@@ -79,10 +84,20 @@ class Manager:
             if self._ctx.refusals.fresh:
                 result.refused = True
                 return result
+            if self._whole and (stage := _stage_of(step)) and stage != _stage_of(following):
+                self._check_stage(stage)
         self._progress("", len(self._pipeline))
         self._ctx.round.pipelines.append(",".join(map(str, steps[start:])))
         result.stopped_after = self._stopped_after
         return result
+
+    def _check_stage(self, stage: str) -> None:
+        """Check what holds after a stage, unless verification is off."""
+        for invariant in invariants_of(self._ctx.registry, stage) if self._watch.verify_each else ():
+            for problem in invariant.violations(self._model, self._ctx):
+                passes = ", ".join(step.name for step in passes_in(self._pipeline.steps) if step.stage == stage)
+                hint = f"this is a defect of one of its passes: {passes}"
+                raise DovetailError(f"after the stage '{stage}', {invariant.text}, but {problem}", hint)
 
     def _progress(self, what: str, done: int) -> None:
         if self._watch.progress:
@@ -234,6 +249,10 @@ class Manager:
             path, weights = self._watch.reproducer, self._watch.reproducer_weights
             hint += f"; {describe_saved(path, self._source, self._pipeline, self._ctx, what, weights)}"
         return DovetailError(f"pass {pass_.name!r} of {owner}{where} {what}", hint)
+
+
+def _stage_of(step: Step | None) -> str | None:
+    return step.stage if isinstance(step, Pass) else None
 
 
 class _Verified:

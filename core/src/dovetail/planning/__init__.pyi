@@ -47,6 +47,7 @@ from dovetail.planning.placement import (
 )
 from dovetail.planning.plan import (
     Plan as Plan,
+    PlannedBackend as PlannedBackend,
     PlannedNode as PlannedNode,
     SourceNode as SourceNode,
     VERSION as VERSION,
@@ -57,6 +58,17 @@ from dovetail.planning.quantized_value import (
     Parameters as Parameters,
     parse_quantized_values as parse_quantized_values,
     quantized_values_document as quantized_values_document,
+)
+from dovetail.planning.extraction import extract as extract, model_of as model_of
+from dovetail.planning.regions import (
+    BorderValue as BorderValue,
+    Groups as Groups,
+    Region as Region,
+    given_regions as given_regions,
+    in_order as in_order,
+    numbered_regions as numbered_regions,
+    placed_backend as placed_backend,
+    regions_from as regions_from,
 )
 from dovetail.planning.remark import (
     Remark as Remark,

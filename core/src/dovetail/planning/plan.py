@@ -12,6 +12,7 @@ from dovetail.planning.conversion import Join
 from dovetail.planning.node_keys import operator_name
 from dovetail.planning.placement import Placement
 from dovetail.planning.remark import Remark
+from dovetail.planning.request import STRATEGY, BackendChoice, Request
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
@@ -70,6 +71,41 @@ class PlannedNode:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedBackend:
+    """A backend of a plan, and where it came from.
+
+    Attributes:
+        name: Its name.
+        strategy: The strategy that claimed nodes for it.
+        distribution: The distribution that brought it, with its version; the name of a backend file.
+        contract: Version of the plugin contract of that distribution.
+        sha256: Digest of a backend file.
+        options: Its options as text.
+        path: The backend file on this machine; not saved.
+    """
+
+    name: str
+    strategy: str = ""
+    distribution: str = ""
+    contract: int | None = None
+    sha256: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+
+    @property
+    def choice(self) -> BackendChoice:
+        """The backend with its options, as in a request."""
+        return BackendChoice(self.name, dict(self.options))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry as saved, without fields at their defaults."""
+        return {key: value for key in _SAVED if (value := getattr(self, key))}
+
+
+_SAVED = tuple(PlannedBackend.__dataclass_fields__)[:-1]
+
+
 class SourceNode(NamedTuple):
     """A node of the source model that is not in the result, and the reason."""
 
@@ -86,16 +122,15 @@ class Plan:
         model: The source model: file name (`path`), its folder relative to the working directory, if below it
             (`folder`), number of nodes after normalization, and the SHA-256 of the file (`sha256`). In a saved result
             also the content digest of the compiled model (`result`).
-        backends: Name, strategy, provenance and options of each backend, in order of preference. `distribution` names
-            the distribution with its version, `contract` is the version of the plugin contract. For a backend file,
-            `distribution` is its name, and `sha256` its digest; `path`, where the file is, is not saved.
+        backends: The backends, in order of preference.
         nodes: The planned nodes in graph order; nodes in bodies by path.
         sources: Nodes of the source model that were folded, removed or inlined.
         joins: The conversions that the placements imply.
         values: The quantized values and their parameters, by value name.
         edits: The edits that were applied; see `dovetail.planning.edits.Edit`.
         remarks: The reasons.
-        summary: Coverage, regions, joins.
+        summary: Coverage, regions, joins, and what passes and options record.
+        request: What was asked for, without data in memory; None for the plan of a replay, or of a model alone.
         files: Files that belong to the plan, by name; `files` in `summary` has the SHA-256 of each.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
         registry: The registry whose stores write it; None for that of all installed plugins.
@@ -103,7 +138,7 @@ class Plan:
     """
 
     model: dict[str, Any] = field(default_factory=dict)
-    backends: list[dict[str, Any]] = field(default_factory=list)
+    backends: list[PlannedBackend] = field(default_factory=list)
     nodes: list[PlannedNode] = field(default_factory=list)
     joins: list[Join] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +146,7 @@ class Plan:
     remarks: list[Remark] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     sources: list[SourceNode] = field(default_factory=list)
+    request: Request | None = None
     files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
     source: Path | None = field(default=None, repr=False, compare=False)
     registry: Any = field(default=None, repr=False, compare=False)
@@ -142,15 +178,31 @@ class Plan:
         return {
             "version": VERSION,
             "model": self.model,
-            "backends": [{key: value for key, value in entry.items() if key != "path"} for entry in self.backends],
+            "backends": [backend.as_dict() for backend in self.backends],
             "nodes": [node.as_dict() for node in self.nodes],
             "joins": [join.as_dict() for join in self.joins],
             "values": self.values,
             "edits": self.edits,
             "sources": [list(node) for node in self.sources],
             "remarks": [remark.as_dict() for remark in self.remarks],
-            "summary": self.summary,
+            "summary": self.summary_document(),
         }
+
+    def summary_document(self) -> dict[str, Any]:
+        """Return the summary as saved, with the request after coverage, regions and joins."""
+        entries = list(self.summary.items())
+        if self.request is not None:
+            entries.insert(3, ("request", self.request.changed()))
+        return dict(entries)
+
+    def asked(self) -> Request:
+        """Return the request that it was made for; if that is unknown, one for its backends and their strategies."""
+        if self.request is not None:
+            return self.request
+        return Request(tuple(
+            BackendChoice(one.name, {**one.options, **({STRATEGY: one.strategy} if one.strategy else {})})
+            for one in self.backends
+        ))  # fmt: skip
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

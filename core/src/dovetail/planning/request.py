@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import UsageError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.planning.quantized_value import ObserverChoice
 from dovetail.text import plain_value
 
@@ -185,6 +185,10 @@ class Request:
             "pin_origins": {pin: origin.as_dict() for pin, origin in self.pin_origins.items()},
         }
 
+    def recorded(self) -> Request:
+        """Return the request without data in memory."""
+        return self if isinstance(self.data, (str, Path, type(None))) else replace(self, data=None)
+
     def changed(self) -> dict[str, Any]:
         """Return the fields that differ from those of an empty request, as plain data; `from_dict` parses it."""
         default = Request().as_dict()
@@ -192,9 +196,16 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], plan: Plan | None = None) -> Request:
-        """Parse a mapping of `as_dict`, but for the plan in it, which a store reads: `plan`."""
-        values = {**data, "plan": plan}
-        backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
-        values |= {name: tuple(values.get(name, ())) for name in ("pins", "edits", "low", "high")}
-        origins = {pin: PinOrigin(**origin) for pin, origin in values.pop("pin_origins", {}).items()}
-        return cls(backends, pin_origins=origins, **values)
+        """Parse a mapping of `as_dict`, but for the plan in it, which a store reads: `plan`.
+
+        Raises:
+            DovetailError: A field is unknown or malformed.
+        """
+        try:
+            values = {**data, "plan": plan}
+            backends = tuple(BackendChoice.parse(text) for text in values.pop("backends", ()))
+            values |= {name: tuple(values.get(name, ())) for name in ("pins", "edits", "low", "high")}
+            origins = {pin: PinOrigin(**origin) for pin, origin in values.pop("pin_origins", {}).items()}
+            return cls(backends, pin_origins=origins, **values)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DovetailError(f"the request cannot be read: {error}", "leave it out, or take it as saved") from None

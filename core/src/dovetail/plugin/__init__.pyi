@@ -4,6 +4,7 @@ from dovetail.errors import DovetailError as DovetailError, ResultError as Resul
 from dovetail.ir.dialect import Dialect as Dialect, LazyModel as LazyModel, SourceSnapshot as SourceSnapshot
 from dovetail.ir.formats import Format as Format
 from dovetail.ir.graphs import is_onnx as is_onnx
+from dovetail.planning.regions import BorderValue as BorderValue
 from dovetail.planning.claim import Claim as Claim, Claims as Claims, claim_of as claim_of
 from dovetail.planning.conversion import ConversionKind as ConversionKind, Step as Step
 from dovetail.planning.edits import Edit as Edit
@@ -61,6 +62,7 @@ from dovetail.plugin.folders import (
 from dovetail.plugin.frontend import Frontend as Frontend
 from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec
 from dovetail.plugin.loading.isolation import PluginWarning as PluginWarning
+from dovetail.plugin.invariant import Invariant as Invariant
 from dovetail.plugin.kernel import DeviceMemory as DeviceMemory, Kernel as Kernel
 from dovetail.plugin.loading.loader import PluginSet as PluginSet, load_plugins as load_plugins
 from dovetail.plugin.options import (
@@ -88,7 +90,7 @@ from dovetail.plugin.temporary import (
     TemporaryFolder as TemporaryFolder,
     anonymous_file as anonymous_file,
     hold as hold,
-    receipts_folder as receipts_folder,
+    RECEIPTS as RECEIPTS,
     remove_abandoned as remove_abandoned,
     remove_orphans as remove_orphans,
     user_folder as user_folder,

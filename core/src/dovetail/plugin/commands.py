@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loading.registry import Registry
 
 
-CORE_COMMANDS = {name: f"dovetail.cli.{name}:{name.upper()}" for name in ("backends", "plugins")}
-"""Targets of core's commands by name."""
-
 _REQUIRED = ("name", "summary", "add_arguments", "run")
 
 

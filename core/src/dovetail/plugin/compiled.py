@@ -70,7 +70,7 @@ class CompiledModel:
     artifacts: ArtifactFolder | None = None
     options: dict[str, Any] = field(default_factory=dict)
     registry: Registry | None = field(default=None, repr=False)
-    trial: Any = field(default=None, repr=False)
+    trial: object = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _revision: int = field(default=-1, repr=False)
 

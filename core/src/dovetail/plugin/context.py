@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from dovetail.ir.graphs import FlatGraph
 from dovetail.planning.node_keys import key_of
@@ -43,6 +43,26 @@ class Analysis(Protocol[Fact_co]):
     def compute(cls, model: Model, ctx: Context, /) -> Fact_co:
         """Compute the fact without changing the model."""
         ...
+
+
+class Kept:
+    """What passes keep beyond one revision of the model: at most one object of each class."""
+
+    def __init__(self) -> None:
+        self._objects: dict[type, Any] = {}
+
+    def get(self, kind: type[T]) -> T | None:
+        """Return the object of a class; None if there is none."""
+        return cast("T | None", self._objects.get(kind))
+
+    def of(self, kind: type[T]) -> T:
+        """Return the object of a class, made without arguments on first use."""
+        return self.get(kind) or self.put(kind())
+
+    def put(self, found: T) -> T:
+        """Keep an object in place of the one of its class, and return it."""
+        self._objects[type(found)] = found
+        return found
 
 
 @dataclass
@@ -84,7 +104,7 @@ class Outcome:
     decided: Model | None = None
     quantized_values: list[QuantizedValue] = field(default_factory=list)
     artifacts: ArtifactFolder | None = None
-    trial: Any = None
+    trial: object = None
 
 
 class Context:
@@ -108,9 +128,9 @@ class Context:
         files_wanted: Whether emitters of whole-model files run; False for results that are discarded.
         asked: Overrides by options, by name of a main-graph node: `high`, `low`, `IN_FLOATS` or an element type that
             its backend's strategy knows, and the option that asks for it (`--min-snr 30`).
-        kept: Results that stay valid when the model is decided again, such as engines and ranges, by pass name.
-        measured: Measurements that hold for all requests with the same model and data, by pass name; the contexts of
-            one compilation share them.
+        kept: Results that stay valid when the model is decided again, such as engines and ranges, by class.
+        measured: Measurements that hold for all requests with the same model and data, by class; the contexts of one
+            compilation share them.
     """
 
     def __init__(
@@ -127,8 +147,7 @@ class Context:
         self.model = model
         self.progress: Progress | None = None
         self.asked: Mapping[str, tuple[str, str]] = {}
-        self.kept: dict[str, Any] = {}
-        self.measured: dict[str, Any] = {}
+        self.kept, self.measured = Kept(), Kept()
         self.refusals = Rejections()
         self.try_engines: bool | None = None
         self.files_wanted = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.quantized_value import QuantizedValue
+    from dovetail.planning.regions import BorderValue
     from dovetail.plugin.backend import Backend
     from dovetail.plugin.context import Context
 
@@ -81,6 +82,8 @@ class EmittedRegion:
             highest opset that the backend reads; the whole model has that of the compilation.
         nodes: Names of its nodes in the plan; for the whole model, of the nodes on the backend.
         quantized_values: The quantized values that these nodes compute and read, with their parameters.
+        inputs: What each input of `model` holds: the value of `source`, its format, and scale and zero point.
+        outputs: The same for each output of `model`.
         context: The context of the compilation, with request and plugins; None outside of a compilation.
     """
 
@@ -90,6 +93,8 @@ class EmittedRegion:
     source: Model
     nodes: tuple[str, ...]
     quantized_values: tuple[QuantizedValue, ...] = ()
+    inputs: tuple[BorderValue, ...] = ()
+    outputs: tuple[BorderValue, ...] = ()
     context: Context | None = None
 
 

@@ -29,7 +29,8 @@ except ImportError:  # Windows
 _ABANDONED_AFTER = 24 * 3600  # seconds, if files cannot be locked
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 _ATTEMPTS = 100  # to make a folder that other processes remove as abandoned before it is locked
-_RECEIPTS = "receipts"
+RECEIPTS = "receipts"
+"""Folder of links, in that of the user, to what other processes have to finish. A link stays until it leads nowhere."""
 
 
 def hold(descriptor: int, wait: bool = False) -> bool | None:
@@ -110,35 +111,17 @@ def user_folder(make: bool = False) -> Path | None:
     return folder if stat.S_ISDIR(status.st_mode) and private else None
 
 
-def receipts_folder(make: bool = False) -> Path | None:
-    """Return the folder with links to what other processes of this user have to finish; None if there is none.
-
-    Links outlive the process that made them, until they lead nowhere.
-
-    Args:
-        make: Create it if it is missing.
-    """
-    root = user_folder(make)
-    if root is None:
-        return None
-    folder = root / _RECEIPTS
-    if make:
-        with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, exist_ok=True)
-    return folder if folder.is_dir() else None
-
-
 def remove_abandoned() -> None:
     """Remove the temporary files of this user whose processes have ended without doing so."""
     root = user_folder()
     if root is None:
         return
-    remove_orphans(root, re.compile(".+"), keep=(_RECEIPTS,))
+    remove_orphans(root, re.compile(".+"), keep=(RECEIPTS,))
     with contextlib.suppress(OSError):
-        for entry in list(os.scandir(root / _RECEIPTS)):
+        for entry in list(os.scandir(root / RECEIPTS)):
             if entry.is_symlink() and not os.path.exists(entry.path):
                 os.unlink(entry.path)
-    for folder in (root / _RECEIPTS, root):
+    for folder in (root / RECEIPTS, root):
         _remove_if_empty(folder)
 
 

@@ -1,4 +1,4 @@
-"""The commands that compile, plan, transform and explain models, with their shared arguments and output."""
+"""The commands that compile, plan, transform and explain models and list backends, with what they share."""
 
 from dovetail.plugin import hookimpl
 
@@ -7,7 +7,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the commands `compile`, `plan`, `opt`, `passes` and `explain`."""
+    """Register the commands `backends`, `compile`, `plan`, `opt`, `passes` and `explain`."""
+    registry.command("backends", "dovetail_commands.backends:BACKENDS")
     registry.command("compile", "dovetail_commands.compile:COMPILE")
     registry.command("plan", "dovetail_commands.compile:PLAN")
     registry.command("opt", "dovetail_commands.opt:OPT")

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.cli import existing, plugins_of
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Request
 from dovetail.plugin.loading import blaming, installed_options, names_file, use_file
 
 if TYPE_CHECKING:
-    from dovetail.planning import Plan
     from dovetail.plugin import Registry
 
 
-__all__ = ["add_model", "add_request", "completed_model", "request_of"]
+__all__ = ["CHOICES", "add_model", "add_request", "completed_model", "request_of"]
 
 
 def add_model(parser: argparse.ArgumentParser, metavar: str = "MODEL") -> None:
@@ -48,67 +47,16 @@ def completed_model(args: argparse.Namespace) -> Path:
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Add the options that make up a request."""
     group = parser.add_argument_group("request")
-    add = group.add_argument
-    add(
-        "--backend",
-        action="append",
-        default=[],
-        type=_backend,
-        metavar="NAME|FILE[:key=value,...]",
-        help="a backend to use, or the file of one; repeat in order of preference",
-    )
-    add(
-        "--data",
-        type=Path,
-        metavar="FILE|FOLDER",
-        help="calibration and verification data: .npz, .npy, .pb, or a folder of them; for a language model: prompts, "
-        "as texts (.txt, .json) or token ids (.json, .npy, .npz)",
-    )
-    add("--strategy", metavar="NAME", help="how nodes are claimed, instead of what the backends say")
-    add("--solver", default="forward", metavar="NAME", help="forward (default), fixpoint, min-cut, or one of a plugin")
-    add("--costs", metavar="FILE|NAME", help="what min-cut counts; `dovetail profile` measures such a table")
-    add("--pin", action="append", default=[], metavar="SELECTOR=backend/FORMAT", help="a manual choice (repeatable)")
-    add(
-        "--edit",
-        action="append",
-        default=[],
-        type=_edit,
-        metavar="KIND=NODE[:before|after]",
-        help="change the graph next to a node (repeatable)",
-    )
-    low, high = "compute nodes in the low precision", "compute nodes in the source model's types"
-    add("--low", action="append", default=[], metavar="SELECTOR", help=f"{low} whatever their policy is (repeatable)")
-    add("--high", action="append", default=[], metavar="SELECTOR", help=f"{high} (repeatable)")
-    add(
-        "--keep-io-types",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="keep the types of the model's inputs and outputs (default: yes)",
-    )
-    add(
-        "--freeze-inputs",
-        action="store_true",
-        help="take inputs that have a default for constants: nobody will give another value",
-    )
+    for one in CHOICES:
+        group.add_argument(one.option, **one.argument)
 
 
 def request_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keyword arguments for `dovetail.plan` and `dovetail.compile`."""
     _use_files(args)
-    return {
-        "backends": args.backend,
-        "strategy": args.strategy,
-        "solver": args.solver,
-        "costs": args.costs,
-        "pins": tuple(args.pin),
-        "edits": tuple(args.edit),
-        "low": tuple(args.low),
-        "high": tuple(args.high),
-        "keep_io_types": args.keep_io_types,
-        "freeze_inputs": args.freeze_inputs,
-        "data": existing(args.data),
-        "plugins": plugins_of(args),
-    }
+    given = {one.field: vars(args)[one.option.strip("-").replace("-", "_")] for one in CHOICES}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return {**given, "backends": args.backend, "data": existing(args.data), "plugins": plugins_of(args)}
 
 
 def _use_files(args: argparse.Namespace) -> None:
@@ -142,6 +90,69 @@ def _edit(text: str) -> str:
     return text
 
 
+class _Choice(NamedTuple):
+    """An option of commands for one choice of a request.
+
+    Attributes:
+        field: The field of `Request`, which is also the keyword of `dovetail.plan` and `dovetail.compile`.
+        option: The option.
+        argument: The keywords of `add_argument`.
+    """
+
+    field: str
+    option: str
+    argument: Mapping[str, Any]
+
+    def words(self, value: Any) -> list[str]:
+        """Return the words that choose `value`; none for the default."""
+        if value == self.argument.get("default", False if "action" in self.argument else None):
+            return []
+        if isinstance(value, bool):
+            return [self.option if value else f"--no-{self.option[2:]}"]
+        if isinstance(value, tuple):
+            return _each(self.option, value)
+        return [self.option, str(value) if isinstance(value, (str, Path)) else "FILE"]
+
+
+def _repeatable(metavar: str, help: str, **more: Any) -> dict[str, Any]:
+    return {"action": "append", "default": [], "metavar": metavar, "help": f"{help} (repeatable)", **more}
+
+
+_LOW, _HIGH = "compute nodes in the low precision", "compute nodes in the source model's types"
+CHOICES = (
+    _Choice("backends", "--backend", {
+        "action": "append", "default": [], "type": _backend, "metavar": "NAME|FILE[:key=value,...]",
+        "help": "a backend to use, or the file of one; repeat in order of preference",
+    }),
+    _Choice("strategy", "--strategy", {
+        "metavar": "NAME", "help": "how nodes are claimed, instead of what the backends say",
+    }),
+    _Choice("solver", "--solver", {
+        "default": "forward", "metavar": "NAME", "help": "forward (default), fixpoint, min-cut, or one of a plugin",
+    }),
+    _Choice("costs", "--costs", {
+        "metavar": "FILE|NAME", "help": "what min-cut counts; `dovetail profile` measures such a table",
+    }),
+    _Choice("pins", "--pin", _repeatable("SELECTOR=backend/FORMAT", "a manual choice")),
+    _Choice("edits", "--edit", _repeatable("KIND=NODE[:before|after]", "change the graph next to a node", type=_edit)),
+    _Choice("low", "--low", _repeatable("SELECTOR", f"{_LOW} whatever their policy is")),
+    _Choice("high", "--high", _repeatable("SELECTOR", _HIGH)),
+    _Choice("keep_io_types", "--keep-io-types", {
+        "action": argparse.BooleanOptionalAction, "default": True,
+        "help": "keep the types of the model's inputs and outputs (default: yes)",
+    }),
+    _Choice("freeze_inputs", "--freeze-inputs", {
+        "action": "store_true",
+        "help": "take inputs that have a default for constants: nobody will give another value",
+    }),
+    _Choice("data", "--data", {
+        "type": Path, "metavar": "FILE|FOLDER",
+        "help": "calibration and verification data: .npz, .npy, .pb, or a folder of them; for a language model: "
+                "prompts, as texts (.txt, .json) or token ids (.json, .npy, .npz)",
+    }),
+)  # fmt: skip
+"""The choices of a request that commands offer. A test compares their fields with those of `Request`."""
+
 _NEEDS_DATA = ("bisect",)
 
 
@@ -166,15 +177,9 @@ def command_text(
     """
     words = ["dovetail", command, str(model or "MODEL")]
     words += _each("--backend", [_named_as_given(choice, registry) for choice in request.backends] or ["NAME"])
-    words += _each("--strategy", [request.strategy] if request.strategy else [])
-    words += _each("--solver", [request.solver] if request.solver != "forward" else [])
-    words += _each("--costs", [request.costs] if request.costs else [])
-    words += _each("--pin", request.pins) + _each("--edit", request.edits)
-    words += _each("--low", request.low) + _each("--high", request.high)
-    words += ["--no-keep-io-types"] * (not request.keep_io_types) + ["--freeze-inputs"] * request.freeze_inputs
-    if isinstance(request.data, (str, Path)):
-        words += ["--data", str(request.data)]
-    elif request.data is not None or command in _NEEDS_DATA:
+    for one in CHOICES[1:]:
+        words += one.words(vars(request)[one.field])
+    if command in _NEEDS_DATA and request.data is None:
         words += ["--data", "FILE"]
     options, unsaid = _option_words(command, request, registry)
     words += options
@@ -189,17 +194,6 @@ def _named_as_given(choice: BackendChoice, registry: Registry) -> str:
     table = registry.backend
     owner = table.entry(choice.name).owner if choice.name in table else ""
     return str(replace(choice, name=owner)) if names_file(owner) else str(choice)
-
-
-def request_of_plan(plan: Plan) -> Request:
-    """Return the request that a plan was made for; only its backends if the plan replays another one, or was edited."""
-    try:
-        found = Request.from_dict(plan.summary.get("request", {}))
-    except (DovetailError, TypeError, ValueError, AttributeError):
-        found = Request()
-    if found.backends:
-        return found
-    return Request(tuple(BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends))
 
 
 def _option_words(command: str, request: Request, registry: Registry) -> tuple[list[str], list[str]]:

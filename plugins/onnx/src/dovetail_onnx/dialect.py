@@ -36,6 +36,12 @@ class OnnxDialect:
 
         read_annotations(model)
 
+    def lost_nodes(self, source: Model, model: Model) -> list[tuple[str, str, str]]:
+        """Return name, operator and fate of source nodes that a result no longer has."""
+        from dovetail_onnx.lost_nodes import lost_nodes
+
+        return lost_nodes(source, model)
+
     def type_problems(self, nodes: Iterable[ir.Node], opsets: Mapping[str, int]) -> list[str]:
         """Check the ports of nodes against the schemas of their operators; see `dovetail_onnx.type_check`."""
         from dovetail_onnx.type_check import type_problems

@@ -12,8 +12,8 @@ from dovetail.planning import claim_of, from_source, key_of
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.node_requests import NodeRequests
-from dovetail_placement.partitioning import keys_of_partitioner
 from dovetail_placement.pins import pinned_claim
+from dovetail_placement.regions.partitioners import keys_of_partitioner
 from dovetail_placement.view import View, made_strategy
 
 if TYPE_CHECKING:

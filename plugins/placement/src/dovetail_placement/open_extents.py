@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail_placement.claiming import Claiming
 
 
-_KEPT = "open-extents"  # the shapes of the data, which are the same in every round of decisions
 _LONGEST = 120  # characters of a list of shapes to copy
 _LOST_SHAPE = "lost-shape"
 
@@ -105,15 +105,20 @@ def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, rem
 
 def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
     """Return the option to copy: with the extents of the data if it has one shape, else with one sample."""
-    if _KEPT not in ctx.kept:
-        ctx.kept[_KEPT] = _of_data(model, ctx)
-    known: Mapping[str, tuple[int, ...]] = ctx.kept[_KEPT]
-    text, complete = fixing_option(inputs, known)
+    known = ctx.kept.get(_DataShapes) or ctx.kept.put(_DataShapes(_of_data(model, ctx)))
+    text, complete = fixing_option(inputs, known.by_input)
     if complete or ctx.request.data is not None:
         return text
     if len(text) > _LONGEST:
         return "--data FILE --fix-shape data, which takes the extents of your inputs"
     return f"{text} (or --data FILE --fix-shape data for the extents of your inputs)"
+
+
+@dataclass(frozen=True)
+class _DataShapes:
+    """The shapes of the data, which are the same in every round of decisions; empty if there is not one for all."""
+
+    by_input: Mapping[str, tuple[int, ...]]
 
 
 def _of_data(model: Model, ctx: Context) -> Mapping[str, tuple[int, ...]]:

@@ -14,6 +14,8 @@ def register(registry):
     registry.pass_("join", "dovetail_precision.join:Join")
     registry.pass_("float-borders", "dovetail_precision.float_borders:FloatBorders")
     registry.pass_("predict-times", "dovetail_precision.predicted_times:PredictTimes")
+    registry.invariant("typed", "dovetail_precision.invariants:Typed")
+    registry.invariant("joined", "dovetail_precision.invariants:Joined")
     registry.conversion("cast", "dovetail_precision.join:Cast")
     registry.policy("fp16", "dovetail_schemas:policies/fp16.yaml")
     registry.policy("fp16-lean", "dovetail_schemas:policies/fp16_lean.yaml")

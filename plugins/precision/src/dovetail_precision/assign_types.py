@@ -15,9 +15,9 @@ from dovetail.planning import HOST, Placement, conversion_kind, from_source, pla
 from dovetail.planning import Join as PlannedJoin
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean, pluralize
-from dovetail_placement.form_regions import number_regions
 from dovetail_placement.place import claim_on
-from dovetail_placement.region_limits import refuse_regions
+from dovetail_placement.regions.form_regions import number_regions
+from dovetail_placement.regions.limits import refuse_regions
 
 from dovetail_precision.choices import Choice
 from dovetail_precision.constraints import holds_bodies

@@ -9,7 +9,7 @@ from dovetail.ir import FlatGraph, Format, float_format, input_of, insert_after_
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Step, placement_of
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
-from dovetail_placement.form_regions import number_regions
+from dovetail_placement.regions.form_regions import number_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

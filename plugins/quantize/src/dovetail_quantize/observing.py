@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.planning import ObserverChoice, Parameters
+from dovetail.planning import ObserverChoice, Parameters, given_regions
 from dovetail.plugin import Observer
 from dovetail.plugin.loading import derived, described, foreign_output, overrides
 from dovetail_runtime.data.batches import batches
@@ -20,7 +20,6 @@ from dovetail_runtime.data.independent_rows import inputs_of_samples, samples_at
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.executor import Executor
 from dovetail_schemas.type_specs import resolve_observer
-from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_quantize.extrema import ExtremaNames, ExtremaNodes
 from dovetail_quantize.integers import number_of_scales

@@ -104,7 +104,6 @@ def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Pa
     return found
 
 
-_MEASURED = "calibrate"
 _Key = tuple[tuple[tuple[str, str], ...], str, ObserverChoice]
 
 
@@ -219,12 +218,12 @@ def known_parameters(ctx: Context) -> KnownParameters:
     """Return the parameters already found for the request's model; none if refinements have scaled its layers."""
     if Record.of(ctx).changed(SCALING):
         return KnownParameters()
-    return ctx.measured.setdefault(_MEASURED, KnownParameters())
+    return ctx.measured.of(KnownParameters)
 
 
 def compare_observers(ctx: Context, compared: Sequence[ObserverChoice]) -> None:
     """Make calibration show the data to all of `compared` at once, because a search will request each of them."""
-    ctx.measured[_MEASURED] = KnownParameters(compared)
+    ctx.measured.put(KnownParameters(compared))
 
 
 def _key(group: list[Held], choice: ObserverChoice) -> _Key:

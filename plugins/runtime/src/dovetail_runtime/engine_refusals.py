@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir import all_nodes
+from dovetail.ir import all_nodes, used_values
+from dovetail.planning import Region, extract
 from dovetail.plugin import EngineError
 from dovetail.plugin.loading import nodes_of
-from dovetail_transforms.regions.regions import Region, extract, used_values
 
 from dovetail_runtime.region_runner import Refusal, RegionModel
 from dovetail_runtime.serialize import needs_file
@@ -120,7 +119,7 @@ def _located(refusal: Refusal, engine: GuardedEngine, trial: _Trial) -> Iterator
         middle = len(region.nodes) // 2
         # A region is in topological order, so that both halves are convex.
         for nodes in (region.nodes[:middle], region.nodes[middle:]):
-            part = _part(refusal.region, nodes)
+            part = refusal.region.part(nodes)
             error = trial.refused(part, engine) if nodes else None
             if error is None:
                 continue
@@ -163,21 +162,4 @@ def _without(region: Region, named: ir.Node) -> Iterator[Region]:
         [node for node in region.nodes if node in behind and node is not named],
     ):
         if nodes:
-            yield _part(region, nodes)
-
-
-def _part(region: Region, nodes: Sequence[ir.Node]) -> Region:
-    inside = set(nodes)
-    computed = {value for node in nodes for value in node.outputs}
-    read = dict.fromkeys(value for node in nodes for value in used_values(node))
-    inputs = [value for value in read if value not in computed and not value.is_initializer()]
-    leaving = [
-        value
-        for value in computed
-        if value.is_graph_output() or any(reader not in inside for reader, _ in value.uses())
-    ]
-    order: Mapping[str | None, int] = {
-        value.name: at for at, value in enumerate(v for node in nodes for v in node.outputs)
-    }
-    outputs = sorted(leaving, key=lambda value: order[value.name])
-    return replace(region, nodes=tuple(nodes), inputs=tuple(inputs), outputs=tuple(outputs))
+            yield region.part(nodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -12,11 +12,11 @@ from dovetail.errors import DovetailError
 from dovetail.planning import HOST, from_source
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
 from dovetail.plugin.loading import artifact_of, derived, described, foreign_output, make_engine
-from dovetail_transforms.regions.regions import calls
 
 from dovetail_runtime.direct_run import SelfChecking
 from dovetail_runtime.feeds import Declared, declared
 from dovetail_runtime.native_session import OnnxRuntimeBacked
+from dovetail_runtime.nested_graphs import calls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -255,7 +255,6 @@ def _described(error: BaseException) -> str:
 Engines: TypeAlias = "Mapping[str, Sequence[GuardedEngine]]"
 """The engines of every backend, in its order of preference."""
 
-_KEPT = "engines"
 TARGET_ONLY = "target-only"
 """Name of the option under which a request or a plan says that the result is for another machine."""
 
@@ -303,8 +302,13 @@ def engines_in(ctx: Context) -> Engines:
     Raises:
         DovetailError: A backend has no engines.
     """
-    if _KEPT not in ctx.kept:
-        ctx.kept[_KEPT] = engines_of(
-            (*ctx.backends, ctx.host), ctx.registry, lambda: TARGET_ONLY in ctx.request.options
-        )
-    return ctx.kept[_KEPT]
+    known = ctx.kept.get(_Made)
+    if known is None:
+        backends = (*ctx.backends, ctx.host)
+        known = ctx.kept.put(_Made(engines_of(backends, ctx.registry, lambda: TARGET_ONLY in ctx.request.options)))
+    return known.engines
+
+
+@dataclass(frozen=True)
+class _Made:
+    engines: Engines

@@ -14,27 +14,21 @@ from typing import TYPE_CHECKING
 import dovetail.plugin
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir import constant_of, name_of
+from dovetail.planning import Region, extract, numbered_regions, placed_backend, regions_from
 from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
 from dovetail.plugin.loading import ArtifactFolder, artifact_of
 from dovetail.text import did_you_mean
 from dovetail_onnx.external import lies_beside
-from dovetail_transforms.regions.regions import (
-    Region,
-    annotated_regions,
-    calls,
-    extract,
-    inline_regions,
-    ready_regions,
-    regions_from,
-)
 
 from dovetail_runtime.direct_run import DirectRun, direct_run
 from dovetail_runtime.engines import GuardedEngine, GuardedSession, guarded
 from dovetail_runtime.feeds import DeclaredInputs, without_defaults
 from dovetail_runtime.joint_session import joint_session
+from dovetail_runtime.nested_graphs import calls, inline_regions
 from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
 from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file
+from dovetail_runtime.unpartitioned import ready_regions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -285,7 +279,8 @@ class Executor(dovetail.plugin.Executor):
 
 
 def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:
-    return annotated_regions(graph) if backend_of is None else ready_regions(graph, backend_of)
+    numbered = numbered_regions(graph) if backend_of is None else None
+    return ready_regions(graph, backend_of or placed_backend) if numbered is None else numbered
 
 
 def _way(options: Mapping[str, object]) -> str:

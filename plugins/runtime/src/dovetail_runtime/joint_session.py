@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.plugin import EngineError, RegionModel
 from dovetail.plugin.loading import artifact_of
-from dovetail_transforms.regions.regions import calls
 
+from dovetail_runtime.nested_graphs import calls
 from dovetail_runtime.serialize import needs_file, weight_bytes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
-from dovetail_transforms.regions.regions import Region
+from dovetail.planning import Region
 
 if TYPE_CHECKING:
     import numpy as np

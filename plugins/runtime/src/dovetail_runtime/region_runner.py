@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     import onnxruntime as ort
-    from dovetail_transforms.regions.regions import Region
+    from dovetail.planning import Region
 
     from dovetail_runtime.direct_run import SelfChecking
 

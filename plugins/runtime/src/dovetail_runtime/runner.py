@@ -38,7 +38,8 @@ class Runner(dovetail.plugin.Runner):
         self._compiled = compiled
         self._registry = compiled.registry or load_plugins().registry
         # Only this object may hold the trial's executor, so that `unload` frees its memory.
-        trial, compiled.trial = compiled.trial or Trial({}), None
+        trial = compiled.trial if isinstance(compiled.trial, Trial) else Trial({})
+        compiled.trial = None
         self._tried_engines, self._untried = trial.engines, trial.untried
         self._executors: dict[str, Executor | GuardedExecutor] = {"": trial.executor} if trial.executor else {}
         self._last_used = ""

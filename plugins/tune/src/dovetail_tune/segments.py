@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import bodies, name_of
-from dovetail_transforms.regions.regions import extract, given_regions, used_values
+from dovetail.ir import bodies, name_of, used_values
+from dovetail.planning import extract, given_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
-    from dovetail_transforms.regions.regions import Region
+    from dovetail.planning import Region
 
 MOST = 10  # segments of a model: each is compiled once per candidate
 _WIDEST = 4  # values between two segments

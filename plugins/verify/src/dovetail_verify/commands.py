@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
 from dovetail.errors import UsageError
-from dovetail_commands.request import add_request, command_text, request_of, request_of_plan
+from dovetail_commands.request import add_request, command_text, request_of
 from dovetail_commands.terminal import Progress, say_note, table, warn
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
@@ -182,7 +182,7 @@ def run_verify(args: argparse.Namespace) -> int:
     tried = ""
     if verification.warnings or verification.missed:
         # Read the plan only if needed: that of a large result takes a second.
-        request = request_of_plan(result.plan) if result is not args.result else Request()
+        request = result.plan.asked() if result is not args.result else Request()
         request = replace(request, data=args.data or request.data)
         tried = f"`{command_text('bisect', args.original, request, plugins.registry)}` shows which nodes cost it"
         verification.remedy = f"{tried}; `dovetail compile --min-snr 30` raises them"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,16 +227,7 @@ def layers_of_request(
 
 def request_of_result(plan: Plan, plugins: PluginSet) -> Request:
     """Return the request of a plan; for a replayed plan, only the backends are known."""
-    recorded = plan.summary.get("request")
-    if recorded:
-        request = Request.from_dict({**recorded, "data": None})
-    else:
-        request = Request(
-            tuple(
-                BackendChoice(entry["name"], {**entry.get("options", {}), "strategy": entry["strategy"]})
-                for entry in plan.backends
-            )
-        )
+    request = replace(plan.asked(), data=None)
     with suppress(DovetailError):
         check_installed(plugins.registry, plan.backends)  # registers those that were files
     for choice in request.backends:

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import get_placement, operator_name
 from dovetail_runtime.data.batches import as_given
-from dovetail_transforms.regions.regions import inline_regions
+from dovetail_runtime.nested_graphs import inline_regions
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide

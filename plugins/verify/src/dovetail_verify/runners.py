@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,7 @@ def reference(
     """
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
-    from dovetail_transforms.regions.regions import slices
+    from dovetail_runtime.unpartitioned import slices
 
     runnable = model.runnable()
     return Executor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
@@ -36,13 +37,19 @@ def reference(
 
 def reference_of_source(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return `reference` of the source model of a compilation, loaded once unless it is large."""
-    kept = ctx.kept.get(_SOURCE)
-    if kept is not None and kept[0] is model:
-        return cast("Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]", kept[1])
+    kept = ctx.kept.get(_Source)
+    if kept is not None and kept.model is model:
+        return kept.run
     run = reference(model, ctx)
     if weights_within(model, _KEPT_WEIGHTS):
-        ctx.kept[_SOURCE] = model, run
+        ctx.kept.put(_Source(model, run))
     return run
+
+
+@dataclass(frozen=True)
+class _Source:
+    model: Model
+    run: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 
 def weights_within(model: Model, limit: int) -> bool:
@@ -51,7 +58,6 @@ def weights_within(model: Model, limit: int) -> bool:
     return all(size <= limit for size in accumulate(tensor.nbytes for tensor in tensors if tensor is not None))
 
 
-_SOURCE = "dovetail_verify.source"
 _KEPT_WEIGHTS = 1 << 28  # bytes; a session of a larger source is not held while the result is made
 
 

@@ -1,8 +1,7 @@
 """The executor `sequential`: every node is a region of its own, so that each of its values can be looked at."""
 
-from dovetail.planning import get_placement
+from dovetail.planning import get_placement, regions_from
 from dovetail_runtime.executor import Executor
-from dovetail_transforms.regions.regions import regions_from
 
 
 class Sequential(Executor):

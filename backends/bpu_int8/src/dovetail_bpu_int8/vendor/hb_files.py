@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MODEL, CONFIG, QUANT_CONFIG, THRESHOLDS = "model.onnx", "config.yaml", "quant_config.json", "thresholds.json"
 _MARCH = "march"
-_KEPT = "hb-files"
 _FIRST_OF = {"nash": "nash-e"}
 
 
@@ -101,10 +100,17 @@ def _written(region: EmittedRegion) -> tuple[Model, list[str]]:
         return model, [f"{why}: {error.message}"]
 
 
+class _Defaults:
+    """The tool's default settings by the nodes that they are for; those of the last model alone."""
+
+    def __init__(self) -> None:
+        self.by_nodes: dict[tuple[object, ...], Mapping[str, Settled]] = {}
+
+
 def _by_default(model: Model, region: EmittedRegion, outputs: str) -> Mapping[str, Settled]:
     """Return the tool's default settings, cached for all rounds and trials of one compilation."""
     key = (outputs, tuple((node.name, node.op_type) for node in model.graph))
-    known = cast("Context", region.context).kept.setdefault(_KEPT, {})
+    known = cast("Context", region.context).kept.of(_Defaults).by_nodes
     if key not in known:
         known.clear()
         known[key] = settled_by(_plan(model, region, outputs), model, region.backend.name)

@@ -167,7 +167,7 @@ def hb_report(result: CompiledModel | str | Path) -> HbReport:
 
 def _predictions(result: CompiledModel) -> tuple[list[Prediction], list[str]]:
     """Predict latency and memory traffic of the subgraphs; return caveats, too."""
-    march = next(entry["options"]["march"] for entry in result.plan.backends if entry["name"] == _BACKEND)
+    march = next(one.options["march"] for one in result.plan.backends if one.name == _BACKEND)
     rates = known_rates().get(march)
     if rates is None:
         known = ", ".join(known_rates())
@@ -186,8 +186,8 @@ def rows_of(plan: Plan) -> list[Row]:
     Raises:
         DovetailError: The plan is not for `bpu-int8`.
     """
-    if all(entry["name"] != _BACKEND for entry in plan.backends):
-        names = ", ".join(entry["name"] for entry in plan.backends) or HOST
+    if all(one.name != _BACKEND for one in plan.backends):
+        names = ", ".join(one.name for one in plan.backends) or HOST
         raise DovetailError(f"the result is for {names}, and not for {_BACKEND}", f"add --backend {_BACKEND}")
     cosines, reasons = _cosines(plan.remarks), _reasons(plan.remarks)
     ports = input_scales(parse_quantized_values(plan.values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 
 _SUMMARY = "profiles"
-_KEPT = "tensorrt-profile"
 _LARGEST_SHAPE_INPUT = 16  # elements
 
 
@@ -32,12 +32,15 @@ def given_profile(model: Model, ctx: Context) -> Profile:
     Raises:
         DovetailError: The data does not match the model.
     """
-    if _KEPT not in ctx.kept:
-        ctx.kept[_KEPT] = _given(model, ctx)
-    found = ctx.kept[_KEPT]
+    found = (ctx.kept.get(_Given) or ctx.kept.put(_Given(_given(model, ctx)))).bounds
     if found and ctx.outcome.plan is not None:
         ctx.outcome.plan.summary[_SUMMARY] = {name: bounds.entry() for name, bounds in found.items()}
     return found
+
+
+@dataclass(frozen=True)
+class _Given:
+    bounds: dict[str, Bounds]
 
 
 def _given(model: Model, ctx: Context) -> dict[str, Bounds]:

@@ -5,7 +5,12 @@ from dovetail.plugin.engine import (
     make_engine as make_engine,
     record_spans as record_spans,
 )
-from dovetail.plugin.loading.backend_files import format_of as format_of, names_file as names_file, use_file as use_file
+from dovetail.plugin.loading.backend_files import (
+    format_of as format_of,
+    named_format_of as named_format_of,
+    names_file as names_file,
+    use_file as use_file,
+)
 from dovetail.plugin.loading.backends import (
     asking as asking,
     check_installed as check_installed,
@@ -43,3 +48,4 @@ from dovetail.plugin.artifacts import (
     stands_for_region as stands_for_region,
 )
 from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
+from dovetail.plugin.invariant import invariants_of as invariants_of

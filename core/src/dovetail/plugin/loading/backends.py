@@ -15,12 +15,13 @@ from dovetail.plugin.loading.contracts import class_of, derived
 from dovetail.plugin.loading.isolation import calling, described, foreign_output
 
 if TYPE_CHECKING:
+    from dovetail.planning.plan import PlannedBackend
     from dovetail.planning.request import BackendChoice
     from dovetail.plugin.backend import Source
     from dovetail.plugin.loading.registry import Registry
 
 
-def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) -> None:
+def check_installed(registry: Registry, entries: Iterable[PlannedBackend]) -> None:
     """Check whether the backends of a plan are installed.
 
     Args:
@@ -31,8 +32,7 @@ def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) ->
         DovetailError: One is missing; the error names the distribution and version that the plan was made with.
     """
     for entry in entries:
-        name, made_with = str(entry["name"]), entry.get("distribution")
-        file = Path(str(entry.get("path", made_with)))  # plans had the path of a file as its distribution
+        name, made_with, file = entry.name, entry.distribution, Path(entry.path)
         if name not in registry.backend and file.is_absolute() and file.is_file():
             use_file(registry, str(file))
         if name in registry.backend:
@@ -40,7 +40,7 @@ def check_installed(registry: Registry, entries: Iterable[Mapping[str, Any]]) ->
         try:
             registry.backend.entry(name)
         except DovetailError as error:
-            if not isinstance(made_with, str) or not made_with or registry.backend.is_clash(name):
+            if not made_with or registry.backend.is_clash(name):
                 raise
             broken = [text for text in registry.absent if f"({made_with.partition(' ')[0]} " in text]
             owner, _, version = made_with.partition(" ")

@@ -14,7 +14,6 @@ import pluggy
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import hookspecs
-from dovetail.plugin.commands import CORE_COMMANDS
 from dovetail.plugin.loading.backend_files import backend_files, formats_of, misnamed_file, names_file
 from dovetail.plugin.loading.discovery import PluginRecord, discover
 from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
@@ -46,8 +45,7 @@ class PluginSet:
     def __init__(self) -> None:
         self.registry = Registry()
         with self.registry.on_behalf_of("dovetail"):
-            for name, target in CORE_COMMANDS.items():
-                self.registry.command(name, target)
+            self.registry.command("plugins", "dovetail.cli.plugins:PLUGINS")
         self.plugins: list[PluginRecord] = []
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
@@ -59,7 +57,7 @@ class PluginSet:
         return [record for record in self.plugins if record.status == "broken"]
 
     def provenance(self, backend: str) -> dict[str, Any]:
-        """Return what a plan records about the origin of a backend; see `Plan.backends`. Empty for Dovetail's own."""
+        """Return the fields of `PlannedBackend` about the origin of a backend; empty for one without a distribution."""
         if backend not in self.registry.backend:
             return {}
         owner = self.registry.backend.entry(backend).owner

@@ -138,7 +138,7 @@ def all_elsewhere(
     Raises:
         DovetailError: The given model is not that of the plan.
     """
-    backend = next((entry["name"] for entry in plan.backends), HOST)
+    backend = next((one.name for one in plan.backends), HOST)
     away = [node for node in plan.nodes if node.backend != backend]
     remarks: dict[str, list[Remark]] = {}
     for remark in plan.remarks:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.passes import Request
 from dovetail.planning import HOST
 from dovetail.plugin import load_plugins
 from dovetail.plugin.loading import open_any, open_file
@@ -88,7 +87,7 @@ def remedy_lines(
     """
     suggested = suggestions_among(remark for remark in plan.remarks if remark.node == node.name)
     untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(remedy.text for remedy in suggested)]
-    if not plan.summary.get("request") or not _wanted_elsewhere(node, plan):
+    if plan.request is None or not _wanted_elsewhere(node, plan):
         return untried
     name = node.name or node.output
     trials = trials_for(plan, result, model, plugins, (name,), most_nodes=_MOST_NODES)
@@ -137,24 +136,22 @@ def trials_for(
     Raises:
         DovetailError: The given model is not that of the plan.
     """
-    request = plan.summary.get("request")
-    if not request:
+    if plan.request is None:
         return "the plan does not say what was asked for"
     plugins = plugins or load_plugins()
-    wanted = Request.from_dict({**request, "data": None})
+    wanted = plan.request
     if absent := [choice.name for choice in wanted.backends if choice.name not in plugins.registry.backend]:
         return f"backend '{absent[0]}' is not installed"
     opened = _opened(plan, result, model, plugins, most_nodes)
     if isinstance(opened, str):
         return f"{opened}: --model FILE"
-    data = request.get("data")
-    wanted = replace(wanted, data=data if data and Path(data).exists() else None)
-    return RemedyTrials(opened, wanted, plugins, names)
+    data = wanted.data if wanted.data and Path(wanted.data).exists() else None
+    return RemedyTrials(opened, replace(wanted, data=data), plugins, names)
 
 
 def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
     """Check whether a backend of the request is preferred to the node's present one."""
-    names = [entry["name"] for entry in plan.backends]
+    names = [one.name for one in plan.backends]
     return bool(names) and (node.backend == HOST or names[0] != node.backend)
 
 

@@ -8,7 +8,23 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from dovetail.plugin import receipts_folder
+from dovetail.plugin import RECEIPTS, user_folder
+
+
+def receipts_folder(make: bool = False) -> Path | None:
+    """Return the folder with the receipts of this user; None if there is none.
+
+    Args:
+        make: Create it if it is missing.
+    """
+    root = user_folder(make)
+    if root is None:
+        return None
+    folder = root / RECEIPTS
+    if make:
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    return folder if folder.is_dir() else None
 
 
 def leave_receipt(folder: Path) -> None:

@@ -154,9 +154,9 @@ def _backends_of(names: set[str], plan: Plan, ctx: Context) -> tuple[Backend, ..
     from dovetail.passes import BackendChoice
     from dovetail.plugin.loading import check_installed, load_chosen
 
-    check_installed(ctx.registry, [entry for entry in plan.backends if entry["name"] in names - {HOST}])
-    options = {entry["name"]: BackendChoice(entry["name"], dict(entry.get("options", {}))) for entry in plan.backends}
-    chosen = [load_chosen(ctx.registry, options.get(name, BackendChoice(name))) for name in sorted(names - {HOST})]
+    check_installed(ctx.registry, [one for one in plan.backends if one.name in names - {HOST}])
+    choices = {one.name: one.choice for one in plan.backends}
+    chosen = [load_chosen(ctx.registry, choices.get(name, BackendChoice(name))) for name in sorted(names - {HOST})]
     return (*chosen, ctx.host)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.ir import gc_paused
-from dovetail.planning import VERSION, Edit, Plan, Remark
+from dovetail.passes import Request
+from dovetail.planning import VERSION, Edit, Plan, PlannedBackend, Remark
 
 from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import file_sha256, read_input
@@ -29,13 +30,15 @@ from dovetail_onnx.results.document import (
     source_of,
 )
 from dovetail_onnx.results.manifest import PLAN, REMARKS
-from dovetail_onnx.results.provenance import located, unplaced
+from dovetail_onnx.results.provenance import located
 from dovetail_onnx.results.reading import find_result
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 from dovetail_onnx.results.writing import copy_beside, files_beside
 
 _READ = (1, VERSION)
 _LARGEST = 1 << 30  # bytes
+_TEXTS = ("name", "strategy", "distribution", "sha256")
+_BACKEND_KEYS = {*_TEXTS, "contract", "options"}
 _NOTES = {
     "nodes": "[name, output, operator, backend/precision, region, key, {fields that differ from their defaults}]",
     "joins": "[value, from, to, kind, first reader, bytes]",
@@ -67,14 +70,14 @@ def plan_text(plan: Plan, remarks: dict[str, Any] | None = None) -> str:
     data: dict[str, Any] = {
         "version": VERSION,
         "model": plan.model,
-        "backends": unplaced(plan.backends),
+        "backends": [backend.as_dict() for backend in plan.backends],
         "nodes": [node_row(node) for node in plan.nodes],
         "joins": [join_row(join) for join in plan.joins],
         "values": plan.values,
         "edits": plan.edits,
         "sources": [list(node) for node in plan.sources],
         "remarks": grouped(plan.remarks) if remarks is None else remarks,
-        "summary": plan.summary,
+        "summary": plan.summary_document(),
     }
     return "".join(document_lines(data, _NOTES))
 
@@ -150,7 +153,8 @@ def parse_plan(text: str, name: str) -> tuple[dict[str, Any], dict[str, Any] | N
         "values": _of_type(dict, data, "values", name),
         "edits": _entries(data, "edits", lambda entry: Edit.from_dict(entry).as_dict(), name),
         "remarks": [] if elsewhere is not None else _remarks(_of_type(list, data, "remarks", name), name),
-        "summary": _of_type(dict, data, "summary", name),
+        "summary": (summary := dict(_of_type(dict, data, "summary", name))),
+        "request": _request(summary.pop("request", None), name),
         "sources": _entries(data, "sources", source_of, name),
     }
     return fields, elsewhere
@@ -208,12 +212,22 @@ def _hint(key: str) -> str:
     return f"write {_NOTES[key]}{mapping}"
 
 
-def _backend(entry: Any, name: str) -> dict[str, Any]:
+def _backend(entry: Any, name: str) -> PlannedBackend:
+    """Parse a backend. A path that stands there is not taken: it would say something about another machine."""
     if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-        options = entry.get("options", {})
-        if isinstance(options, dict) and all(isinstance(value, str) for value in options.values()):
-            return entry
+        options, texts = entry.get("options", {}), [value for key, value in entry.items() if key in _TEXTS]
+        if isinstance(options, dict) and all(isinstance(value, str) for value in (*options.values(), *texts)):
+            return PlannedBackend(**{key: value for key, value in entry.items() if key in _BACKEND_KEYS})
     raise DovetailError(f"{name}: an entry of 'backends' is malformed", "write {name: cpu-bf16, options: {key: value}}")
+
+
+def _request(recorded: Any, name: str) -> Request | None:
+    if not recorded:
+        return None
+    try:
+        return Request.from_dict(recorded)
+    except DovetailError as error:
+        raise DovetailError(f"{name}: 'request' in 'summary': {error.message}", error.hint) from None
 
 
 class SavedPlan(Plan):

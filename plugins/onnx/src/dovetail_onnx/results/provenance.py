@@ -8,76 +8,72 @@ found on another machine, too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dovetail.planning import PlannedBackend, Remark
 
 from dovetail_onnx.files.reading import open_inside
 from dovetail_onnx.results.manifest import MANIFEST, MODEL, PLAN, REMARKS, plain_name
 
 if TYPE_CHECKING:
-    from dovetail.planning import Remark
     from dovetail.plugin import CompiledModel, PluginSet
 
 _OURS = (MODEL, PLAN, REMARKS, MANIFEST)
-_PATH = "path"
 
 
-def unplaced(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the backends of a plan without the places of their files, which say something about one machine only."""
-    return [{key: value for key, value in entry.items() if key != _PATH} for entry in entries]
-
-
-def located(entries: Sequence[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
+def located(backends: Sequence[PlannedBackend], folder: Path) -> list[PlannedBackend]:
     """Return the backends of a plan that was read, with the places of their files.
 
     Args:
-        entries: The backends as they stand in the plan. A place that stands there is not taken.
+        backends: The backends as they stand in the plan.
         folder: The folder of the plan. A file in it counts if it has the name and the digest that the plan records.
     """
-    found = unplaced(entries)
-    for entry in found:
-        name, digest = entry.get("distribution"), entry.get("sha256")
-        if isinstance(name, str) and isinstance(digest, str) and _digest(folder, name) == digest:
-            entry[_PATH] = str((folder / name).absolute())
-    return found
+    return [
+        replace(one, path=str((folder / one.distribution).absolute()))
+        if one.sha256 and _digest(folder, one.distribution) == one.sha256
+        else one
+        for one in backends
+    ]
 
 
-def changed_origins(entries: Sequence[Mapping[str, Any]], plugins: PluginSet) -> Iterator[tuple[str, str]]:
+def changed_origins(backends: Sequence[PlannedBackend], plugins: PluginSet) -> Iterator[tuple[str, str]]:
     """Yield what differs between the backends that a plan was made with and those that are here, with the way back.
 
     Args:
-        entries: The backends of the plan.
+        backends: The backends of the plan.
         plugins: The plugins here.
     """
-    for entry in entries:
-        name, was, now = entry["name"], entry.get("distribution"), plugins.provenance(entry["name"])
-        here = now.get("distribution")
-        if not isinstance(was, str) or not here:
+    for one in backends:
+        name, was, now = one.name, one.distribution, PlannedBackend(one.name, **plugins.provenance(one.name))
+        here = now.distribution
+        if not was or not here:
             continue
         if was != here:
             back = f"replay it under the same one: pip install '{was.replace(' ', '==')}'" if " " in was else ""
             yield f"the plan was made with '{name}' of {was}; here it is that of {here}", back or f"--backend {was}"
-        elif now.get("sha256") != entry.get("sha256"):
+        elif now.sha256 != one.sha256:
             yield f"the plan was made with '{name}' of another content of {was}", "give the file that it was made with"
-        elif now.get("contract") != entry.get("contract", now.get("contract")):
-            what = f"version {entry['contract']} of the plugin contract, here it is {now['contract']}"
+        elif one.contract not in (None, now.contract):
+            what = f"version {one.contract} of the plugin contract, here it is {now.contract}"
             yield f"the plan was made with {what}", "install the version of dovetail that it was made with"
 
 
-def origin_remarks(entries: Sequence[Mapping[str, Any]], plugins: PluginSet) -> list[Remark]:
+def origin_remarks(backends: Sequence[PlannedBackend], plugins: PluginSet) -> list[Remark]:
     """Return a remark for each difference that `changed_origins` finds."""
-    from dovetail.planning import Remark
-
-    return [Remark("analysis", "", "load", "version", why, (), back) for why, back in changed_origins(entries, plugins)]
+    return [
+        Remark("analysis", "", "load", "version", why, (), back) for why, back in changed_origins(backends, plugins)
+    ]
 
 
 def origins_of(compiled: CompiledModel) -> dict[str, Any]:
     """Return what a manifest records: the origin of every backend, and of the emitters that made its artifacts."""
     recorded = {
-        entry["name"]: {key: entry[key] for key in ("distribution", "contract", "sha256") if key in entry}
-        for entry in compiled.plan.backends
+        one.name: {key: value for key, value in one.as_dict().items() if key in ("distribution", "contract", "sha256")}
+        for one in compiled.plan.backends
     }
     if compiled.artifacts is None or compiled.registry is None:
         return {"backends": recorded}
@@ -98,7 +94,7 @@ def backend_texts(compiled: CompiledModel) -> dict[str, str]:
 
     A file that is no longer there is left out: whoever loads the result is asked for it.
     """
-    named = {entry["name"]: Path(entry[_PATH]) for entry in compiled.plan.backends if _PATH in entry}
+    named = {one.name: Path(one.path) for one in compiled.plan.backends if one.path}
     texts = {}
     for backend in compiled.backends:
         main = named.get(backend.name)

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
-from dovetail.ir import FreshNames
+from dovetail.ir import FreshNames, used_values
 from dovetail.passes import Pass
-from dovetail.planning import decided_key, get_placement, key_of
-from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
-from dovetail.plugin.loading import ArtifactFolder, artifact_of, class_of, described, foreign_output
+from dovetail.planning import Region, decided_key, extract, get_placement, key_of
+from dovetail.plugin import Artifact, Call, EmittedRegion, StandIn
+from dovetail.plugin.loading import ArtifactFolder, artifact_of
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
-from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
 
+from dovetail_placement.artifacts.emitters import NotEmitted, emitted, takes_whole_model
 from dovetail_placement.artifacts.outline_regions import (
-    Border,
-    current_region,
+    BorderConversions,
     outline_region,
     replace_region,
     set_attributes,
 )
 from dovetail_placement.artifacts.source_regions import source_regions
-from dovetail_placement.form_regions import number_regions
+from dovetail_placement.regions.borders import Borders
+from dovetail_placement.regions.form_regions import number_regions
+from dovetail_placement.regions.topological import numbered_or_formed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -36,116 +34,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend
 
 
-class NotEmitted(Exception):
-    """An emitter rejects a region, or fails.
-
-    Attributes:
-        why: Its message, with its name and distribution.
-        node: The node at fault; empty if unknown.
-    """
-
-    def __init__(self, why: str, node: str = ""):
-        super().__init__(why)
-        self.why, self.node = why, node
-
-
-def takes_whole_model(emitter: str, ctx: Context) -> bool:
-    """Check whether an emitter runs once for the whole model instead of once per region.
-
-    Raises:
-        DovetailError: It is not installed.
-    """
-    return class_of(ctx.registry.emitter[emitter], ctx.registry.emitter.title(emitter), Emitter).whole
-
-
-def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
-    """Run emitters on a region, and merge their artifacts in the folder of the region.
-
-    Each emitter writes into a folder of its own; the files of all of them are then moved together.
-
-    Args:
-        region: A region of their backend, or the whole model.
-        emitters: Their names.
-        ctx: The context, with the emitters and the artifact folder.
-
-    Raises:
-        NotEmitted: An emitter rejects the region, or fails.
-        DovetailError: An emitter is not installed, or violates its contract.
-    """
-    assert ctx.outcome.artifacts is not None
-    target = ctx.outcome.artifacts.root / region.backend.name / region.name
-    files: dict[str, str] = {}
-    notes: list[str] = []
-    node: StandIn | Call | None = None
-    for name in emitters:
-        title = ctx.registry.emitter.title(name)
-        emitter = ctx.registry.emitter[name]
-        own = ArtifactFolder()
-        made = _asked(emitter, region, own.root, title)
-        if made.node is not None:
-            if takes_whole_model(name, ctx):
-                raise DovetailError(f"{title} gives a node for the whole model of {region.backend.name}", _WHOLE)
-            if node is not None:
-                raise DovetailError(
-                    f"{title} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE
-                )
-            node = made.node
-        notes += (f"{title}: {note}" for note in made.notes)
-        if not made.files and not made.notes and made.node is None and ctx.files_wanted:
-            notes.append(f"{title}: it made neither a file nor a node of {region.name}")
-        for file in _checked(made, own.root, title):
-            if file in files:
-                raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", "leave one of them out")
-            files[file] = title
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(own.root / file, target / file)
-    return Artifact(tuple(files), node, tuple(notes))
-
-
-_WHOLE = "a node stands for one region; an emitter that says `whole = True` only writes files"
-_ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
-
-
-def _asked(emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
-    try:
-        with foreign_output(title):
-            made = emitter().emit(region, folder)
-    except DovetailError as error:
-        raise NotEmitted(f"{title}: {error.message}", error.node) from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise NotEmitted(f"{title} failed: {described(error)}") from error
-    whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
-    if not whole or not isinstance(made.node, StandIn | Call | None):
-        raise DovetailError(f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
-    return made
-
-
-def _checked(made: Artifact, folder: Path, title: str) -> list[str]:
-    """Return the files of an artifact, after checking that they are regular files in the emitter's folder."""
-    found = []
-    for file in made.files:
-        path = PurePosixPath(file)
-        if (
-            path.is_absolute()
-            or ".." in path.parts
-            or not path.parts
-            or any(part.startswith(".") for part in path.parts)
-        ):
-            raise DovetailError(f"{title} writes '{file}', which is outside of its folder", _OWN_FOLDER)
-        real = folder / path
-        if not real.exists():
-            raise DovetailError(f"{title} names '{file}', which it did not write", _OWN_FOLDER)
-        if real.is_symlink() or not real.is_file() or folder.resolve() not in real.resolve().parents:
-            raise DovetailError(f"{title} names '{file}', which is no file of its own", _OWN_FOLDER)
-        found.append(path.as_posix())
-    return found
-
-
-_OWN_FOLDER = "an emitter writes files into the folder that it is given, and names each of them"
-
-
 def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: Context) -> bool:
     """Replace each region for which an emitter returned an operator or a call, and renumber all regions.
 
@@ -153,13 +41,13 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
         Whether anything was replaced.
     """
     names, replaced = ctx.analysis(FreshNames, model), False
-    border = Border(model, names, ctx)
+    border = BorderConversions(model, names, ctx)
     for region, artifact in made:
         ctx.count("regions emitted")
         # A trial discards its files, and its consumers examine the nodes.
         if artifact.node is None or isinstance(artifact.node, Call) and not ctx.files_wanted:
             continue
-        name, region = f"region_{region.index}", current_region(region)
+        name, region = f"region_{region.index}", region.part(region.nodes)
         # With an engine's own operator, the function only documents the replaced nodes, so its weights are dropped.
         node = outline_region(model, region, name, names)
         if isinstance(artifact.node, Call):
@@ -223,12 +111,13 @@ class EmitArtifacts(Pass):
         backends = {backend.name: backend for backend in ctx.backends if backend.artifacts}
         if not backends:
             return False
-        regions = [region for region in annotated_regions(model.graph) if region.backend in backends]
+        regions = [region for region in numbered_or_formed(model.graph) if region.backend in backends]
         if not regions:
             return False
         ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()
         sources = dict(source_regions(ctx.outcome.decided, regions)) if ctx.outcome.decided is not None else {}
         quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
+        borders = Borders(ctx.outcome.decided, ctx.outcome.quantized_values)
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
@@ -239,13 +128,13 @@ class EmitArtifacts(Pass):
             # own source.
             source = sources.get(region.index) or extract(model, region)
             try:
-                given = _for_emitter(model, region, backend, source, quantized_values, ctx)
+                given = _for_emitter(model, region, backend, source, quantized_values, borders, ctx)
                 made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
         if ctx.files_wanted and not ctx.refusals.fresh:
-            _emit_whole_model(model, regions, backends, quantized_values, ctx)
+            _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
         if ctx.refusals.fresh:
             return False
         return replace_emitted(model, made, ctx)
@@ -271,6 +160,7 @@ def _emit_whole_model(
     regions: Iterable[Region],
     backends: Mapping[str, Backend],
     quantized_values: _QuantizedValues,
+    borders: Borders,
     ctx: Context,
 ) -> None:
     """Run the whole-model emitters of each backend that has nodes in the model."""
@@ -281,7 +171,8 @@ def _emit_whole_model(
         source = (ctx.outcome.decided or model).clone()
         own = [node for node in source.graph if (place := get_placement(node)) is not None and place.backend == name]
         names, held = tuple(node.name or "" for node in own), quantized_values.of(own)
-        given = EmittedRegion("model", backends[name], model.clone(), source, names, held, ctx)
+        ends = borders.of(model.graph.inputs), borders.of(model.graph.outputs)
+        given = EmittedRegion("model", backends[name], model.clone(), source, names, held, *ends, ctx)
         nodes = [node for region in regions if region.backend == name for node in region.nodes]
         try:
             _remark_notes(names[0], emitted(given, emitters, ctx), ctx)
@@ -291,7 +182,13 @@ def _emit_whole_model(
 
 
 def _for_emitter(
-    model: Model, region: Region, backend: Backend, source: Model, quantized_values: _QuantizedValues, ctx: Context
+    model: Model,
+    region: Region,
+    backend: Backend,
+    source: Model,
+    quantized_values: _QuantizedValues,
+    borders: Borders,
+    ctx: Context,
 ) -> EmittedRegion:
     """Return the emitter's input for a region, with its source in the opset of the backend.
 
@@ -305,7 +202,8 @@ def _for_emitter(
             source = lower(source, backend.opset[1]).model
         except NotLowered as error:
             raise NotEmitted(f"{backend.name} reads opset {backend.opset[1]}: {error.message}", error.node) from error
-    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, ctx)
+    ends = borders.of(region.inputs), borders.of(region.outputs)
+    return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, *ends, ctx)
 
 
 class _QuantizedValues:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
@@ -21,23 +21,15 @@ from dovetail.planning import (
     set_placement,
 )
 from dovetail.text import did_you_mean
-from dovetail_transforms.regions.regions import annotated_regions, used_values
 
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
+from dovetail_placement.regions.topological import numbered_or_formed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_transforms.regions.regions import Region
-
-
-def current_region(region: Region) -> Region:
-    """Update the inputs of a region to those that its nodes read now: replacing earlier regions created new values."""
-    own = set(region.nodes)
-    read = (value for node in region.nodes for value in used_values(node) if not value.is_initializer())
-    inputs = dict.fromkeys(value for value in read if value.producer() not in own)
-    return replace(region, inputs=tuple(inputs))
+    from dovetail.planning import Region
 
 
 def outline_region(model: Model, region: Region, name: str, names: FreshNames) -> ir.Node:
@@ -54,9 +46,8 @@ def outline_region(model: Model, region: Region, name: str, names: FreshNames) -
     import onnx_ir as ir
 
     domain = f"dovetail.{region.backend}"
-    weights = dict.fromkeys(value for node in region.nodes for value in used_values(node) if value.is_initializer())
     view = ir.GraphView(
-        (*region.inputs, *weights),
+        (*region.inputs, *region.constants),
         region.outputs,
         nodes=region.nodes,
         opset_imports=model.graph.opset_imports,
@@ -67,7 +58,7 @@ def outline_region(model: Model, region: Region, name: str, names: FreshNames) -
         value.const_value = None  # an input of the function, even if it is a constant outside
     function = ir.Function(domain, name, graph=body, attributes=())
     model.ir.functions[function.identifier()] = function
-    return replace_region(model, region, name, domain, [*region.inputs, *weights], {}, 1, names)
+    return replace_region(model, region, name, domain, [*region.inputs, *region.constants], {}, 1, names)
 
 
 def replace_region(
@@ -171,10 +162,10 @@ class OutlineRegions(Pass):
             raise DovetailError("outline-regions: the model has no placements", hint)
         if self.backend and self.backend not in known:
             raise UsageError(f"no node is on backend '{self.backend}'{did_you_mean(self.backend, known)}")
-        regions = [region for region in annotated_regions(model.graph) if self._wants(region.backend)]
+        regions = [region for region in numbered_or_formed(model.graph) if self._wants(region.backend)]
         names = ctx.analysis(FreshNames, model)
         for region in regions:
-            node = outline_region(model, current_region(region), f"region_{region.index}", names)
+            node = outline_region(model, region.part(region.nodes), f"region_{region.index}", names)
             ctx.remark("passed", node, "outlined", f"region {region.index} is a function of {len(region.nodes)} nodes")
         if regions:
             model.graph.sort()
@@ -185,7 +176,7 @@ class OutlineRegions(Pass):
         return backend == self.backend if self.backend else backend != HOST
 
 
-class Border:
+class BorderConversions:
     """Inserts conversions at the borders of nodes that stand for regions.
 
     Args:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
     from dovetail.ir import Model
+    from dovetail.planning import BorderValue
     from dovetail.plugin import EmittedRegion
 
 
@@ -67,8 +68,8 @@ def _manifest(region: EmittedRegion, model: Model, formats: dict[str | None, str
         "model": MODEL,
         "opset": model.opset,
         "ir_version": model.ir.ir_version,
-        "inputs": _values(model.graph.inputs),
-        "outputs": _values(model.graph.outputs),
+        "inputs": _values(model.graph.inputs, region.inputs),
+        "outputs": _values(model.graph.outputs, region.outputs),
         "nodes": [
             {
                 "name": node.name,
@@ -82,8 +83,8 @@ def _manifest(region: EmittedRegion, model: Model, formats: dict[str | None, str
     }
 
 
-def _values(values: Iterable[ir.Value]) -> list[dict[str, Any]]:
-    """Return names, element types and shapes; an open extent is its name, or null."""
+def _values(values: Iterable[ir.Value], borders: Iterable[BorderValue]) -> list[dict[str, Any]]:
+    """Return names, element types, shapes and what they hold of the source; an open extent is its name, or null."""
     return [
         {
             "name": value.name,
@@ -91,9 +92,19 @@ def _values(values: Iterable[ir.Value]) -> list[dict[str, Any]]:
             "shape": None
             if value.shape is None
             else [extent if isinstance(extent, int) else extent.value for extent in value.shape],
+            "source": border.source,
+            **_scale(border),
         }
-        for value in values
+        for value, border in zip(values, borders, strict=True)
     ]
+
+
+def _scale(border: BorderValue) -> dict[str, Any]:
+    """Return format, scale and zero point of a quantized value; nothing for any other."""
+    if border.parameters is None:
+        return {}
+    scale, zero_point = border.parameters
+    return {"format": str(border.format), "scale": list(scale), "zero_point": list(zero_point)}
 
 
 def _format(node: ir.Node) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.planning import PART, decided_key, get_placement
-from dovetail_transforms.regions.regions import Region, extract, reads_of
+from dovetail.ir import reads_of
+from dovetail.planning import PART, Region, decided_key, extract, get_placement
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir import Model
-    from dovetail_transforms.regions.regions import Reads
+    from dovetail.ir import Model, Reads
 
 
 def source_regions(decided: Model, regions: Sequence[Region]) -> Iterator[tuple[int, Model]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,10 +12,12 @@ from dovetail.planning import kind_of
 from dovetail_placement.edge_kinds import operator_facts
 from dovetail_placement.engine_regions.local_search import cut
 from dovetail_placement.engine_regions.problem import OUTSIDE, Problem, Traffic, choices
+from dovetail_placement.regions.order import dependencies, executable_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_transforms.regions.regions import Groups, Reads
+    from dovetail.ir import Reads
+    from dovetail.planning import Groups
 
 
 SHAPE_BYTES = 1 << 12
@@ -111,28 +112,7 @@ def _ordered(units: list[tuple[ir.Node, ...]], nodes: Sequence[ir.Node], reads: 
     position: Mapping[ir.Node, int] = {node: at for at, node in enumerate(nodes)}
     if all(len(unit) == 1 for unit in units):
         return sorted(units, key=lambda unit: position[unit[0]])
-    number = {node: at for at, unit in enumerate(units) for node in unit}
-    behind: list[set[int]] = [set() for _ in units]
-    for at, unit in enumerate(units):
-        for value in (value for node in unit for value in reads[node]):
-            producer = value.producer()
-            if producer in number and number[producer] != at:
-                behind[number[producer]].add(at)
-    waiting = [0] * len(units)
-    for users in behind:
-        for user in users:
-            waiting[user] += 1
-    ready = [(position[unit[0]], at) for at, unit in enumerate(units) if not waiting[at]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, at = heapq.heappop(ready)
-        order.append(units[at])
-        for user in behind[at]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, (position[units[user][0]], user))
-    return order
+    return [units[at] for at in executable_order(units, position, dependencies(units, reads))]
 
 
 def fused_groups_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> list[tuple[ir.Node, ...]]:

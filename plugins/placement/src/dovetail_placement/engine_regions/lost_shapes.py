@@ -13,7 +13,7 @@ from dovetail_transforms.rewriting.node_inference import infer_outputs
 from dovetail_placement.engine_regions.shape_cones import shape_cone
 
 if TYPE_CHECKING:
-    from dovetail_transforms.regions.regions import Reads
+    from dovetail.ir import Reads
 
 
 class LostShape(NamedTuple):

@@ -11,8 +11,8 @@ from dovetail_placement.engine_regions.graph_problem import fused_groups_of, gra
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir import Reads
     from dovetail.plugin import RegionView, View
-    from dovetail_transforms.regions.regions import Reads
 
 
 class EngineRegions(Partitioner):

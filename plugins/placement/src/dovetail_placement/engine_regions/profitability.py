@@ -13,7 +13,7 @@ from dovetail_placement.engine_regions.graph_problem import size_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_transforms.regions.regions import Reads
+    from dovetail.ir import Reads
 
 
 Users: TypeAlias = "Mapping[ir.Value, Sequence[ir.Node]]"

@@ -24,13 +24,13 @@ from dovetail.planning import (
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_placement.edge_kinds import operator_facts
-from dovetail_placement.form_regions import regions_of
 from dovetail_placement.legality import Judges
+from dovetail_placement.regions.form_regions import regions_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail_transforms.regions.regions import Region
+    from dovetail.planning import Region
 
     from dovetail_placement.engine_regions.profitability import Users
 

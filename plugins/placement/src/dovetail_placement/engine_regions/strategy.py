@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir import reads_of
 from dovetail.planning import Claims, Remedy, remedy
-from dovetail_transforms.regions.regions import reads_of
 
 from dovetail_placement.engine_regions.graph_problem import fused_groups_of, graph_problem
 from dovetail_placement.engine_regions.lost_shapes import LostShape, LostShapes

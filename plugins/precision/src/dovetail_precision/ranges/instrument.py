@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, bodies, float_name, is_onnx, name_of
-from dovetail_transforms.regions.regions import given_regions
+from dovetail.planning import given_regions
 
 from dovetail_precision.ranges.range import MASK
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
-    from dovetail_transforms.regions.regions import Region
+    from dovetail.planning import Region
 
 
 # Operators that sum, with their number of factors: products of two inputs, or one input.

@@ -129,7 +129,7 @@ class MeasureRanges(Pass):
             for value in (*graph.inputs, *(value for node in graph for value in node.outputs))
         ]
         names = [name for name, _ in named]
-        known = ctx.kept.get(self.name)
+        known = ctx.kept.get(_Measured)
         if known is not None and known.names == names:  # a later trial of the same model
             found = {id(value): known.ranges[name] for name, value in named if name in known.ranges}
         else:
@@ -140,7 +140,7 @@ class MeasureRanges(Pass):
                 ctx.remark("failed", "", "ranges", why, suggest="see `dovetail verify`")
                 return False
             ranges = {name: found[id(value)] for name, value in named if id(value) in found}
-            ctx.kept[self.name] = _Measured(names, ranges)
+            ctx.kept.put(_Measured(names, ranges))
         named = [(name, value) for name, value in named if id(value) in found]
         model.ir.meta[_RANGES] = {id(value): (value, found[id(value)]) for _, value in named}
         ctx.count("values measured", len(found))

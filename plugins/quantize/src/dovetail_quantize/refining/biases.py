@@ -95,8 +95,14 @@ class _Correction(NamedTuple):
     why: str
 
 
-_MEASURED = "correct-biases"
 _MOST_KEPT = 8  # results of one compilation
+
+
+class _Corrections:
+    """Corrections of one compilation by the parameters of all layers, as text."""
+
+    def __init__(self) -> None:
+        self.by_parameters: dict[str, list[_Correction]] = {}
 
 
 def _correct(model: Model, layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
@@ -104,7 +110,7 @@ def _correct(model: Model, layers: list[Layer], record: Record, constants: Const
     from dovetail_quantize.refining.layerwise import walk
     from dovetail_quantize.refining.quantized_model import HeldConstants
 
-    known: dict[str, list[_Correction]] = ctx.measured.setdefault(_MEASURED, {})
+    known = ctx.measured.of(_Corrections).by_parameters
     # The key has no weights, so these must be those of the source.
     key = "" if record.changed((*SCALING, ROUNDING)) else _key(model, layers, ctx)
     if key in known:

@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError
-from dovetail.ir import input_of, name_of
+from dovetail.ir import input_of, name_of, used_values
 from dovetail_runtime.data.batches import batches
-from dovetail_transforms.regions.regions import used_values
 
 from dovetail_quantize.refining.float_outputs import FloatOutputs
 from dovetail_quantize.refining.partition import blocks_of, same_blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail_transforms.regions.regions import used_values
+from dovetail.ir import used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -13,12 +13,12 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, constant_of, input_of, name_of
+from dovetail.planning import extract, given_regions
 from dovetail.plugin import RegionModel, TemporaryFolder
 from dovetail_precision.sharing_groups import Held, held_values
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file
-from dovetail_transforms.regions.regions import extract, given_regions
 
 from dovetail_quantize.integers import dequantize_array, parameters_of
 from dovetail_quantize.quantize import Quantize
@@ -27,9 +27,8 @@ from dovetail_quantize.quantized_tensor import QuantizedTensor
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import QuantizedValue
+    from dovetail.planning import QuantizedValue, Region
     from dovetail_runtime.engines import GuardedEngine
-    from dovetail_transforms.regions.regions import Region
 
 
 class HeldConstants:

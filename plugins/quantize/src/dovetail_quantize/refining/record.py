@@ -148,7 +148,7 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
         target.write(chunk)
 
 
-_KEPT, _FILES = "refined", "files"
+_FILES = "files"
 
 
 class Record:
@@ -163,6 +163,7 @@ class Record:
     """
 
     def __init__(self, ctx: Context):
+        self._plan, self._decided = ctx.outcome.plan, ctx.outcome.decided
         self.steps: Mapping[str, tuple[str, ...]] = steps_of(ctx)
         plan = ctx.request.plan or Plan()
         summary = plan.summary
@@ -179,10 +180,10 @@ class Record:
     @classmethod
     def of(cls, ctx: Context) -> Record:
         """Return the record of the current plan, created on first use."""
-        known = ctx.kept.get(_KEPT)
-        if known is None or known[0] is not ctx.outcome.plan or known[1] is not ctx.outcome.decided:
-            known = ctx.kept[_KEPT] = (ctx.outcome.plan, ctx.outcome.decided, cls(ctx))
-        return known[2]
+        known = ctx.kept.get(cls)
+        if known is None or known._plan is not ctx.outcome.plan or known._decided is not ctx.outcome.decided:
+            known = ctx.kept.put(cls(ctx))
+        return known
 
     @property
     def found_arrays(self) -> bool:

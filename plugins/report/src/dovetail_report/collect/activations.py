@@ -39,7 +39,7 @@ def activation_histograms(compiled: CompiledModel, data: object, plugins: Plugin
     """
     try:
         from dovetail_quantize.observing import observe
-        from dovetail_transforms.regions.regions import inline_regions
+        from dovetail_runtime.nested_graphs import inline_regions
     except ImportError as error:
         why = "histograms of activations need dovetail-quantize"
         raise DovetailError(why, "pip install 'dovetail-report[data]'") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import SLOT, template
-from dovetail_commands.request import command_text, request_of_plan
+from dovetail_commands.request import command_text
 
 from dovetail_report.collect.texts import SENTENCE, short
 
@@ -32,7 +32,7 @@ class Commands:
 
     def __init__(self, plan: Plan, registry: Registry):
         self._registry = registry
-        self._request = request_of_plan(plan)
+        self._request = plan.asked()
         self._model = "/".join(filter(None, (plan.model.get("folder", ""), plan.model.get("path", "")))) or None
         self._known: dict[tuple[str, str], str] = {}
         self.base = self._text(self._request.backends)

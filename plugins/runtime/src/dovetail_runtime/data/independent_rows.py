@@ -63,10 +63,10 @@ def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], row
 def _host(model: Model) -> Run:
     from dovetail.passes import BackendChoice
     from dovetail.plugin.loading import load_chosen
-    from dovetail_transforms.regions.regions import slices
 
     from dovetail_runtime.engines import engines_of
     from dovetail_runtime.executor import Executor
+    from dovetail_runtime.unpartitioned import slices
 
     model = model.runnable()
     registry = load_plugins().registry

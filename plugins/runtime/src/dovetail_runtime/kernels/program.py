@@ -8,16 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
-from dovetail.ir import all_nodes, bodies, is_onnx, name_of
+from dovetail.ir import all_nodes, bodies, is_onnx, name_of, used_values
+from dovetail.planning import extract
 from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
 from dovetail.text import pluralize
-from dovetail_transforms.regions.regions import extract, extract_body, ready_regions, used_values
+
+from dovetail_runtime.nested_graphs import extract_body
+from dovetail_runtime.unpartitioned import ready_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
+    from dovetail.planning import Region
     from dovetail.plugin import Session
-    from dovetail_transforms.regions.regions import Region
 
 
 Environment: TypeAlias = "dict[str, object]"

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import dovetail
 from dovetail.api import named_backends, requested
 from dovetail.compiler import Driver
-from dovetail.ir import name_of
+from dovetail.ir import name_of, reads_of
 from dovetail.passes import Context
 from dovetail.planning import get_placement, operator_name
 from dovetail.text import pluralize
-from dovetail_transforms.regions.regions import reads_of
 from dovetail_verify.accuracy.groups import work_of
 
 if TYPE_CHECKING:

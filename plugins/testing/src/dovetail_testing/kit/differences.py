@@ -160,7 +160,7 @@ def _specs(specs: tuple[TypeSpec, ...]) -> str:
 def _of_plans(first: Plan, second: Plan) -> Iterator[Difference]:
     """Yield what differs: backends, nodes, conversions and scales. Nodes are found by output, or by structure."""
     for part in ("name", "strategy", "distribution"):
-        ours, theirs = (", ".join(str(entry.get(part, "")) for entry in plan.backends) for plan in (first, second))
+        ours, theirs = (", ".join(one.as_dict().get(part, "") for one in plan.backends) for plan in (first, second))
         yield from _changed("backends", part, ours, theirs)
     seen = set()
     for node in first.nodes:

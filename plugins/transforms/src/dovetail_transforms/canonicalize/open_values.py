@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.ir import all_nodes, name_of
-
-from dovetail_transforms.regions.regions import used_values
+from dovetail.ir import all_nodes, name_of, used_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.ir import FreshNames, dtype_of, float_name, name_of
 from dovetail.planning import operator_name
 from dovetail_runtime.data.batches import batches, fitted
-from dovetail_transforms.regions.regions import slices
+from dovetail_runtime.unpartitioned import slices
 
 from dovetail_verify.accuracy.groups import Groups, RaisableNodes, locked_nodes
 from dovetail_verify.accuracy.per_node_errors import ErrorSums

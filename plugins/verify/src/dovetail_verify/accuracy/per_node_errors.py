@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import FreshNames, bodies, dtype_of, float_name, name_of
-from dovetail_transforms.regions.regions import given_regions
+from dovetail.planning import given_regions
 
 from dovetail_verify.accuracy.watched import OPTIONS, first_float, float_of, is_quantized, seen_by_readers
 

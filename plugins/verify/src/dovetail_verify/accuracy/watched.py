@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dovetail.ir import float_name, name_of
-from dovetail.planning import get_placement
+from dovetail.planning import get_placement, given_regions
 from dovetail_runtime.data.batches import fitted
-from dovetail_transforms.regions.regions import given_regions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import is_onnx, name_of
-from dovetail_transforms.regions.regions import Region, extract, reads_of
+from dovetail.ir import is_onnx, name_of, reads_of
+from dovetail.planning import Region, extract
 
 from dovetail_verify.random_inputs import random_batch
 

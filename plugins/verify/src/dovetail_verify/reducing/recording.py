@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.passes import Context, Pipeline, Request
+from dovetail.planning import given_regions
 from dovetail_runtime.engines import engines_of
-from dovetail_transforms.regions.regions import given_regions
 
 from dovetail_verify.accuracy.watched import OPTIONS
 

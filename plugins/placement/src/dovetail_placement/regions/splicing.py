@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames, all_nodes, bodies, dtype_name, format_of, name_of
-from dovetail.planning import Placement, get_placement, set_placement
+from dovetail.planning import Placement, Region, extract, get_placement, set_placement
 
-from dovetail_transforms.regions.regions import Region, annotated_regions, extract, used_values
+from dovetail_placement.regions.topological import numbered_or_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ def regions(model: Model, backend: str) -> Regions:
         model: A placed model.
         backend: The name of the backend.
     """
-    return Regions(model, [region for region in annotated_regions(model.graph) if region.backend == backend])
+    return Regions(model, [region for region in numbered_or_formed(model.graph) if region.backend == backend])
 
 
 class Regions:
@@ -118,8 +118,7 @@ class Regions:
 
     def _remove(self, region: Region) -> None:
         """Remove the old nodes of a region, and weights that only they used."""
-        graph, old = self._model.graph, list(all_nodes(region.nodes))
-        constants = {value for node in region.nodes for value in used_values(node) if value.is_initializer()}
+        graph, old, constants = self._model.graph, list(all_nodes(region.nodes)), region.constants
         self._node_names -= {node.name for node in old}
         self._value_names -= {*_values_of(old)}
         for node in old:

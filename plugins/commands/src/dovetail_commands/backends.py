@@ -1,19 +1,19 @@
-"""Listing of backends, without loading any."""
+"""The backends that are installed, without loading any: `dovetail.backends`, and the command `dovetail backends`."""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plugins_of, print_json
 from dovetail.errors import DovetailError
-from dovetail.plugin.backend import BackendSummary
-from dovetail.plugin.engine import make_engine
-from dovetail.plugin.loading.isolation import calling
+from dovetail.passes import BackendChoice
+from dovetail.plugin import BackendSummary, load_plugins
+from dovetail.plugin.loading import calling, load_chosen, make_engine, named_format_of
 
 if TYPE_CHECKING:
-    from dovetail.plugin.backend import Backend
-    from dovetail.plugin.loading.loader import PluginSet
-    from dovetail.plugin.loading.registry import Registry
+    from dovetail.plugin import Backend, PluginSet, Registry
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ class BackendInfo:
 
 def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
     """List the installed backends, by name, without loading any engine."""
-    from dovetail.plugin.loading.loader import load_plugins
-
     registry = (plugins or load_plugins()).registry
     found = []
     for entry in registry.backend.entries:
@@ -55,10 +53,6 @@ def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
 
 def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
     """Return the summary of a backend; its file is not fully checked."""
-    from dovetail.planning.request import BackendChoice
-    from dovetail.plugin.loading.backend_files import named_format_of
-    from dovetail.plugin.loading.backends import load_chosen
-
     if not registry.backend.is_file(name):
         return load_chosen(registry, BackendChoice(name))
     source = registry.backend[name]
@@ -79,3 +73,38 @@ def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:
     except (DovetailError, ImportError) as error:
         return name, False, str(error).partition("\n")[0]
     return name, ok, why
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    plugins = plugins_of(args)
+    found = backends(plugins)
+    if args.json:
+        print_json({"backends": [_document(info) for info in found], "plugins": [p.as_dict() for p in plugins.plugins]})
+        return 0
+    if not found:
+        print("no backend is installed; pip install dovetail-host brings the one that runs what no other takes")
+    for info in found:
+        print(f"{info.name}  ({info.distribution})  {info.summary}".rstrip())
+        rows = [(name, "available" if ok else "absent", why) for name, ok, why in info.engines]
+        print("\n".join(columns(rows, indent="    ")))
+        if info.needs:
+            print(f"    needs {info.needs}")
+        if info.error:
+            print(f"    {info.error}")
+    print("\n".join(broken_lines(plugins)), end="")
+    return 0
+
+
+def _document(info: BackendInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "summary": info.summary,
+        "distribution": info.distribution,
+        "engines": [{"name": name, "available": ok, "why": why} for name, ok, why in info.engines],
+        "needs": info.needs,
+        "error": info.error,
+    }
+
+
+BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", no_arguments, run)

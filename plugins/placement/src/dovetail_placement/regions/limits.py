@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FlatGraph
-from dovetail.planning import operator_name
+from dovetail.planning import Region, operator_name
 from dovetail.text import pluralize
-from dovetail_transforms.regions.regions import Region
 
-from dovetail_placement.form_regions import regions_of
 from dovetail_placement.legality import Judges
 from dovetail_placement.place import claim_on
-from dovetail_placement.region_splitting import counts_of
-from dovetail_placement.region_work import work_of
+from dovetail_placement.regions.form_regions import regions_of
+from dovetail_placement.regions.splitting import counts_of
+from dovetail_placement.regions.work import work_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FlatGraph
-from dovetail.planning import get_placement
+from dovetail.ir import FlatGraph, used_values
+from dovetail.planning import Region, get_placement, regions_from
 from dovetail_onnx.signatures import Signatures, input_name
-from dovetail_transforms.regions.regions import Region, regions_from, used_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -122,7 +121,7 @@ def counts_of(region: Region, flat: FlatGraph) -> dict[str, int]:
         "nodes": sum(1 + sum(1 for _ in flat.body_nodes(node)) for node in region.nodes),
         "inputs": len(region.inputs),
         "outputs": len(region.outputs),
-        "constants": len({value for node in region.nodes for value in used_values(node) if value.is_initializer()}),
+        "constants": len(region.constants),
         "bytes": sum(largest.values()),
     }
 

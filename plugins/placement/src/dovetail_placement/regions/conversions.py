@@ -19,16 +19,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir import FlatGraph, FreshNames, is_onnx, name_of, producer_of
-from dovetail.planning import PART, decided_key, get_placement, keep_key, origin_of, set_origin, set_placement
-from dovetail_transforms.regions.regions import Region, reads_of, regions_from
+from dovetail.ir import FlatGraph, FreshNames, is_onnx, name_of, producer_of, reads_of
+from dovetail.planning import (
+    PART,
+    Region,
+    decided_key,
+    get_placement,
+    keep_key,
+    origin_of,
+    regions_from,
+    set_origin,
+    set_placement,
+)
 
 from dovetail_placement.edge_kinds import operator_facts
 
 if TYPE_CHECKING:
-    from dovetail.ir import Model
+    from dovetail.ir import Model, Reads
     from dovetail.passes import Context
-    from dovetail_transforms.regions.regions import Reads
 
 
 def settled_regions(

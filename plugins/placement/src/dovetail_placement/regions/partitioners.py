@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir import Reads, reads_of
+from dovetail.planning import Groups, Region, in_order, regions_from
 from dovetail.plugin import Partitioner
 from dovetail.plugin.loading import calling, class_of, made, stands_for_region
-from dovetail_transforms.regions.regions import Groups, Reads, Region, in_order, reads_of, regions_from
+
+from dovetail_placement.regions.order import Dependencies, dependencies, executable_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -132,35 +134,21 @@ def _arranged(
     if len(held) == len(nodes) and in_order(groups, reads):
         return groups
     units = [*groups, *([node] for node in nodes if node not in held)]
-    home = {node: i for i, unit in enumerate(units) for node in unit}
-    before = [
-        {home[p] for node in unit for value in reads[node] if (p := value.producer()) is not None} - {i}
-        for i, unit in enumerate(units)
-    ]
-    users: list[list[int]] = [[] for _ in units]
-    for i, producers in enumerate(before):
-        for producer in producers:
-            users[producer].append(i)
-    waiting = [len(producers) for producers in before]
-    ready = [(position[unit[0]], i) for i, unit in enumerate(units) if not waiting[i]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, i = heapq.heappop(ready)
-        order.append(i)
-        for user in users[i]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, (position[units[user][0]], user))
+    needs = dependencies(units, reads)
+    order = executable_order(units, position, needs)
     if len(order) < len(units):
-        raise _circular(units, before, set(range(len(units))).difference(order), title)
+        raise _circular(units, needs, set(range(len(units))).difference(order), title)
     return [units[i] for i in order if i < len(groups)]
 
 
-def _circular(units: list[list[ir.Node]], before: list[set[int]], stuck: set[int], title: str) -> DovetailError:
+def _circular(units: list[list[ir.Node]], needs: Dependencies, stuck: set[int], title: str) -> DovetailError:
+    before: dict[int, set[int]] = {i: set() for i in stuck}
+    for producer in stuck:
+        for user in stuck.intersection(needs.users[producer]):
+            before[user].add(producer)
     trail = [min(stuck)]
     while trail[-1] not in trail[:-1]:
-        trail.append(min(before[trail[-1]] & stuck))
+        trail.append(min(before[trail[-1]]))
     cycle = trail[trail.index(trail[-1]) :]
     texts = [_unit(units[i]) for i in cycle[:_SHOWN]]
     more = f", and {len(cycle) - _SHOWN} more" if len(cycle) > _SHOWN else ""

@@ -1,0 +1,123 @@
+"""One compilation through the chain of options: recognized, compiled once or several times, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.compiler.driver import Driver
+from dovetail.errors import ResultError
+from dovetail.passes.instrumentation import Instrumentation
+from dovetail.planning.remark import Remark
+from dovetail.plugin.context import Context
+from dovetail.plugin.loading.output import own_output
+from dovetail.plugin.loading.stores import recognized
+from dovetail.plugin.options import CompileJob
+from dovetail.plugin.running import input_data, runner_class
+
+if TYPE_CHECKING:
+    from dovetail.compiler.option_chain import OptionChain
+    from dovetail.ir.model import Model
+    from dovetail.passes import Pass, Request
+    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin.options import Asked
+
+_UNVERIFIED = Remark(
+    "analysis", "", "compile", "not-verified",
+    "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
+    advice="pip install dovetail-verify",
+)  # fmt: skip
+
+
+class Compilation:
+    """Compiles a model for a request, with the options of plugins around it.
+
+    Args:
+        original: The source model.
+        request: The request.
+        options: The options of plugins, with the keywords that were given.
+        plugins: The plugins.
+        passes: The caller's own passes.
+        try_engines: See `dovetail.compile`.
+        keep: See `dovetail.compile`.
+        progress: Progress callback.
+        instrumentation: What to print and verify between passes.
+    """
+
+    def __init__(
+        self,
+        original: Model,
+        request: Request,
+        options: OptionChain,
+        *,
+        plugins: PluginSet,
+        passes: Sequence[Pass] = (),
+        try_engines: bool | None = None,
+        keep: Callable[[CompiledModel], None] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+        instrumentation: Instrumentation | None = None,
+    ):
+        self._original, self._request, self._options, self._plugins = original, request, options, plugins
+        self._passes, self._try_engines, self._keep = passes, try_engines, keep
+        self._progress = progress and own_output()(progress)
+        self._watch = instrumentation or Instrumentation(progress=self._progress)
+        self._ctx = self._context(request)
+        self._kept: CompiledModel | None = None
+
+    def run(self) -> CompiledModel:
+        """Return the result: the model itself if it is one for this request, else a new one.
+
+        Raises:
+            ResultError: An option found something wrong with the complete result.
+            DovetailError: The model or the request is at fault.
+        """
+        request, ctx, runner = self._request, self._ctx, runner_class(self._ctx.registry)
+        job = CompileJob(
+            self._original, request, ctx, self._options.keywords, None, self._progress,
+            own_output()(self._keep_once), self._passes, runner.tried(ctx) if runner is not None else {},
+        )  # fmt: skip
+        self._recognized, self._mark = recognized(job)
+        job = replace(job, recognized=self._recognized)
+        if self._recognized is None and request.data is not None:
+            input_data(request.data).check(self._original)
+        self._driver = Driver(self._original, ctx, self._passes, self._watch, job.on_prepared)
+        self._driven = request
+        try:
+            compiled = self._options.around(job, self._compile)()
+        except ResultError as error:
+            self._keep_once(error.compiled)
+            raise
+        self._keep_once(compiled)
+        return compiled
+
+    def _compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        """Compile for overrides of nodes, or for another request: what options at the end of the chain call."""
+        wanted = request or self._request
+        if self._recognized is not None and not asked and wanted is self._request:
+            return self._recognized
+        if wanted is not self._driven:
+            ctx = self._context(wanted)
+            if wanted.data is self._request.data:
+                ctx.measured = self._ctx.measured
+            self._driver, self._driven = Driver(self._original, ctx, self._passes, self._watch), wanted
+        compiled = self._driver.compile(asked)
+        compiled.source = self._original.path and self._original.path.absolute()
+        self._mark(compiled)
+        if wanted.options:
+            compiled.plan.summary["options"] = {name: dict(values) for name, values in wanted.options.items()}
+        if self._request.data is not None and not self._options.owns("verify"):
+            compiled.plan.remarks.append(_UNVERIFIED)
+        return compiled
+
+    def _context(self, request: Request) -> Context:
+        ctx = Context(request, plugins=self._plugins)
+        ctx.load_backends()
+        ctx.try_engines = self._try_engines
+        return ctx
+
+    def _keep_once(self, compiled: CompiledModel) -> None:
+        if self._keep is not None and compiled is not self._kept:
+            self._kept = compiled
+            self._keep(compiled)

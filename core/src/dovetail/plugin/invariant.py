@@ -1,0 +1,51 @@
+"""The contract of invariants: what holds for every model after a stage, checked between stages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.loading.contracts import made
+from dovetail.plugin.pass_ import STAGES
+
+if TYPE_CHECKING:
+    from dovetail.ir.model import Model
+    from dovetail.plugin.context import Context
+    from dovetail.plugin.loading.registry import Registry
+
+
+class Invariant(ABC):
+    """What holds for every model once a stage is done: `registry.invariant("acme-packed", "acme.spec:Packed")`.
+
+    It is checked after the last pass of the stage, where `--verify-each` is on, and not in pipelines that a user wrote.
+    Its class is instantiated without arguments.
+
+    Attributes:
+        stage: The stage.
+        text: What holds, as a clause: `every float port has a format`.
+    """
+
+    stage: ClassVar[str]
+    text: ClassVar[str]
+
+    @abstractmethod
+    def violations(self, model: Model, ctx: Context) -> Iterator[str]:
+        """Yield what violates it, one clause each that names the node; must be linear, and not change the model."""
+
+
+def invariants_of(registry: Registry, stage: str) -> list[Invariant]:
+    """Return the registered invariants of a stage, by name.
+
+    Raises:
+        DovetailError: One does not load, or names no stage.
+    """
+    found = []
+    for name in (table := registry.invariant):
+        invariant = made(table[name], title := table.title(name), Invariant)
+        if invariant.stage not in STAGES:
+            raise DovetailError(f"{title} names an unknown stage {invariant.stage!r}", f"stages: {', '.join(STAGES)}")
+        if invariant.stage == stage:
+            found.append(invariant)
+    return found

@@ -1,0 +1,125 @@
+"""Running emitters: what they may return, and files that are checked before they belong to the result."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
+from dovetail.plugin.loading import ArtifactFolder, class_of, described, foreign_output
+
+if TYPE_CHECKING:
+    from dovetail.passes import Context
+
+
+class NotEmitted(Exception):
+    """An emitter rejects a region, or fails.
+
+    Attributes:
+        why: Its message, with its name and distribution.
+        node: The node at fault; empty if unknown.
+    """
+
+    def __init__(self, why: str, node: str = ""):
+        super().__init__(why)
+        self.why, self.node = why, node
+
+
+def takes_whole_model(emitter: str, ctx: Context) -> bool:
+    """Check whether an emitter runs once for the whole model instead of once per region.
+
+    Raises:
+        DovetailError: It is not installed.
+    """
+    return class_of(ctx.registry.emitter[emitter], ctx.registry.emitter.title(emitter), Emitter).whole
+
+
+def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
+    """Run emitters on a region, and merge their artifacts in the folder of the region.
+
+    Each emitter writes into a folder of its own; the files of all of them are then moved together.
+
+    Args:
+        region: A region of their backend, or the whole model.
+        emitters: Their names.
+        ctx: The context, with the emitters and the artifact folder.
+
+    Raises:
+        NotEmitted: An emitter rejects the region, or fails.
+        DovetailError: An emitter is not installed, or violates its contract.
+    """
+    assert ctx.outcome.artifacts is not None
+    target = ctx.outcome.artifacts.root / region.backend.name / region.name
+    files: dict[str, str] = {}
+    notes: list[str] = []
+    node: StandIn | Call | None = None
+    for name in emitters:
+        title = ctx.registry.emitter.title(name)
+        emitter = ctx.registry.emitter[name]
+        own = ArtifactFolder()
+        made = _asked(emitter, region, own.root, title)
+        if made.node is not None:
+            if takes_whole_model(name, ctx):
+                raise DovetailError(f"{title} gives a node for the whole model of {region.backend.name}", _WHOLE)
+            if node is not None:
+                raise DovetailError(
+                    f"{title} gives a second node for {region.name} of {region.backend.name}", _ONE_NODE
+                )
+            node = made.node
+        notes += (f"{title}: {note}" for note in made.notes)
+        if not made.files and not made.notes and made.node is None and ctx.files_wanted:
+            notes.append(f"{title}: it made neither a file nor a node of {region.name}")
+        for file in _checked(made, own.root, title):
+            if file in files:
+                raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", "leave one of them out")
+            files[file] = title
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(own.root / file, target / file)
+    return Artifact(tuple(files), node, tuple(notes))
+
+
+_WHOLE = "a node stands for one region; an emitter that says `whole = True` only writes files"
+_ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
+
+
+def _asked(emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
+    try:
+        with foreign_output(title):
+            made = emitter().emit(region, folder)
+    except DovetailError as error:
+        raise NotEmitted(f"{title}: {error.message}", error.node) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise NotEmitted(f"{title} failed: {described(error)}") from error
+    whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
+    if not whole or not isinstance(made.node, StandIn | Call | None):
+        raise DovetailError(f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
+    return made
+
+
+def _checked(made: Artifact, folder: Path, title: str) -> list[str]:
+    """Return the files of an artifact, after checking that they are regular files in the emitter's folder."""
+    found = []
+    for file in made.files:
+        path = PurePosixPath(file)
+        if (
+            path.is_absolute()
+            or ".." in path.parts
+            or not path.parts
+            or any(part.startswith(".") for part in path.parts)
+        ):
+            raise DovetailError(f"{title} writes '{file}', which is outside of its folder", _OWN_FOLDER)
+        real = folder / path
+        if not real.exists():
+            raise DovetailError(f"{title} names '{file}', which it did not write", _OWN_FOLDER)
+        if real.is_symlink() or not real.is_file() or folder.resolve() not in real.resolve().parents:
+            raise DovetailError(f"{title} names '{file}', which is no file of its own", _OWN_FOLDER)
+        found.append(path.as_posix())
+    return found
+
+
+_OWN_FOLDER = "an emitter writes files into the folder that it is given, and names each of them"

@@ -1,1 +1,0 @@
-"""The regions of a placed model: formed, extracted as models, and put back."""
