@@ -57,8 +57,8 @@ class Numbers:
         return self.integers.astype(np.float64) * self.scale
 
 
-class Held(Numbers):
-    """The integers of a value that is held."""
+class Quantized(Numbers):
+    """The integers of a quantized value."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def run(model: onnx.ModelProto, feeds):
         elif node.op_type == "DequantizeLinear":
             zero = inputs[2] if len(inputs) > 2 else np.zeros_like(inputs[0], shape=())
             held = scale_of(inputs[1], zero, attributes, np.ndim(inputs[0]))
-            found = Held(inputs[0].astype(np.int64) - held.zero, held.scale)
+            found = Quantized(inputs[0].astype(np.int64) - held.zero, held.scale)
         elif any(isinstance(one, (Numbers, Sum, Moved, Function)) for one in inputs) and not is_elsewhere(node):
             found = computed(node, attributes, inputs, version)
         else:
@@ -175,7 +175,7 @@ def is_elsewhere(node):
 def computed(node, attributes, inputs, version):
     """What a node makes of numbers in integers."""
     operator, data = node.op_type, inputs[0]
-    if operator in ("Relu", "Clip") and not isinstance(data, Held):
+    if operator in ("Relu", "Clip") and not isinstance(data, Quantized):
         # Behind a sum it is a bound.
         low, high = (0.0, math.inf) if operator == "Relu" else bounds(inputs)
         return replace(data, low=low, high=high)

@@ -113,14 +113,14 @@ def test_numbers_that_are_not_finite(compiled, samples):
         compiled(data=samples)
 
 
-UNREADABLE = "the holding of value 'x' cannot be read: "
+UNREADABLE = "the quantized value 'x' cannot be read: "
 PLANS = [
     (lambda entry: entry.pop("scale"), "nothing says in which range 'x' lies"),
     (lambda entry: entry.update(scale=-1.0), UNREADABLE + "scale -1.0 is not a positive number"),
     (lambda entry: entry.update(zero_point=0.5), "zero_point 0.5 is not a whole number per scale"),
     (lambda entry: entry.update(format="int8[symetric]"), UNREADABLE + "'int8[symetric]': 'symetric' is no"),
     (lambda entry: entry.update(scale=[1.0, 2.0], zero_point=[0, 0]),
-     "the holding of value 'x' in int8[symmetric] has 2 scales, and needs 1"),
+     "the quantized value 'x' in int8[symmetric] has 2 scales, and needs 1"),
 ]  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def parse_quantized_values(document: Mapping[str, Any]) -> list[QuantizedValue]:
                 own = isinstance(error, (ValueError, DovetailError))
                 why = error.args[0] if own else f"{type(error).__name__}: {error}"
                 raise DovetailError(
-                    f"plan: the holding of value '{value}' cannot be read: {why}",
+                    f"plan: the quantized value '{value}' cannot be read: {why}",
                     "replay a plan as it was saved, or leave the entry out and give --data",
                 ) from None
     return found

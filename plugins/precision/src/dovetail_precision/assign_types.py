@@ -27,7 +27,7 @@ from dovetail_precision.problem import TypingProblem, Variable
 from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.ranges.range import NARROW
-from dovetail_precision.sharing_groups import held_values
+from dovetail_precision.sharing_groups import quantized_forms
 from dovetail_precision.source_quantization import place_qdq
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ class AssignTypes(Pass):
             if ctx.refusals.fresh:
                 return False
         flat = ctx.analysis(FlatGraph, model)
-        held = held_values(flat, model.ir.opset_imports)
-        place_qdq(held, model, ctx)
+        forms = quantized_forms(flat, model.ir.opset_imports)
+        place_qdq(forms, model, ctx)
         number_regions(model, ctx)
         types = PlannedTypes(model, flat)
-        conversions = find_conversions(flat, types, ctx.request.keep_io_types, held)
+        conversions = find_conversions(flat, types, ctx.request.keep_io_types, forms)
         ctx.round.joins = [_join(each) for each in conversions if before_widening(each, types) is None]
         return False
 

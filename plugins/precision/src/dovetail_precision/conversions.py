@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import FlatGraph, Model
 
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.sharing_groups import QuantizedForm
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ def before_widening(conversion: Conversion, types: PlannedTypes) -> ir.Value | N
 
 
 def find_conversions(
-    flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True, held_values: Iterable[Held] = ()
+    flat: FlatGraph, types: PlannedTypes, keep_io_types: bool = True, quantized_forms: Iterable[QuantizedForm] = ()
 ) -> list[Conversion]:
     """Return all conversions of a planned model in the order of their first users.
 
@@ -142,13 +142,13 @@ def find_conversions(
         types: Its planned types.
         keep_io_types: Keep the source types of model outputs. Otherwise only an output that comes back as an input
             (`recurrent_io`) has a required type: that of the input.
-        held_values: The quantized forms of values; integers of one scale are converted to those of another.
+        quantized_forms: The quantized forms of values; integers of one scale are converted to those of another.
     """
     found: dict[tuple, Conversion] = {}
-    main, forms = flat.graphs[0], _Forms(held_values)
+    main, forms = flat.graphs[0], _Forms(quantized_forms)
     overridable = {id(value) for value in main.inputs}
 
-    def conversion(value: ir.Value, held: Format, wanted: Format, form: Held | None = None) -> Conversion:
+    def conversion(value: ir.Value, held: Format, wanted: Format, form: QuantizedForm | None = None) -> Conversion:
         return found.setdefault((id(value), wanted, id(form)), Conversion(value, held, wanted))
 
     for node in flat.nodes:
@@ -176,21 +176,21 @@ def find_conversions(
 class _Forms:
     """The quantized forms in which values are computed and read."""
 
-    def __init__(self, held_values: Iterable[Held]):
-        self._computed: dict[int, Held] = {}
-        self._read: dict[tuple[int, int], Held] = {}
-        for held in held_values:
-            for use in held.uses:
+    def __init__(self, quantized_forms: Iterable[QuantizedForm]):
+        self._computed: dict[int, QuantizedForm] = {}
+        self._read: dict[tuple[int, int], QuantizedForm] = {}
+        for form in quantized_forms:
+            for use in form.uses:
                 if use.is_output:
-                    self._computed[id(held.value)] = held
+                    self._computed[id(form.value)] = form
                 else:
-                    self._read[id(use.node), use.index] = held
+                    self._read[id(use.node), use.index] = form
 
-    def read(self, node: ir.Node, index: int) -> Held | None:
+    def read(self, node: ir.Node, index: int) -> QuantizedForm | None:
         """Return the form in which a node reads an input; None if it reads floats."""
         return self._read.get((id(node), index))
 
-    def requantized(self, value: ir.Value, form: Held | None) -> bool:
+    def requantized(self, value: ir.Value, form: QuantizedForm | None) -> bool:
         """Check whether a value is computed in integers of another scale than those of `form`."""
         return form is not None and self._computed.get(id(value), form) is not form
 

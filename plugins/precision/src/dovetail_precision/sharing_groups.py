@@ -37,7 +37,7 @@ class Use(NamedTuple):
 
 
 @dataclass(eq=False)
-class Held:
+class QuantizedForm:
     """A value in one quantized format with one set of parameters, before these are known.
 
     Attributes:
@@ -57,14 +57,14 @@ class Held:
     rule: ParameterRule
     uses: list[Use] = field(default_factory=list)
     adopted: Parameters | None = None
-    group: list[Held] = field(default_factory=list)
+    group: list[QuantizedForm] = field(default_factory=list)
     follows: bool = False
     fused: ir.Node | None = None
 
     @property
-    def leaders(self) -> list[Held]:
+    def leaders(self) -> list[QuantizedForm]:
         """The members of the group whose data determines its parameters."""
-        return [held for held in self.group if not held.follows] or self.group
+        return [form for form in self.group if not form.follows] or self.group
 
     @property
     def name(self) -> str:
@@ -86,36 +86,36 @@ class Tie(NamedTuple):
     """The quantized ports of a node that share their parameters, and the source of these."""
 
     mode: str
-    members: list[tuple[Use, Held]]
+    members: list[tuple[Use, QuantizedForm]]
 
     @property
     def gives_result(self) -> bool:
         """Whether a result is among them."""
         return any(use.is_output for use, _ in self.members)
 
-    def read_elsewhere(self, by_form: Mapping[tuple[int, Format], Sequence[Held]]) -> list[Held]:
+    def read_elsewhere(self, by_form: Mapping[tuple[int, Format], Sequence[QuantizedForm]]) -> list[QuantizedForm]:
         """Return the forms in which the outputs are read, where these differ."""
-        outputs = [held for use, held in self.members if use.is_output]
-        others = [other for held in outputs for other in by_form[id(held.value), held.format]]
+        outputs = [form for use, form in self.members if use.is_output]
+        others = [other for form in outputs for other in by_form[id(form.value), form.format]]
         return [other for other in dict.fromkeys(others) if other not in outputs and not other.rule.factors]
 
 
 class Grouping:
     """Unites tied values into groups; all others are groups of their own."""
 
-    def __init__(self, found: Iterable[Held]):
+    def __init__(self, found: Iterable[QuantizedForm]):
         self._all = list(found)
-        self._by_form: dict[tuple[int, Format], list[Held]] = {}
+        self._by_form: dict[tuple[int, Format], list[QuantizedForm]] = {}
         self._adopted: dict[int, Parameters] = {}
         self._bound: set[int] = set()
-        for held in self._all:
-            self._add(held)
+        for form in self._all:
+            self._add(form)
 
-    def _add(self, held: Held) -> None:
-        held.group = [held]
-        self._by_form.setdefault((id(held.value), held.format), []).append(held)
-        if held.adopted is not None:
-            self._adopted[id(held.group)] = held.adopted
+    def _add(self, form: QuantizedForm) -> None:
+        form.group = [form]
+        self._by_form.setdefault((id(form.value), form.format), []).append(form)
+        if form.adopted is not None:
+            self._adopted[id(form.group)] = form.adopted
 
     def tie_all(self, ties: Sequence[Tie]) -> None:
         """Unite the ports of nodes.
@@ -128,7 +128,7 @@ class Grouping:
                 self._tie(tie)
         moved = {use for tie in ties if tie.gives_result for use, _ in tie.members}
         self._bound = {
-            id(held.group) for held in self._all if any(not use.is_output and use not in moved for use in held.uses)
+            id(form.group) for form in self._all if any(not use.is_output and use not in moved for use in form.uses)
         }
         for tie in reversed(ties):
             if tie.mode == FREE:
@@ -136,12 +136,12 @@ class Grouping:
 
     def _tie_free(self, tie: Tie) -> None:
         """Give the inputs of a node the scale of its output, unless another of their users requires one."""
-        result = next((held for use, held in tie.members if use.is_output), None)
-        for use, held in tie.members:
-            if use.is_output or result is None or id(held.group) in self._bound or held.group is result.group:
+        result = next((form for use, form in tie.members if use.is_output), None)
+        for use, form in tie.members:
+            if use.is_output or result is None or id(form.group) in self._bound or form.group is result.group:
                 continue
-            members, bound = list(held.group), id(result.group) in self._bound
-            if self._join(result, held):
+            members, bound = list(form.group), id(result.group) in self._bound
+            if self._join(result, form):
                 for member in members:
                     member.follows = True
                 if bound:
@@ -154,56 +154,56 @@ class Grouping:
             members = sorted(members, key=lambda member: not member[0].is_output)
         read = tie.read_elsewhere(self._by_form) if tie.mode == "consumer" else []
         first = members[0][1]
-        for use, held in members:
-            if not self._join(first, held):
-                held = self._separated(use, held)
-                self._join(first, held)
-            held.follows |= use.is_output if tie.mode == "input" else tie.mode != "all" and not use.is_output
-            held.follows |= bool(read)
+        for use, form in members:
+            if not self._join(first, form):
+                form = self._separated(use, form)
+                self._join(first, form)
+            form.follows |= use.is_output if tie.mode == "input" else tie.mode != "all" and not use.is_output
+            form.follows |= bool(read)
         for other in read:
             self._join(first, other)
 
-    def fuse(self, held: Held, rule: PortRule, results: Mapping[tuple[int, Format], Held]) -> None:
+    def fuse(self, form: QuantizedForm, rule: PortRule, results: Mapping[tuple[int, Format], QuantizedForm]) -> None:
         """Let a value follow the result of the node fused with its producer, if there is one."""
-        uses = held.value.uses()
-        if len(uses) != 1 or held.value.is_graph_output() or held.adopted is not None or held.producer is None:
+        uses = form.value.uses()
+        if len(uses) != 1 or form.value.is_graph_output() or form.adopted is not None or form.producer is None:
             return
-        (reader, _), producer = next(iter(uses)), held.producer.node
+        (reader, _), producer = next(iter(uses)), form.producer.node
         same = placement_of(reader).backend == placement_of(producer).backend and reader.graph is producer.graph
-        result = results.get((id(reader), held.format))
-        reads = any(use.node is reader for use in held.uses)
-        if same and reads and result is not None and reader.op_type in rule.fuses and self._join(result, held):
-            held.follows, held.fused = True, reader
+        result = results.get((id(reader), form.format))
+        reads = any(use.node is reader for use in form.uses)
+        if same and reads and result is not None and reader.op_type in rule.fuses and self._join(result, form):
+            form.follows, form.fused = True, reader
             result.follows = False
 
-    def _separated(self, use: Use, held: Held) -> Held:
+    def _separated(self, use: Use, form: QuantizedForm) -> QuantizedForm:
         """Give one use parameters that the source model does not have, which requires a requantization."""
-        held.uses.remove(use)
-        alone = Held(held.value, held.format, held.rule, [use])
+        form.uses.remove(use)
+        alone = QuantizedForm(form.value, form.format, form.rule, [use])
         self._all.append(alone)
         self._add(alone)
         return alone
 
-    def merged(self) -> list[Held]:
+    def merged(self) -> list[QuantizedForm]:
         """Return one form per value, format and group; a value that follows a user has that user's form."""
-        kept: dict[tuple[int, Format, int], Held] = {}
-        doubled: dict[int, list[Held]] = {}
-        for held in self._all:
-            if not held.uses:
-                doubled[id(held.group)] = held.group
+        kept: dict[tuple[int, Format, int], QuantizedForm] = {}
+        doubled: dict[int, list[QuantizedForm]] = {}
+        for form in self._all:
+            if not form.uses:
+                doubled[id(form.group)] = form.group
                 continue
-            first = kept.setdefault((id(held.value), held.format, id(held.group)), held)
-            if first is not held:
-                first.uses += held.uses
-                if first.follows and not held.follows:
-                    first.rule, first.follows = held.rule, False
-                doubled[id(held.group)] = held.group
+            first = kept.setdefault((id(form.value), form.format, id(form.group)), form)
+            if first is not form:
+                first.uses += form.uses
+                if first.follows and not form.follows:
+                    first.rule, first.follows = form.rule, False
+                doubled[id(form.group)] = form.group
         remaining = set(kept.values())
         for group in doubled.values():
-            group[:] = [held for held in group if held in remaining]
+            group[:] = [form for form in group if form in remaining]
         return list(kept.values())
 
-    def _join(self, first: Held, second: Held) -> bool:
+    def _join(self, first: QuantizedForm, second: QuantizedForm) -> bool:
         """Unite two groups; return False if the source model has different parameters for them."""
         one, two = sorted((first.group, second.group), key=len, reverse=True)
         if one is two:
@@ -212,8 +212,8 @@ class Grouping:
         if len(theirs) == 2 and theirs[0] != theirs[1]:
             return False
         one.extend(two)
-        for held in two:
-            held.group = one
+        for form in two:
+            form.group = one
         if theirs:
             self._adopted[id(one)] = theirs[0]
         return True
@@ -225,7 +225,7 @@ _NO_RULE, _NO_PARAMETERS = PortRule(), ParameterRule()
 _Formats = Callable[["ir.Node", str], Iterable[Format]]
 
 
-def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
+def quantized_forms(flat: FlatGraph, opsets: Opsets) -> list[QuantizedForm]:
     """Return the quantized forms of all values of a typed model, in graph order, with their sharing groups."""
 
     def chosen(node: ir.Node, port: str) -> tuple[Format, ...]:
@@ -237,7 +237,7 @@ def held_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
     return _found(nodes, Signatures(opsets), chosen) if nodes else []
 
 
-def possible_quantized_values(flat: FlatGraph, opsets: Opsets) -> list[Held]:
+def possible_quantized_values(flat: FlatGraph, opsets: Opsets) -> list[QuantizedForm]:
     """Return the quantized forms that values of a placed model may take, before formats are chosen.
 
     Only formats that a value may have in several forms, or that the source model uses, are considered: in all others,
@@ -278,11 +278,11 @@ def _has_quantized_port(node: ir.Node) -> bool:
     return bool(placement.ports) or placement.precision is not None and placement.precision.quantized
 
 
-def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) -> list[Held]:
-    found: dict[tuple, Held] = {}
+def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) -> list[QuantizedForm]:
+    found: dict[tuple, QuantizedForm] = {}
     tied: list[Tie] = []
     computed: dict[tuple[int, Format], PortRule] = {}
-    results: dict[tuple[int, Format], Held] = {}
+    results: dict[tuple[int, Format], QuantizedForm] = {}
     known: dict[tuple[int, Format, bool], Parameters | None] = {}
     for node in nodes:
         claim = claim_on(node)
@@ -302,19 +302,21 @@ def _found(nodes: Sequence[ir.Node], signatures: Signatures, formats: _Formats) 
                     adopted = known[key] = _adopted(value, format_, key[-1])
                 # A product of scales belongs to one node.
                 kind = (parameters, id(node) if parameters.factors else 0) if adopted is None else (adopted, 0)
-                held = found.setdefault((id(value), format_, *kind), Held(value, format_, parameters, adopted=adopted))
-                held.uses.append(use)
+                form = found.setdefault(
+                    (id(value), format_, *kind), QuantizedForm(value, format_, parameters, adopted=adopted)
+                )
+                form.uses.append(use)
                 if use.is_output:
-                    results.setdefault((id(node), format_), held)
+                    results.setdefault((id(node), format_), form)
                 if rule.same_scale:
-                    shared.setdefault(format_, Tie(rule.same_scale, [])).members.append((use, held))
+                    shared.setdefault(format_, Tie(rule.same_scale, [])).members.append((use, form))
         tied += shared.values()
     grouping = Grouping(found.values())
     grouping.tie_all(tied)
-    for held in found.values():
-        made_by = computed.get((id(held.value), held.format))
+    for form in found.values():
+        made_by = computed.get((id(form.value), form.format))
         if made_by is not None and made_by.fuses:
-            grouping.fuse(held, made_by, results)
+            grouping.fuse(form, made_by, results)
     return grouping.merged()
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import Border
 
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.sharing_groups import QuantizedForm
 
 
 _ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -158,64 +158,64 @@ def _constant(value: ir.Value | None) -> np.ndarray | None:
     return value.const_value.numpy()
 
 
-def place_qdq(held_values: Iterable[Held], model: Model, ctx: Context) -> None:
+def place_qdq(quantized_forms: Iterable[QuantizedForm], model: Model, ctx: Context) -> None:
     """Move adopted conversions from the host to the backend of their integers, if it supports both types.
 
     If `border` of a backend lets floats cross, the conversion at the other end moves with them.
     """
     places = ConversionPlacement(model, ctx)
     borders = {backend.name: backend.border for backend in ctx.backends}
-    for held in held_values:
-        _remark_other_scheme(held, ctx)
-        for qdq, backend in _wanted(held, borders):
+    for form in quantized_forms:
+        _remark_other_scheme(form, ctx)
+        for qdq, backend in _wanted(form, borders):
             if placement_of(qdq.node).backend != HOST:
                 continue
             integers, floats = Format.of(qdq.element), Format.of(dtype_name(dtype_of(qdq.floats)))
             reads_integers = qdq.node.op_type == "DequantizeLinear"
             source, target = (integers, floats) if reads_integers else (floats, integers)
-            end = getattr(borders.get(backend), "out" if held.producer is not None else "into", "")
+            end = getattr(borders.get(backend), "out" if form.producer is not None else "into", "")
             crossing = floats if end == "inside" else integers
             chosen = places.choose(qdq.node, source, target, (backend,), crossing)
             if chosen != HOST:
                 set_placement(qdq.node, replace(placement_of(qdq.node), backend=chosen))
-                what = f"a conversion of the source model, beside '{_beside(held).name}' whose integers it has"
-                ctx.remark("passed", qdq.node, "adopted", what, because=(_beside(held),))
+                what = f"a conversion of the source model, beside '{_beside(form).name}' whose integers it has"
+                ctx.remark("passed", qdq.node, "adopted", what, because=(_beside(form),))
 
 
-def _wanted(held: Held, borders: dict[str, Border | None]) -> Iterator[tuple[QdqNode, str]]:
+def _wanted(form: QuantizedForm, borders: dict[str, Border | None]) -> Iterator[tuple[QdqNode, str]]:
     """Yield the conversions that a quantized value adopts, with the backend that should run each."""
-    producer = held.producer
+    producer = form.producer
     if producer is not None:
         home = placement_of(producer.node).backend
-        for qdq in quantizing(held.value):
-            if held.adopted == qdq.parameters and qdq.fits(held.format):
+        for qdq in quantizing(form.value):
+            if form.adopted == qdq.parameters and qdq.fits(form.format):
                 yield qdq, home
                 if (border := borders.get(home)) is not None and border.out == "inside":
                     yield from ((back, home) for node, _ in qdq.integers.uses() if (back := _dequantize(node)))
         return
-    own = dequantizing(held.value)
-    if own is None or not own.fits(held.format) or held.adopted is None and not held.rule.factors:
+    own = dequantizing(form.value)
+    if own is None or not own.fits(form.format) or form.adopted is None and not form.rule.factors:
         return
-    reader = placement_of(held.uses[0].node).backend
+    reader = placement_of(form.uses[0].node).backend
     yield own, reader
     before = qdq_of(own.integers.producer())
     if before is not None and (border := borders.get(reader)) is not None and border.into == "inside":
         yield before, reader
 
 
-def _remark_other_scheme(held: Held, ctx: Context) -> None:
+def _remark_other_scheme(form: QuantizedForm, ctx: Context) -> None:
     """Remark where the source model uses another scheme: its conversions stay beside those of the plan."""
-    if held.adopted is not None or held.rule.factors:
+    if form.adopted is not None or form.rule.factors:
         return
-    qdq = dequantizing(held.value)
-    if qdq is None and held.producer is not None:
-        qdq = next(quantizing(held.value), None)
-    if qdq is None or qdq.fits(held.format) or qdq.integers.const_value is not None:
+    qdq = dequantizing(form.value)
+    if qdq is None and form.producer is not None:
+        qdq = next(quantizing(form.value), None)
+    if qdq is None or qdq.fits(form.format) or qdq.integers.const_value is not None:
         return
-    node = held.uses[0].node
+    node = form.uses[0].node
     why = (
-        f"the source model has '{held.value.name}' in {qdq.element} with another scheme or granularity than "
-        f"{held.format}; both conversions are carried out"
+        f"the source model has '{form.value.name}' in {qdq.element} with another scheme or granularity than "
+        f"{form.format}; both conversions are carried out"
     )
     ctx.remark("missed", node, "other-scheme", why, suggest="compile the model as it was before it was quantized")
 
@@ -224,5 +224,5 @@ def _dequantize(node: ir.Node) -> QdqNode | None:
     return qdq_of(node) if node.op_type == "DequantizeLinear" else None
 
 
-def _beside(held: Held) -> ir.Node:
-    return held.uses[0].node
+def _beside(form: QuantizedForm) -> ir.Node:
+    return form.uses[0].node

@@ -14,7 +14,7 @@ from dovetail.passes import Pass
 from dovetail.planning import Parameters, QuantizedValue, placement_of
 from dovetail.text import pluralize
 from dovetail_onnx.partial_tensors import slabs_of
-from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
 from dovetail_precision.source_quantization import dequantizing, weight_of
 
 from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales, slices
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _FEW = 16  # samples
-_ByUse = Mapping[tuple[int, str], Held]
+_ByUse = Mapping[tuple[int, str], QuantizedForm]
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,21 @@ class Calibrate(Pass):
         Raises:
             DovetailError: Data is required but missing, or a value cannot be calibrated.
         """
-        held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
-        if not held:
+        forms = quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
+        if not forms:
             return False
-        for node in dict.fromkeys(use.node for one in held for use in one.uses):
+        for node in dict.fromkeys(use.node for one in forms for use in one.uses):
             if node.graph is not model.graph:
                 why = "numbers in bodies of control flow are not calibrated"
                 ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
         if ctx.refusals.fresh:
             return False
         calibration = _Calibration(model, ctx)
-        calibration.find(held)
+        calibration.find(forms)
         if ctx.refusals.fresh:
             return False
-        ctx.outcome.quantized_values = [calibration.quantized(one) for one in held]
-        ctx.count("holdings", len(held))
+        ctx.outcome.quantized_values = [calibration.quantized(one) for one in forms]
+        ctx.count("quantized values", len(forms))
         return False
 
 
@@ -94,11 +94,11 @@ class _Calibration:
         self._replayed: dict[int, Parameters] = {}
         self._found: dict[int, tuple[Parameters | None, str]] = {}
 
-    def find(self, held: list[Held]) -> None:
+    def find(self, forms: list[QuantizedForm]) -> None:
         """Find the parameters of all sharing groups; products of scales come last."""
-        self._replayed = replayed_parameters(self._ctx.request.plan, held)
-        observed: list[list[Held]] = []
-        for group in {id(one.group): one.group for one in held}.values():
+        self._replayed = replayed_parameters(self._ctx.request.plan, forms)
+        observed: list[list[QuantizedForm]] = []
+        for group in {id(one.group): one.group for one in forms}.values():
             if any(one.rule.factors for one in group):
                 continue
             adopted = next((one.adopted for one in group if one.adopted is not None), None)
@@ -115,11 +115,11 @@ class _Calibration:
                 observed.append(group)
         if observed:
             self._of_data(observed)
-        by_use = {(id(use.node), use.port): one for one in held for use in one.uses}
-        for one in held:
+        by_use = {(id(use.node), use.port): one for one in forms for use in one.uses}
+        for one in forms:
             if one.rule.factors and (bias := weight_of(one.value)) is not None:
                 self._fit_bias(one, bias, by_use)
-        for one in held:
+        for one in forms:
             if one.rule.factors:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
@@ -134,68 +134,68 @@ class _Calibration:
                 else:
                     self._set([one], product, f"{one.rule.scale} of {node.name}")
 
-    def _fits(self, product: Parameters, held: Held, node: ir.Node) -> bool:
+    def _fits(self, product: Parameters, form: QuantizedForm, node: ir.Node) -> bool:
         """Check whether a product of scales has as many as the value needs; refuse the node if not."""
-        room = _room(held)
+        room = _room(form)
         if room is None or room == len(product.scale):
             return True
-        if room == 1 and weight_of(held.value) is not None:
+        if room == 1 and weight_of(form.value) is not None:
             return True  # a bias that is one number for all channels is stored once per channel
         why = (
-            f"the scale of '{held.value.name}' is {held.rule.scale}, which has {len(product.scale)} numbers for {room}"
+            f"the scale of '{form.value.name}' is {form.rule.scale}, which has {len(product.scale)} numbers for {room}"
         )
         self._ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
         return False
 
-    def quantized(self, held: Held) -> QuantizedValue:
+    def quantized(self, form: QuantizedForm) -> QuantizedValue:
         """Return the calibrated quantized value."""
-        parameters, source = self._found[id(held)]
-        if held.fused is not None:
-            source = f"computed together with {held.fused.name}"
-        readers = tuple(f"{use.node.name}:{use.port}" for use in held.uses if not use.is_output)
-        made = "" if held.producer is None else f"{held.producer.node.name}:{held.producer.port}"
-        return QuantizedValue(name_of(held.value), held.format, held.name, source, parameters, readers, made)
+        parameters, source = self._found[id(form)]
+        if form.fused is not None:
+            source = f"computed together with {form.fused.name}"
+        readers = tuple(f"{use.node.name}:{use.port}" for use in form.uses if not use.is_output)
+        made = "" if form.producer is None else f"{form.producer.node.name}:{form.producer.port}"
+        return QuantizedValue(name_of(form.value), form.format, form.name, source, parameters, readers, made)
 
-    def _set(self, group: Iterable[Held], parameters: Parameters, source: str) -> None:
+    def _set(self, group: Iterable[QuantizedForm], parameters: Parameters, source: str) -> None:
         for one in group:
             self._found[id(one)] = (expressible(parameters, one.format), source)
 
-    def _of_weight(self, held: Held, weight: ir.TensorProtocol) -> None:
-        if held.format.group is not None and self._only_stored(held):
-            self._in_blocks(held, weight)
+    def _of_weight(self, form: QuantizedForm, weight: ir.TensorProtocol) -> None:
+        if form.format.group is not None and self._only_stored(form):
+            self._in_blocks(form, weight)
             return
-        observer = self._observer(held)
-        if observer.extrema is not None and weight.size > _LARGE and held.format.group is None and _has_axis(held):
-            observer.extrema(*_extrema(weight, held.format))
+        observer = self._observer(form)
+        if observer.extrema is not None and weight.size > _LARGE and form.format.group is None and _has_axis(form):
+            observer.extrema(*_extrema(weight, form.format))
         else:
             observer.update(weight.numpy())
-        self._set([held], observer.parameters(), "weights")
+        self._set([form], observer.parameters(), "weights")
 
-    def _in_blocks(self, held: Held, weight: ir.TensorProtocol) -> None:
+    def _in_blocks(self, form: QuantizedForm, weight: ir.TensorProtocol) -> None:
         """Leave the scales of a weight's blocks to the writing of it: there are too many to keep for all weights."""
         if not all(np.isfinite(slab.min()) and np.isfinite(slab.max()) for slab in slabs_of(weight) if slab.size):
-            node = held.uses[0].node.name
+            node = form.uses[0].node.name
             raise DovetailError(
-                f"weight '{held.value.name}' holds an infinite number or NaN, and {held.format} has neither",
+                f"weight '{form.value.name}' holds an infinite number or NaN, and {form.format} has neither",
                 f"look at the model, or compute '{node}' in floats (--high {shlex.quote(str(node))})",
             )
         try:
-            number_of_scales(held.format, held.value.shape)
+            number_of_scales(form.format, form.value.shape)
         except ValueError as error:
-            for use in held.uses:
-                why = f"'{held.value.name}' cannot be held in {held.format}: {error}"
+            for use in form.uses:
+                why = f"'{form.value.name}' cannot be held in {form.format}: {error}"
                 self._ctx.refuse(use.node, placement_of(use.node).backend, why, rule="calibration")
-        self._observer(held)  # checks its name and options
-        self._found[id(held)] = (None, "weights")
+        self._observer(form)  # checks its name and options
+        self._found[id(form)] = (None, "weights")
 
-    def _only_stored(self, held: Held) -> bool:
+    def _only_stored(self, form: QuantizedForm) -> bool:
         """Check whether nothing but the stored weight needs its scales: no emitter and no refinement of its backend."""
-        names = {placement_of(use.node).backend for use in held.uses}
+        names = {placement_of(use.node).backend for use in form.uses}
         emitting = any(backend.name in names and backend.artifacts for backend in self._ctx.backends)
         refined = {step for name, steps in steps_of(self._ctx).items() if name in names for step in steps}
         return not emitting and refined.isdisjoint(READING_SCALES)
 
-    def _fit_bias(self, bias: Held, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
+    def _fit_bias(self, bias: QuantizedForm, numbers: ir.TensorProtocol, by_use: _ByUse) -> None:
         """Raise the scale of a weight whose bias would saturate."""
         node = bias.uses[0].node
         factors = {port: self._parameters_at(node, port, by_use, bias) for port in bias.rule.factors}
@@ -209,7 +209,7 @@ class _Calibration:
             why = f"'{bias.value.name}' is too large for the scale {bias.rule.scale}, {grown}"
             self._ctx.remark("passed", node, "bias-range", why)
 
-    def _from_plan(self, group: list[Held]) -> Parameters | None:
+    def _from_plan(self, group: list[QuantizedForm]) -> Parameters | None:
         """Return the parameters of a sharing group from the replayed plan; None if it has none.
 
         Raises:
@@ -218,7 +218,7 @@ class _Calibration:
         found = {self._replayed[id(one)] for one in group if id(one) in self._replayed}
         if not found:
             return None
-        what = f"plan: the holding of value '{group[0].value.name}' in {group[0].format}"
+        what = f"plan: the quantized value '{group[0].value.name}' in {group[0].format}"
         if len(found) > 1:
             names = ", ".join(f"'{one.value.name}'" for one in group)
             raise DovetailError(f"{what} shares its scale with {names}, and the plan has different ones", _REPLAY)
@@ -231,7 +231,7 @@ class _Calibration:
             raise DovetailError(f"{what} has {pluralize(len(parameters.scale), 'scale')}, and needs {wanted}", _REPLAY)
         return parameters
 
-    def _of_data(self, groups: list[list[Held]]) -> None:
+    def _of_data(self, groups: list[list[QuantizedForm]]) -> None:
         if self._ctx.request.data is None:
             first = groups[0][0]
             user = first.uses[0]
@@ -255,7 +255,7 @@ class _Calibration:
             why = f"{what}; larger numbers saturate, and a hundred samples are usual"
             self._ctx.remark("analysis", "", "few-samples", why, suggest="--data with more samples")
 
-    def _observe(self, groups: list[tuple[list[Held], ObserverChoice]], known: KnownParameters) -> None:
+    def _observe(self, groups: list[tuple[list[QuantizedForm], ObserverChoice]], known: KnownParameters) -> None:
         """Show the data to the observers, and keep the parameters that each of them finds."""
         observers = []
         wanted: dict[str, list[Watcher]] = {}
@@ -279,14 +279,14 @@ class _Calibration:
             for observer in named:
                 known.keep(group, observer.choice, observer.parameters())
 
-    def _observer(self, held: Held) -> NamedObserver:
-        return NamedObserver(held, self._ctx.registry.observer)
+    def _observer(self, form: QuantizedForm) -> NamedObserver:
+        return NamedObserver(form, self._ctx.registry.observer)
 
-    def _parameters_at(self, node: ir.Node, port: str, by_use: _ByUse, held: Held) -> Parameters:
+    def _parameters_at(self, node: ir.Node, port: str, by_use: _ByUse, form: QuantizedForm) -> Parameters:
         factor = by_use.get((id(node), port))
         if factor is None or id(factor) not in self._found:
             raise DovetailError(
-                f"node '{node.name}': the scale of '{held.value.name}' is {held.rule.scale}, and {port} has none",
+                f"node '{node.name}': the scale of '{form.value.name}' is {form.rule.scale}, and {port} has none",
                 "list quantized types for this port in the backend's file, or another scale",
             )
         parameters = self._found[id(factor)][0]
@@ -318,18 +318,18 @@ def _extrema(weight: ir.TensorProtocol, format_: Format) -> tuple[np.ndarray, np
 _REPLAY = "replay a plan as it was saved, or leave the entry out and give --data"
 
 
-def _room(held: Held) -> object:
+def _room(form: QuantizedForm) -> object:
     """Return how many scales a value needs along its format's axis; None if per-tensor or of unknown shape.
 
     A value without that axis, such as a bias of rank 0, needs one: its single scale is repeated.
     """
-    shape, axis = held.value.shape, held.format.axis
+    shape, axis = form.value.shape, form.format.axis
     if axis is None or shape is None:
         return None
-    return shape[axis] if _has_axis(held) else 1
+    return shape[axis] if _has_axis(form) else 1
 
 
-def _has_axis(held: Held) -> bool:
+def _has_axis(form: QuantizedForm) -> bool:
     """Check whether a value has the axis of its format; true if the format has none or the rank is unknown."""
-    shape, axis = held.value.shape, held.format.axis
+    shape, axis = form.value.shape, form.format.axis
     return axis is None or shape is None or -len(shape) <= axis < len(shape)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
     from dovetail.plugin.loading import Table
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.sharing_groups import QuantizedForm
 
 
 _PART = 32  # nodes
@@ -194,16 +194,16 @@ def _naming(number: int) -> Iterator[None]:
 _DEFAULT = ObserverChoice("minmax")
 
 
-def chosen_observer(held: Held) -> ObserverChoice:
+def chosen_observer(form: QuantizedForm) -> ObserverChoice:
     """Return the observer that the rule of a value names, or the default one."""
-    return held.rule.observer if held.rule.observer.name else _DEFAULT
+    return form.rule.observer if form.rule.observer.name else _DEFAULT
 
 
 class NamedObserver:
     """An observer of one value; its errors name the observer, its distribution and the value.
 
     Args:
-        held: The value, and the observer that its rule names.
+        form: The value, and the observer that its rule names.
         table: The registered observers.
         choice: Overrides the observer of the rule.
 
@@ -219,13 +219,13 @@ class NamedObserver:
         DovetailError: The observer or an option is unknown, or it cannot be created for this value.
     """
 
-    def __init__(self, held: Held, table: Table, choice: ObserverChoice | None = None):
-        self.format, self.choice = held.format, choice or chosen_observer(held)
+    def __init__(self, form: QuantizedForm, table: Table, choice: ObserverChoice | None = None):
+        self.format, self.choice = form.format, choice or chosen_observer(form)
         self._table = table
         self._seen = False
-        self._held, self._who = held, table.title(self.choice.name) if self.choice.name in table else ""
+        self._form, self._who = form, table.title(self.choice.name) if self.choice.name in table else ""
         made = resolve_observer(self.choice, table)
-        self.observer = self._called("cannot be made for", lambda: made(held.format, **dict(self.choice.options)))
+        self.observer = self._called("cannot be made for", lambda: made(form.format, **dict(self.choice.options)))
         derived(self.observer, self._who, Observer)
         self.extrema = self._extrema if overrides(self.observer, Observer, "extrema") else None
         self.follows_maxima = self.observer.follows_maxima
@@ -251,9 +251,9 @@ class NamedObserver:
 
         Values that never have an element get a scale of one, which nothing is computed with.
         """
-        shape = self._held.value.shape
+        shape = self._form.value.shape
         if not self._seen and shape is not None and 0 in shape:
-            count = self._called("finds no scale for", lambda: number_of_scales(self._held.format, shape))
+            count = self._called("finds no scale for", lambda: number_of_scales(self._form.format, shape))
             return Parameters((1.0,) * count, (0,) * count)
         return self._checked(shape)
 
@@ -265,7 +265,7 @@ class NamedObserver:
         Scales of blocks may be negative: DequantizeLinear takes them, and the largest number of a block can then have
         the integer that has no counterpart.
         """
-        alone = NamedObserver(self._held, self._table, self.choice)
+        alone = NamedObserver(self._form, self._table, self.choice)
         observer = alone.observer
         if energy is not None and isinstance(observer, LeastSquares):
             alone._called("fails on", lambda: observer.update_weighted(part, energy))
@@ -275,13 +275,13 @@ class NamedObserver:
 
     def _checked(self, shape: ir.Shape | Sequence[int] | None) -> Parameters:
         found = self._called("finds no scale for", self.observer.parameters)
-        held = self._held
+        form = self._form
         sizes = {len(part) for part in found} if isinstance(found, Parameters) else set()
-        wanted = self._called("finds no scale for", lambda: number_of_scales(held.format, shape))
-        signed = held.format.group is not None
+        wanted = self._called("finds no scale for", lambda: number_of_scales(form.format, shape))
+        signed = form.format.group is not None
         if sizes != {wanted} or not all(scale > 0 or signed and scale < 0 for scale in found.scale):
             raise DovetailError(
-                f"{self._who} gives {found!r} for '{held.value.name}' in {held.format}",
+                f"{self._who} gives {found!r} for '{form.value.name}' in {form.format}",
                 "`parameters` returns one positive scale and one zero point, or one per index along the format's axis",
             )
         return found
@@ -298,12 +298,12 @@ class NamedObserver:
             raise
         except BaseException as error:
             text = str(error) if isinstance(error, ValueError) else described(error)
-            node, value = self._held.uses[0].node.name, self._held.value
+            node, value = self._form.uses[0].node.name, self._form.value
             floats = f"compute '{node}' in floats (--high {shlex.quote(str(node))})"
             way = f"look at the data, {floats}, or choose another observer"
             if value.is_graph_input() and value.is_initializer():
                 way = "it is a weight that callers may replace: --freeze-inputs makes it a constant"
             where = f"{self.choice.source}: " if self.choice.options and self.choice.source else ""
             raise DovetailError(
-                f"{where}{self._who} {what} '{value.name}' in {self._held.format}: {text}", way
+                f"{where}{self._who} {what} '{value.name}' in {self._form.format}: {text}", way
             ) from error

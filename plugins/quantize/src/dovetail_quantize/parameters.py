@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Format
     from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.sharing_groups import QuantizedForm
 
     from dovetail_quantize.observing import Watcher
 
@@ -53,20 +53,20 @@ def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, sha
     return own.zero_point == parameters.zero_point and np.allclose(own.scale, parameters.scale, rtol=1e-5, atol=0)
 
 
-def range_of_source(leaders: Iterable[Held]) -> Parameters | None:
+def range_of_source(leaders: Iterable[QuantizedForm]) -> Parameters | None:
     """Return parameters that cover the integer ranges of the source model; None if a value is not quantized there.
 
     Numbers outside of these ranges do not occur, so this needs no data.
     """
     low, high, format_ = np.inf, -np.inf, None
-    for held in leaders:
-        qdq = dequantizing(held.value)
-        if qdq is None and len(held.value.uses()) == 1:
-            qdq = next(quantizing(held.value), None)
-        if qdq is None or held.format.axis is not None or qdq.axis is not None:
+    for form in leaders:
+        qdq = dequantizing(form.value)
+        if qdq is None and len(form.value.uses()) == 1:
+            qdq = next(quantizing(form.value), None)
+        if qdq is None or form.format.axis is not None or qdq.axis is not None:
             return None
         smallest, largest = _bounds(qdq)
-        low, high, format_ = min(low, smallest), max(high, largest), held.format
+        low, high, format_ = min(low, smallest), max(high, largest), form.format
     return parameters_of_range(format_, np.float64(low), np.float64(high)) if format_ is not None else None
 
 
@@ -77,8 +77,8 @@ def _bounds(qdq: QdqNode) -> tuple[float, float]:
     return (smallest - zero) * scale, (smallest + (1 << bits) - 1 - zero) * scale
 
 
-def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Parameters]:
-    """Find the parameters of quantized values in a plan, by `id` of the held value.
+def replayed_parameters(plan: Plan | None, values: Iterable[QuantizedForm]) -> dict[int, Parameters]:
+    """Find the parameters of quantized values in a plan, by `id` of the form.
 
     A quantized value is recognized by value, format and sharing group. If plan and model both hold a value in a format
     only once, the group's name may differ: it names the observer, and a replay observes nothing.
@@ -90,12 +90,12 @@ def replayed_parameters(plan: Plan | None, held: Iterable[Held]) -> dict[int, Pa
         [one for one in parse_quantized_values(plan.values) if one.parameters is not None] if plan is not None else []
     )
     by_group = {(one.value, one.format, one.group): one.parameters for one in known}
-    held = list(held)
-    forms = [(name_of(one.value), one.format) for one in held]
+    values = list(values)
+    forms = [(name_of(one.value), one.format) for one in values]
     times = [Counter((one.value, one.format) for one in known), Counter(forms)]
     alone = {(one.value, one.format): one.parameters for one in known}
     found = {}
-    for one, form in zip(held, forms):
+    for one, form in zip(values, forms):
         parameters = by_group.get((*form, one.name))
         if parameters is None and all(number[form] == 1 for number in times):
             parameters = alone[form]
@@ -123,15 +123,15 @@ class KnownParameters:
         self._compared = tuple(compared)
         self._found: dict[_Key, Parameters] = {}
 
-    def get(self, group: list[Held], choice: ObserverChoice) -> Parameters | None:
+    def get(self, group: list[QuantizedForm], choice: ObserverChoice) -> Parameters | None:
         """Return the parameters that an observer found for a group; None if it has not seen the group."""
         return self._found.get(_key(group, choice))
 
-    def found(self, group: list[Held], choice: ObserverChoice) -> Parameters:
+    def found(self, group: list[QuantizedForm], choice: ObserverChoice) -> Parameters:
         """Return the parameters that an observer found for a group that it has seen."""
         return self._found[_key(group, choice)]
 
-    def keep(self, group: list[Held], choice: ObserverChoice, parameters: Parameters) -> None:
+    def keep(self, group: list[QuantizedForm], choice: ObserverChoice, parameters: Parameters) -> None:
         """Store the parameters that an observer found for a group."""
         self._found[_key(group, choice)] = parameters
 
@@ -226,14 +226,14 @@ def compare_observers(ctx: Context, compared: Sequence[ObserverChoice]) -> None:
     ctx.measured.put(KnownParameters(compared))
 
 
-def _key(group: list[Held], choice: ObserverChoice) -> _Key:
+def _key(group: list[QuantizedForm], choice: ObserverChoice) -> _Key:
     leaders = group[0].leaders
     made = tuple((name_of(one.value), _operator(one)) for one in leaders)
     return made, str(leaders[0].format), choice
 
 
-def _operator(held: Held) -> str:
-    node = held.value.producer()
+def _operator(form: QuantizedForm) -> str:
+    node = form.value.producer()
     return "" if node is None else f"{node.domain}.{node.op_type}:{node.name}"
 
 
@@ -241,7 +241,7 @@ _MARGIN = 1 + 1e-6  # allowance for rounding the product of two scales to float3
 
 
 def weight_scale_for_bias(
-    bias: Held, numbers: np.ndarray, weight: Held, factors: Mapping[str, Parameters]
+    bias: QuantizedForm, numbers: np.ndarray, weight: QuantizedForm, factors: Mapping[str, Parameters]
 ) -> Parameters | None:
     """Return parameters of a weight with its scales raised just enough for the bias to fit.
 

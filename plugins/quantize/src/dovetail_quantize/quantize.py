@@ -19,7 +19,7 @@ from dovetail.ir import (
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Placement, Step, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
-from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
 from dovetail_quantize.blocks import ENERGY, BlockWeight, block_constants
@@ -61,7 +61,7 @@ class Inserter:
         self._order = {id(node): number for number, node in enumerate(model.nodes())}
         self._borders = {backend.name: backend.border for backend in ctx.backends}
 
-    def convert(self, forms: list[tuple[Held, QuantizedValue]]) -> None:
+    def convert(self, forms: list[tuple[QuantizedForm, QuantizedValue]]) -> None:
         """Insert the conversions of one value for all formats and groups in which it is held."""
         forms = [form for form in forms if form[0].fused is None]
         if not forms:
@@ -71,11 +71,11 @@ class Inserter:
         if weight is None:
             _Conversions(self, value, forms).insert()
             return
-        for held, quantized in forms:
+        for one, quantized in forms:
             if quantized.parameters is None:
-                self._store_blocks(held, weight)
-            elif not is_adopted(dequantizing(value), held.format, quantized.parameters, value.shape):
-                self._store(held, quantized, weight)
+                self._store_blocks(one, weight)
+            elif not is_adopted(dequantizing(value), one.format, quantized.parameters, value.shape):
+                self._store(one, quantized, weight)
         producer = value.producer()
         if not value.uses() and producer is not None:
             self.model.graph.remove(producer, safe=True)
@@ -105,12 +105,12 @@ class Inserter:
         """
         before, after = step.source, step.target
         assert before is not None and after is not None
-        held, wanted = _stored(before), _stored(after)
-        crossing = held if before.quantized != floats_cross else wanted
+        given, wanted = _stored(before), _stored(after)
+        crossing = given if before.quantized != floats_cross else wanted
         result, nodes, constants = self._steps.make(
             source,
             step._replace(source=_expressing(before, floats), target=_expressing(after, floats)),
-            lambda node: self._places.choose(node, held, wanted, (backend,), crossing),
+            lambda node: self._places.choose(node, given, wanted, (backend,), crossing),
             name,
         )
         planned = Format.of((before if before.quantized else after).expressed)
@@ -130,16 +130,16 @@ class Inserter:
         else:
             constant.replace_all_uses_with(known)
 
-    def _store(self, held: Held, quantized: QuantizedValue, weight: ir.TensorProtocol) -> None:
+    def _store(self, form: QuantizedForm, quantized: QuantizedValue, weight: ir.TensorProtocol) -> None:
         """Store a weight in integers, with one DequantizeLinear per backend that reads it."""
-        graph, value = self.model.graph, held.value
-        name = self.names.fresh(f"{value.name}_{held.format.element}")
-        tensor = QuantizedTensor(weight, held.format, parameters_of(quantized), name)
+        graph, value = self.model.graph, form.value
+        name = self.names.fresh(f"{value.name}_{form.format.element}")
+        tensor = QuantizedTensor(weight, form.format, parameters_of(quantized), name)
         stored = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
         graph.register_initializer(stored)
-        step = Step("dequantize", held.format, Format.of(held.format.expressed), quantized.parameters)
+        step = Step("dequantize", form.format, Format.of(form.format.expressed), quantized.parameters)
         made: dict[str, ir.Value] = {}
-        for use in held.uses:
+        for use in form.uses:
             backend = placement_of(use.node).backend
             if backend not in made:
                 made[backend], nodes = self.step(stored, step, name_of(value), backend, dtype_of(value))
@@ -147,17 +147,17 @@ class Inserter:
             use.node.replace_input_with(use.index, made[backend])
         self._drop(value)
 
-    def _store_blocks(self, held: Held, weight: ir.TensorProtocol) -> None:
+    def _store_blocks(self, form: QuantizedForm, weight: ir.TensorProtocol) -> None:
         """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
-        graph, value, format_ = self.model.graph, held.value, held.format
-        observer = NamedObserver(held, self.ctx.registry.observer)
+        graph, value, format_ = self.model.graph, form.value, form.format
+        observer = NamedObserver(form, self.ctx.registry.observer)
         energy, stored = value.meta.get(ENERGY), value.meta.get(BLOCKS)
         blocks = BlockWeight(weight, format_, observer.of_part, dtype_of(value), energy, observer.is_search, stored)
         constants = block_constants(blocks, name_of(value), self.names)
         for constant in constants:
             graph.register_initializer(constant)
         made: dict[str, ir.Value] = {}
-        for use in held.uses:
+        for use in form.uses:
             backend = placement_of(use.node).backend
             if backend not in made:
                 node = ir.node("DequantizeLinear", constants, {"axis": format_.axis, "block_size": format_.group})
@@ -179,7 +179,7 @@ class Inserter:
 class _Conversions:
     """Conversions of one value that is not a weight."""
 
-    def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[Held, QuantizedValue]]):
+    def __init__(self, inserter: Inserter, value: ir.Value, forms: list[tuple[QuantizedForm, QuantizedValue]]):
         self._inserter, self._value = inserter, value
         self._forms = forms
         self._made = next((form for form in forms if form[0].producer is not None), None)
@@ -220,14 +220,14 @@ class _Conversions:
         self._integers[id(self._made[0])] = qdq.integers
         return node
 
-    def _is_adopted(self, qdq: QdqNode | None, form: tuple[Held, QuantizedValue]) -> bool:
+    def _is_adopted(self, qdq: QdqNode | None, form: tuple[QuantizedForm, QuantizedValue]) -> bool:
         return is_adopted(qdq, form[0].format, parameters_of(form[1]), self._value.shape)
 
     def _crossing(self, reader: str) -> str:
         """Return the backend that dequantizes for a reader on another backend."""
         return self._home if self._inserter.crosses_as_float(self._home, "out") else reader
 
-    def _read(self, form: tuple[Held, QuantizedValue], backend: str) -> ir.Value:
+    def _read(self, form: tuple[QuantizedForm, QuantizedValue], backend: str) -> ir.Value:
         """Return the dequantized value for readers on a backend."""
         if self._made is None and self._is_adopted(dequantizing(self._value), form):
             return self._value
@@ -240,7 +240,7 @@ class _Conversions:
             self._floats[key] = self._after(integers, step, backend, leaves)
         return self._floats[key]
 
-    def _hold(self, form: tuple[Held, QuantizedValue], reader: str) -> ir.Value:
+    def _hold(self, form: tuple[QuantizedForm, QuantizedValue], reader: str) -> ir.Value:
         """Return the integers of a quantized value, created for their first reader."""
         key = id(form[0])
         if key not in self._integers:
@@ -267,14 +267,14 @@ class _Conversions:
             before = node.outputs[0]
         return result
 
-    def _remark(self, form: tuple[Held, QuantizedValue], step: Step) -> None:
-        held, quantized = form
-        readers = [use.node for use in held.uses if not use.is_output]
+    def _remark(self, form: tuple[QuantizedForm, QuantizedValue], step: Step) -> None:
+        one, quantized = form
+        readers = [use.node for use in one.uses if not use.is_output]
         first = self._value.producer() or readers[0]
         kind = "requantized" if self._made is not None and form is not self._made else "quantized"
         scale = parameters_of(quantized).scale
         numbers = f"scale {scale[0]:.6g}" if len(scale) == 1 else f"{len(scale)} scales"
-        why = f"'{self._value.name}' is {kind} to {held.format}, {numbers} ({quantized.source})"
+        why = f"'{self._value.name}' is {kind} to {one.format}, {numbers} ({quantized.source})"
         self._inserter.ctx.remark("passed", first, kind, why, because=tuple(dict.fromkeys(readers))[:8])
 
     def _become_output(self, result: ir.Value, made: Format) -> None:
@@ -321,13 +321,13 @@ class Quantize(Pass):
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Insert the conversions of all quantized values."""
-        held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
-        if not held:
+        found = quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
+        if not found:
             return False
         quantized_values = {(one.value, one.format, one.group): one for one in ctx.outcome.quantized_values}
         inserter = Inserter(model, ctx)
-        by_value: dict[int, list[tuple[Held, QuantizedValue]]] = {}
-        for one in held:
+        by_value: dict[int, list[tuple[QuantizedForm, QuantizedValue]]] = {}
+        for one in found:
             quantized = quantized_values[name_of(one.value), one.format, one.name]
             by_value.setdefault(id(one.value), []).append((one, quantized))
         for forms in by_value.values():

@@ -33,13 +33,13 @@ class Difference:
     broken: str = ""
 
 
-def compared(result: Any, expected: Any, held: Held | None = None) -> Difference:
+def compared(result: Any, expected: Any, narrow: NarrowFormat | None = None) -> Difference:
     """Compare a result with the expected one: a tensor, a sequence, or None for an optional that is empty.
 
     Args:
         result: The computed result.
         expected: The result of the reference.
-        held: The narrower format of the result, if any.
+        narrow: The narrower format of the result, if any.
     """
     if result is None or expected is None:
         return Difference() if result is expected else _broken("only one of both results is there")
@@ -57,7 +57,7 @@ def compared(result: Any, expected: Any, held: Held | None = None) -> Difference
         return Difference() if exact else Difference(False, _share(a.astype(np.float64), b.astype(np.float64)))
     wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = b if held is None else held.rounded(b)
+        rounded = b if narrow is None else narrow.rounded(b)
         a, b, rounded = a.astype(wide), b.astype(wide), rounded.astype(wide)
     # An unrounded result is acceptable, too.
     if np.all((a == rounded) | (a == b) | (np.isnan(a) & np.isnan(b))):
@@ -98,7 +98,7 @@ def _broken(why: str) -> Difference:
     return Difference(False, 0.0, why)
 
 
-class Held(ABC):
+class NarrowFormat(ABC):
     """A format that represents fewer numbers."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Held(ABC):
 
 
 @dataclass(frozen=True)
-class _Narrow(Held):
+class _Narrow(NarrowFormat):
     """A narrower float format."""
 
     dtype: np.dtype
@@ -117,7 +117,7 @@ class _Narrow(Held):
 
 
 @dataclass(frozen=True)
-class _Integers(Held):
+class _Integers(NarrowFormat):
     """An integer format with one scale and zero point."""
 
     scale: float
@@ -130,36 +130,36 @@ class _Integers(Held):
         return ((np.clip(steps, limits.min, limits.max) - self.zero_point) * self.scale).astype(array.dtype)
 
 
-def held_inputs(model: Model) -> dict[str, Held]:
+def narrow_inputs(model: Model) -> dict[str, NarrowFormat]:
     """Return the inputs of a compiled model that all readers take in one narrower format."""
-    found: dict[str, Held] = {}
+    found: dict[str, NarrowFormat] = {}
     for value in model.graph.inputs:
         formats = {_of_reader(node, reader) for node, reader in _readers(model, value)}
-        if len(formats) == 1 and (held := next(iter(formats))) is not None:
-            found[name_of(value)] = held
+        if len(formats) == 1 and (narrow := next(iter(formats))) is not None:
+            found[name_of(value)] = narrow
         elif not formats and _is_narrow(value):
             found[name_of(value)] = _Narrow(dtype_of(value).numpy())
     return found
 
 
-def held_outputs(model: Model) -> dict[str, Held]:
+def narrow_outputs(model: Model) -> dict[str, NarrowFormat]:
     """Return the outputs of a compiled model that are computed in a narrower format than their type."""
-    found: dict[str, Held] = {}
+    found: dict[str, NarrowFormat] = {}
     for value in model.graph.outputs:
         node, result = _maker(model, value)
-        held = _of_maker(node) if node is not None else None
-        if held is None and _is_narrow(result):
-            held = _Narrow(dtype_of(result).numpy())
-        if held is not None:
-            found[name_of(value)] = held
+        narrow = _of_maker(node) if node is not None else None
+        if narrow is None and _is_narrow(result):
+            narrow = _Narrow(dtype_of(result).numpy())
+        if narrow is not None:
+            found[name_of(value)] = narrow
     return found
 
 
 def rounded_inputs(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Round inputs to the formats of a compiled model, keeping the source's types."""
     narrow = filter(_is_narrow, model.graph.inputs)
-    formats: dict[str, Held] = {name_of(value): _Narrow(dtype_of(value).numpy()) for value in narrow}
-    formats |= held_inputs(model)
+    formats: dict[str, NarrowFormat] = {name_of(value): _Narrow(dtype_of(value).numpy()) for value in narrow}
+    formats |= narrow_inputs(model)
     return {
         name: formats[name].rounded(array)
         if name in formats and isinstance(array, np.ndarray) and array.dtype.kind == "f"
@@ -206,7 +206,7 @@ def _maker(model: Model, value: ir.Value) -> tuple[ir.Node | None, ir.Value]:
     return result.producer(), result
 
 
-def _of_reader(node: ir.Node, value: ir.Value) -> Held | None:
+def _of_reader(node: ir.Node, value: ir.Value) -> NarrowFormat | None:
     if node.inputs[0] is not value:
         return None
     if node.op_type == "Cast" and _is_narrow(node.outputs[0]) and not _is_narrow(value):
@@ -214,13 +214,13 @@ def _of_reader(node: ir.Node, value: ir.Value) -> Held | None:
     return _integers(node) if node.op_type == "QuantizeLinear" else None
 
 
-def _of_maker(node: ir.Node) -> Held | None:
+def _of_maker(node: ir.Node) -> NarrowFormat | None:
     if node.op_type == "Cast" and _is_narrow(value := input_of(node, 0)):
         return _Narrow(dtype_of(value).numpy())
     return _integers(node) if node.op_type == "DequantizeLinear" else None
 
 
-def _integers(node: ir.Node) -> Held | None:
+def _integers(node: ir.Node) -> NarrowFormat | None:
     """Return the integer format of a conversion with a single constant scale, or None."""
     scale, zero_point = (_constant(node, index) for index in (1, 2))
     stored = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]

@@ -17,7 +17,7 @@ from dovetail.plugin.loading import described, load_chosen, use_file
 from dovetail_runtime.data.batches import fitted
 
 from dovetail_testing.case import Case, Measurement, Reference, Work
-from dovetail_testing.comparing import Difference, compared, held_outputs, rounded_inputs
+from dovetail_testing.comparing import Difference, compared, narrow_outputs, rounded_inputs
 
 if TYPE_CHECKING:
     import onnx
@@ -216,7 +216,7 @@ def _with_difference(
     found: Measurement, compiled: CompiledModel, results: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> Measurement:
     """Add the output with the largest difference to a measurement."""
-    held = held_outputs(compiled.model)
+    held = narrow_outputs(compiled.model)
     exact, worst, output = True, Difference(), next(iter(expected), "")
     for name, value in expected.items():
         one = compared(results.get(name), value, held.get(name))

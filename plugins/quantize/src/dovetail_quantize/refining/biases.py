@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Constants, Layer
-    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedModel
+    from dovetail_quantize.refining.quantized_model import QuantizedConstants, QuantizedModel
     from dovetail_quantize.refining.record import Record
 
 
@@ -108,7 +108,7 @@ class _Corrections:
 def _correct(model: Model, layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
     """Correct biases on data, or as it was done before if a trial of the same compilation had the same parameters."""
     from dovetail_quantize.refining.layerwise import walk
-    from dovetail_quantize.refining.quantized_model import HeldConstants
+    from dovetail_quantize.refining.quantized_model import QuantizedConstants
 
     known = ctx.measured.of(_Corrections).by_parameters
     # The key has no weights, so these must be those of the source.
@@ -121,8 +121,14 @@ def _correct(model: Model, layers: list[Layer], record: Record, constants: Const
             constants.add(layer.bias, record.save(BIAS, output, numbers))
             ctx.remark("passed", layer.node, "bias", why)
         return
-    held, found = HeldConstants(model, ctx), list[_Correction]()
-    walk(model, ctx, layers, lambda layer, _: MeanError(layer, held, constants, record, ctx, found), "correct biases")
+    quantized, found = QuantizedConstants(model, ctx), list[_Correction]()
+    walk(
+        model,
+        ctx,
+        layers,
+        lambda layer, _: MeanError(layer, quantized, constants, record, ctx, found),
+        "correct biases",
+    )
     if key:
         known[key] = found
         while len(known) > _MOST_KEPT:
@@ -159,14 +165,20 @@ class MeanError:
     def __init__(
         self,
         layer: Layer,
-        held: HeldConstants,
+        quantized: QuantizedConstants,
         constants: Constants,
         record: Record,
         ctx: Context,
         found: list[_Correction],
     ):
         self._found = found
-        self._layer, self._held, self._constants, self._record, self._ctx = layer, held, constants, record, ctx
+        self._layer, self._quantized, self._constants, self._record, self._ctx = (
+            layer,
+            quantized,
+            constants,
+            record,
+            ctx,
+        )
         self._sum = np.zeros(layer.channels)
         self._means = np.zeros(layer.channels)  # of samples
         self._squares = np.zeros(layer.channels)  # of the means of samples
@@ -223,11 +235,11 @@ class MeanError:
         assert at is not None, "only layers with a bias are corrected"
         bias = input_of(*at)
         self._constants.add(bias, correction)
-        held = self._held.at(*at)
-        uncorrected = quantized_model.numbers(*at, held)
-        quantized_model.put(*at, constant_of(bias), held)
+        at_bias = self._quantized.at(*at)
+        uncorrected = quantized_model.numbers(*at, at_bias)
+        quantized_model.put(*at, constant_of(bias), at_bias)
         if layer.added_to is None:
-            self._shift = (quantized_model.numbers(*at, held) - uncorrected).reshape(-1)
+            self._shift = (quantized_model.numbers(*at, at_bias) - uncorrected).reshape(-1)
         why = f"its bias is corrected by up to {np.abs(correction).max():.3g}: SNR {before:.1f} to {after:.1f} dB"
         self._ctx.remark("passed", layer.node, "bias", why)
         self._found.append(_Correction(name_of(layer.output), np.array(correction), why))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_precision.sharing_groups import Held
+    from dovetail_precision.sharing_groups import QuantizedForm
 
     from dovetail_quantize.refining.block_products import BlockProduct
     from dovetail_quantize.refining.record import Record
@@ -55,7 +55,7 @@ class FeedBackErrors(Pass):
         """
         if ctx.refusals.fresh or not wanted(ctx, FEEDBACK):
             return False
-        from dovetail_precision.sharing_groups import held_values
+        from dovetail_precision.sharing_groups import quantized_forms
 
         from dovetail_quantize.refining.block_products import block_products
         from dovetail_quantize.refining.record import Record
@@ -68,8 +68,8 @@ class FeedBackErrors(Pass):
             changed = sum(_replay(product, record) for products in read.values() for product in products)
         else:
             needs_data(ctx, FEEDBACK)
-            held = {one.value: one for one in held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)}
-            changed = _feed_back(model, read, held, record, ctx)
+            forms = {one.value: one for one in quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)}
+            changed = _feed_back(model, read, forms, record, ctx)
         ctx.count("fed back", changed)
         record.count(FEEDBACK, changed)
         return bool(changed)
@@ -78,7 +78,7 @@ class FeedBackErrors(Pass):
 def _feed_back(
     model: Model,
     read: Mapping[ir.Value, list[BlockProduct]],
-    held: Mapping[ir.Value, Held],
+    forms: Mapping[ir.Value, QuantizedForm],
     record: Record,
     ctx: Context,
 ) -> int:
@@ -97,7 +97,7 @@ def _feed_back(
             continue
         feedback = ErrorFeedback(rows)
         for product in products:
-            observer = NamedObserver(held[product.weight], ctx.registry.observer)
+            observer = NamedObserver(forms[product.weight], ctx.registry.observer)
             weight = constant_of(product.weight).numpy()
             found = feedback.rounded(weight, product.format, observer.of_part)
             name = name_of(product.weight)

@@ -15,7 +15,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, constant_of, input_of, name_of
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import RegionModel, TemporaryFolder
-from dovetail_precision.sharing_groups import Held, held_values
+from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
 
-class HeldConstants:
+class QuantizedConstants:
     """Formats and parameters of the constants of a calibrated model.
 
     Args:
@@ -40,10 +40,10 @@ class HeldConstants:
     """
 
     def __init__(self, model: Model, ctx: Context):
-        held = held_values(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
+        forms = quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
         quantized_values = {(one.value, one.format, one.group): one for one in ctx.outcome.quantized_values}
-        self._at: dict[tuple[ir.Node, int], tuple[Held, QuantizedValue]] = {}
-        for one in held:
+        self._at: dict[tuple[ir.Node, int], tuple[QuantizedForm, QuantizedValue]] = {}
+        for one in forms:
             found = quantized_values[name_of(one.value), one.format, one.name]
             self._at |= {(use.node, use.index): (one, found) for use in one.uses if not use.is_output}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dovetail.planning import QuantizedValue
 
     from dovetail_quantize.refining.layers import Layer
-    from dovetail_quantize.refining.quantized_model import HeldConstants, QuantizedModel
+    from dovetail_quantize.refining.quantized_model import QuantizedConstants, QuantizedModel
     from dovetail_quantize.refining.record import Record
 
 
@@ -58,13 +58,13 @@ class RoundWeights(Pass):
             return False
         from dovetail_quantize.refining.layers import Constants, refined_layers
         from dovetail_quantize.refining.layerwise import walk
-        from dovetail_quantize.refining.quantized_model import HeldConstants
+        from dovetail_quantize.refining.quantized_model import QuantizedConstants
         from dovetail_quantize.refining.record import Record
 
         record = Record.of(ctx)
         layers = refined_layers(model.graph, ROUNDING, record.steps)
         before = {layer: layer.weight.const_value for layer in layers}
-        weights = RoundedWeights(Constants(model, ctx), HeldConstants(model, ctx), record)
+        weights = RoundedWeights(Constants(model, ctx), QuantizedConstants(model, ctx), record)
         if record.replayed:
             for layer in layers:
                 weights.replay(layer, ctx)
@@ -131,12 +131,12 @@ _WORTH = 0.98  # largest remaining error fraction; a smaller gain is noise, and 
 class RoundedWeights:
     """Replaces the weights of layers by rounded ones."""
 
-    def __init__(self, constants: Constants, held: HeldConstants, record: Record):
-        self._constants, self._held, self.record = constants, held, record
+    def __init__(self, constants: Constants, quantized: QuantizedConstants, record: Record):
+        self._constants, self._quantized, self.record = constants, quantized, record
 
     def levels(self, layer: Layer) -> Levels:
         """Return the integer grid of a layer's weight."""
-        quantized = self._held.at(*layer.weight_at)
+        quantized = self._quantized.at(*layer.weight_at)
         assert quantized is not None, "only quantized layers are rounded"
         return Levels(constant_of(layer.weight).numpy(), quantized)
 
@@ -147,7 +147,7 @@ class RoundedWeights:
 
     def put_in_quantized_model(self, layer: Layer, quantized_model: QuantizedModel) -> None:
         """Copy the current weight of a layer to the quantized model."""
-        quantized_model.put(*layer.weight_at, constant_of(layer.weight), self._held.at(*layer.weight_at))
+        quantized_model.put(*layer.weight_at, constant_of(layer.weight), self._quantized.at(*layer.weight_at))
 
     def shift_in_quantized_model(self, layer: Layer, quantized_model: QuantizedModel, by: np.ndarray) -> None:
         """Add to the bias of a layer in the quantized model."""
@@ -155,7 +155,7 @@ class RoundedWeights:
         assert at is not None, "only layers with a bias are centered"
         bias = input_of(*at)
         array = constant_of(bias).numpy()
-        quantized_model.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._held.at(*at))
+        quantized_model.put(*at, float_tensor(array + by.reshape(array.shape), bias.name), self._quantized.at(*at))
 
     def replay(self, layer: Layer, ctx: Context) -> None:
         """Round a weight as recorded in the replayed plan.
@@ -186,7 +186,7 @@ class Rounding:
         steps = weights.record.steps.get(placement_of(layer.node).backend, ())
         self._centered = BIAS in steps and layer.bias is not None
         size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (refiners * groups * self._inputs)))
-        self._used, self._held_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
+        self._used, self._quantized_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
         self._samples = 0
 
     @property
@@ -202,12 +202,15 @@ class Rounding:
         of_sample = self._samples + np.arange(number) // max(1, number // samples)
         self._samples += samples
         held_back = of_sample % _HELD_BACK == _HELD_BACK - 1
-        for sample, part in ((self._used, np.flatnonzero(~held_back)), (self._held_back, np.flatnonzero(held_back))):
+        for sample, part in (
+            (self._used, np.flatnonzero(~held_back)),
+            (self._quantized_back, np.flatnonzero(held_back)),
+        ):
             sample.offer(len(part), partial(self._rows, inputs, wanted, part))
 
     def refine(self, quantized_model: QuantizedModel) -> bool:
         """Replace the weight if the rounded one is better on the held-out rows."""
-        if len(self._used) + len(self._held_back) < 2:
+        if len(self._used) + len(self._quantized_back) < 2:
             return False
         used, held_back = self._split()
         grid = self._weights.levels(self._layer)
@@ -258,9 +261,9 @@ class Rounding:
 
     def _split(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """Return the rows to optimize on and the held-out rows; with a single sample, every fourth row is held out."""
-        if len(self._used) and len(self._held_back):
-            return self._used.rows, self._held_back.rows
-        rows = self._used.rows or self._held_back.rows
+        if len(self._used) and len(self._quantized_back):
+            return self._used.rows, self._quantized_back.rows
+        rows = self._used.rows or self._quantized_back.rows
         held_back = np.arange(len(rows[0])) % _HELD_BACK == 1
         return tuple(part[~held_back] for part in rows), tuple(part[held_back] for part in rows)
 
