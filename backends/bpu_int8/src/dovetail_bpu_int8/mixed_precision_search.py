@@ -119,7 +119,7 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
 
 
 def _march(job: CompileJob) -> str:
-    backend = next((one for one in job.ctx.backends if one.name == _BACKEND), None)
+    backend = job.ctx.backend(_BACKEND)
     if backend is None:
         raise UsageError(f"--ladder is for {_BACKEND}, which is not among the backends", f"add --backend {_BACKEND}")
     if job.request.data is None:

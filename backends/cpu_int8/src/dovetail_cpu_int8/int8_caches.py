@@ -15,7 +15,7 @@ from dovetail_quantize.refining.record import Record
 from dovetail_runtime.data.quantized_ends import SCALE
 
 from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,7 @@ class CacheRanges(Pass):
 
     name = "cache-ranges"
     stage = "calibrate"
+    for_backend = "cpu-int8"
     before = ("calibrate",)
     after = ("smooth",)
 
@@ -51,7 +52,7 @@ class CacheRanges(Pass):
         Raises:
             UsageError: Caches in int8 are asked for without the kernels that have them, or without data.
         """
-        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        backend = ctx.backend(BACKEND)
         if backend is None or backend.chosen["cache"] != "int8" or ctx.refusals.fresh:
             return False
         if not weights_alone(backend) or backend.chosen["kernel"] != "nbits":
@@ -59,7 +60,7 @@ class CacheRanges(Pass):
                 "cpu-int8: cache=int8 is an attribute of ONNX Runtime's GroupQueryAttention",
                 "write --backend cpu-int8:weights=int4,kernel=nbits,cache=int8",
             )
-        found = [node for node in model.graph if node.op_type == "GroupQueryAttention" and is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type == "GroupQueryAttention"]
         kept = []
         for node in found:
             if why := _unfit(node):
@@ -123,6 +124,7 @@ class Int8Caches(Pass):
 
     name = "int8-caches"
     stage = "join"
+    for_backend = "cpu-int8"
     requires = ("join",)
     after = ("accuracy-level",)
 

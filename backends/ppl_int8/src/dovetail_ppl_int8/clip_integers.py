@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-_BACKEND = "ppl-int8"
 _ACTIVATIONS = ("Clip", "Relu")
 _CLIP_TAKES_INTEGERS = 12  # opset
 
@@ -37,13 +36,14 @@ class ClipIntegers(Pass):
 
     name = "clip-integers"
     stage = "quantize"
+    for_backend = "ppl-int8"
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Replace the activations of the main graph, the only one with quantized nodes."""
         if model.opset < _CLIP_TAKES_INTEGERS:
             return False
-        found = [node for node in model.graph if node.op_type in _ACTIVATIONS and _is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type in _ACTIVATIONS and not node.domain]
         if not found:
             return False
         clips = _Clips(model, ctx)
@@ -54,11 +54,6 @@ class ClipIntegers(Pass):
             ctx.count("clipped", clips.made)
             model.touch()
         return clips.made > 0
-
-
-def _is_here(node: ir.Node) -> bool:
-    placement = get_placement(node)
-    return not node.domain and placement is not None and placement.backend == _BACKEND
 
 
 class _Clips:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, input_of
 from dovetail.passes import Pass
-from dovetail.plugin import EngineError
-from dovetail.plugin.loading import evaluator_of
+from dovetail.plugin import EngineError, Evaluator
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.canonicalize.open_values import RANDOM
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin import Evaluator, Registry
+    from dovetail.plugin import Registry
 
 
 _REFERENCE = "reference"
@@ -229,3 +228,9 @@ def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProto
 def _evaluator(registry: Registry) -> Evaluator | None:
     """Return the engine `reference`, if it is installed and evaluates single nodes."""
     return evaluator_of(registry, _REFERENCE)
+
+
+def evaluator_of(registry: Registry, name: str) -> Evaluator | None:
+    """Return the engine registered as `name` if it is installed and can evaluate single nodes; else None."""
+    found = registry.engine.get(name)
+    return found() if isinstance(found, type) and issubclass(found, Evaluator) else None
