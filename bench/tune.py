@@ -6,10 +6,10 @@
 For each net, `dovetail.tune` chooses a plan on half of 16 real inputs and judges it on the others. Then the winner, as
 its folder runs in `dovetail.InferenceSession`, takes turns with peers that know nothing of Dovetail, on the same file
 and input: ONNX Runtime on the file itself and on quantize_static's file, OpenVINO in float32, in its own bfloat16 mode
-and, given a Python that has it, on NNCF's file. All are loaded anew in each of three heats, because the place of their
-memory decides some per cent. Peers that miss the goal on the judging half do not count; what is exact is what the host
-computes, whose integers do not saturate. The table has the median of the paired ratios of the winner to the fastest
-peer that counts, with its 95 % interval (goal: 1.03 at most), the certificate, and the ratio to each peer.
+and, given a Python that has it, on NNCF's file. All are loaded anew for each of three measurements, because the place
+of their memory decides some per cent. Peers that miss the goal on the judging half do not count; what is exact is what
+the host computes, whose integers do not saturate. The table has the median of the paired ratios of the winner to the
+fastest peer that counts, with its 95 % interval (goal: 1.03 at most), the certificate, and the ratio to each peer.
 
 With `--models`, the rows are of these ONNX files instead, each with an `.npz` of one set of inputs beside it; other
 inputs are drawn like it: floats with its mean and deviation, integers between its least and largest.
@@ -49,7 +49,7 @@ Feeds = dict[str, np.ndarray]
 Run = Callable[[Feeds], dict[str, np.ndarray]]
 Loader = Callable[[Path, list[str]], Run]
 """Loads a file, given the names of the model's outputs."""
-INPUTS, TURN, HEATS = 16, 0.05, 3
+INPUTS, TURN, MEASUREMENTS = 16, 0.05, 3
 SLOWER, FASTER = 1.03, 0.95  # of the fastest peer: more is a miss, at most so much is a gain
 PEERS = ("ONNX Runtime", "OpenVINO f32", "OpenVINO bf16", "quantize_static", "NNCF")
 
@@ -231,9 +231,9 @@ def row_of(name: str, options: argparse.Namespace) -> dict:
         exact = reference(dovetail.open(model), Context(Request(), plugins=load_plugins()))
         accuracy = {peer: snr(make(), exact, inputs[1::2]) for peer, make in peers.items()}
         times: dict[str, list[float]] = {}
-        for _ in range(HEATS):
+        for _ in range(MEASUREMENTS):
             runs = {"winner": winner_of(folder / "winner"), **{peer: make() for peer, make in peers.items()}}
-            for who, seconds_of_turns in paired(runs, inputs[1], options.pairs // HEATS).items():
+            for who, seconds_of_turns in paired(runs, inputs[1], options.pairs // MEASUREMENTS).items():
                 times.setdefault(who, []).extend(seconds_of_turns)
     ratios: dict[str, Ratio] = {peer: ratio_of(times["winner"], times[peer]) for peer in peers}
     counted = [peer for peer in peers if accuracy[peer] >= options.min_snr]

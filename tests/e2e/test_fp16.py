@@ -14,7 +14,7 @@ import onnx.parser
 import onnxruntime
 import pytest
 from dovetail_runtime.data.batches import fitted
-from dovetail_verify.metrics import Difference
+from dovetail_verify.metrics import DifferenceSums
 from onnx import TensorProto, numpy_helper
 
 from .nets import images, net
@@ -105,7 +105,7 @@ def compared(expected, arrays):
         if array.dtype.kind in "biu":
             np.testing.assert_array_equal(array, expected[name])
         else:
-            difference = Difference()
+            difference = DifferenceSums()
             difference.add(expected[name], array)
             found[name] = difference.snr_db
     return found

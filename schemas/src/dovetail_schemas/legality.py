@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
 from dovetail.plugin import Refusal, Verdict
 from dovetail_onnx.signatures import Opsets, port_names
 
@@ -189,7 +190,7 @@ class Judge:
 
     def _lay(self, row: Row, index: int, view: NodeView) -> _Fit | Refusal:
         binding = Binding()
-        pad = view.op_type in BROADCASTING and not view.node.domain
+        pad = view.op_type in BROADCASTING and is_onnx(view.node)
         for pattern in row.patterns:
             extents = view.extents(pattern.target)
             if isinstance(extents, Absent):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
 from dovetail_onnx.signatures import Opsets, Signature, input_name, port_names, signature
 
 from dovetail_schemas.effective import effective
@@ -69,7 +70,7 @@ def is_constant(value: ir.Value, constants: Collection[str]) -> bool:
     if value.const_value is not None:
         return True
     producer = value.producer()
-    made = producer is not None and producer.op_type == "Constant" and not producer.domain
+    made = producer is not None and producer.op_type == "Constant" and is_onnx(producer)
     return made or value.name in constants
 
 
@@ -155,7 +156,7 @@ class NodeView:
 
     def swap(self) -> NodeView | None:
         """Return the view with its two inputs exchanged, if that is an equivalent node; else None."""
-        if self.op_type not in COMMUTATIVE or self.node.domain or len(self.inputs) != 2:
+        if self.op_type not in COMMUTATIVE or not is_onnx(self.node) or len(self.inputs) != 2:
             return None
         return NodeView(self.node, self.opsets, self._constants, self._facts, self.region, not self._swapped)
 
@@ -185,7 +186,7 @@ class NodeView:
             return Unknown(name, "region") if known is None else known
         if dot:
             return self._port_fact(name, port, fact)
-        value = effective(self, name) if not self.node.domain else NotImplemented
+        value = effective(self, name) if is_onnx(self.node) else NotImplemented
         return self.written(name) if value is NotImplemented else value
 
     def _port_fact(self, name: str, port: str, fact: str) -> object:
@@ -224,7 +225,7 @@ class NodeView:
         if value.name is not None and value.name in self._constants:
             return self._constants[value.name]
         producer = value.producer()
-        if producer is None or producer.op_type != "Constant" or producer.domain:
+        if producer is None or producer.op_type != "Constant" or not is_onnx(producer):
             return None
         import numpy as np
 

@@ -247,11 +247,11 @@ def test_a_pin_that_the_vendors_tool_takes_no_wish_for_is_not_offered(operator, 
     """X3 knows run_on_bpu alone, and that for few operators; on X5 node_info takes all."""
     from dovetail.passes import Request
     from dovetail.plugin import load_plugins
-    from dovetail_commands.explain.remedies import Trials
+    from dovetail_commands.explain.trials import RemedyTrials
     from dovetail_onnx.opening import open_text
 
     model = open_text(X3_END.replace("{} (a)", f"{operator} (a)"), "m")
-    tried = list(Trials(model, Request.of(f"bpu-int8:march={march}"), load_plugins(), ["end"]).of("end"))
+    tried = list(RemedyTrials(model, Request.of(f"bpu-int8:march={march}"), load_plugins(), ["end"]).of("end"))
     (pin,) = [one for one in tried if one.remedy.pins and not one.remedy.edits]
     assert (not pin.why_not) is offered
     assert offered or pin.why_not.startswith("run_on_bpu of the vendor's tool takes only AveragePool")

@@ -5,7 +5,7 @@ import json
 import pytest
 from dovetail.planning import Remark
 from dovetail.plugin import remedy
-from dovetail_commands.explain.trials import cause_among
+from dovetail_commands.explain.remedies import cause_among
 from dovetail_onnx.results.remark_file import grouped, ungrouped
 
 FACTS = {"reasons": [{"text": "K = 9; allowed: 1..7", "source": "a.yaml:3", "term": "K", "found": 9}]}

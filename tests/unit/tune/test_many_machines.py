@@ -1,4 +1,4 @@
-"""Tuning on executors: any of them, and a cluster that loses a worker, give what one process gives.
+"""Tuning on executors: any of them, and a cluster that loses a worker, give what processes of this machine give.
 
 Conversions are real; times are made up, so that outcomes can be compared.
 """
@@ -16,10 +16,12 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_tune import cluster, contest, profiles, tasks, together
+from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tuner
 from dovetail_tune.answers import Answer, as_text
-from dovetail_tune.hosts import Executors, Hosts, LostError
-from dovetail_tune.tasks import Place, Rules, greet, host_lock
+from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
+from dovetail_tune.tasks import greet, host_lock
+from dovetail_tune.worker_pool import RaceMeasurement, WorkerSettings
+from dovetail_tune.worker_process import WorkerError
 
 DIGITS = "examples/digits/digits.onnx"
 IMAGES = np.load("examples/digits/test.npz")["image"][:8]
@@ -46,6 +48,9 @@ class Worker:
     def __exit__(self, *_):
         pass
 
+    def close(self):
+        pass
+
     def ask(self, job, timeout=0.0):
         if job["job"] == "time":
             return {"seconds": [self.seconds] * job["runs"]}
@@ -64,17 +69,24 @@ def made_up_times():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
     """No race lasts, and profiles are nobody else's."""
-    monkeypatch.setattr(contest, "_HEATS", 1)
-    monkeypatch.setattr(contest, "_HEAT", 0.0)
+    monkeypatch.setattr(tuner, "_MEASUREMENTS", 1)
+    for module in (tuner, trial_runner):
+        monkeypatch.setattr(module, "_SECONDS", 0.0)
     monkeypatch.setattr(profiles, "_LEAST", 0.0)
-    monkeypatch.setattr(together, "QUICK_RULES", Rules(6, float("inf")))
     monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path / "profiles"))
     monkeypatch.setattr(tasks, "Worker", Worker)
+    monkeypatch.setattr(local_pool, "Worker", Worker)
 
 
-def tuned_on(executor, journal):
+def tuned_on(executor, journal, **more):
     shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
-    return dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=executor, journal=journal)
+    return dovetail.tune(DIGITS, BACKEND, data=DATA, min_snr=30, executor=executor, journal=journal, **more)
+
+
+def entries_of(journal):
+    """The entries of a journal, without what a clock decides."""
+    entries = map(json.loads, (journal / "journal.jsonl").read_text().splitlines()[1:])
+    return [{**entry, "compile_seconds": 0.0, "memory": None} for entry in entries if entry]
 
 
 def front_of(tuned):
@@ -113,6 +125,35 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_front_as_threads(tmp_path,
     assert journal.count('"kind": "candidate", "name": "host"') == 1
 
 
+@pytest.mark.slow
+def test_processes_of_this_machine_and_an_executor_are_driven_alike(tmp_path):
+    here = tuned_on(None, tmp_path / "here", threads=(0, 1))
+    with ThreadPoolExecutor(1) as threads:
+        there = tuned_on(threads, tmp_path / "there", threads=(0, 1))
+    assert here.rows() and (here.front, front_of(here), here.notes) == (there.front, front_of(there), there.notes)
+    assert entries_of(tmp_path / "here") == entries_of(tmp_path / "there")
+    assert {entry.candidate.name for entry in here.entries if entry.against is None} == {"host"}
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_baseline_whose_process_ends_is_loaded_again_and_no_candidate_is_blamed(is_here, tmp_path, monkeypatch):
+    ends = ["host"]
+
+    class Ending(Worker):
+        def ask(self, job, timeout=0.0):
+            if job["job"] == "time" and self.name in ends:
+                ends.remove(self.name)
+                raise WorkerError("its process ended with signal SIGKILL")
+            self.name = job["candidate"]["name"] if "candidate" in job else self.name
+            return super().ask(job, timeout)
+
+    for module in (tasks, local_pool):
+        monkeypatch.setattr(module, "Worker", Ending)
+    with ThreadPoolExecutor(1) as threads:
+        tuned = tuned_on(None if is_here else threads, tmp_path, mixed=False)
+    assert not ends and not [entry.remark for entry in tuned.entries if "left out" in entry.remark]
+
+
 class Unreliable(Executor):
     """Answers as it is told to: an exception is raised, anything else is the task's answer."""
 
@@ -129,18 +170,18 @@ class Unreliable(Executor):
         return future
 
 
-HERE = greet(Place(), ())[0]
+HERE = greet(WorkerSettings(), ())[0]
 
 
 def test_a_task_whose_worker_is_lost_is_sent_again():
-    hosts = Hosts(Unreliable(ConnectionError("lost"), ConnectionError("lost")), Place())
-    assert hosts.machine == HERE
-    assert hosts.notes == ["a worker was lost, and its task was sent again"]
+    pool = ExecutorPool(Unreliable(ConnectionError("lost"), ConnectionError("lost")), WorkerSettings())
+    assert pool.machine == HERE
+    assert pool.notes == ["a worker was lost, and its task was sent again"]
 
 
 def test_a_task_that_loses_every_worker_ends_the_tuning_and_says_how_to_go_on():
     with pytest.raises(LostError, match="no machine does a task: ConnectionError: lost") as caught:
-        Hosts(Unreliable(*[ConnectionError("lost")] * 9), Place())
+        ExecutorPool(Unreliable(*[ConnectionError("lost")] * 9), WorkerSettings())
     assert "--journal" in caught.value.hint
 
 
@@ -159,15 +200,15 @@ def test_an_answer_of_another_kind_of_machine_is_not_used():
         as_text(lambda processor, name: Answer({**HERE, "processor": processor}, {}, RaceResult(name), {}), *told)
         for told in (("another", "other"), (HERE["processor"], "own"))
     )
-    hosts = Hosts(Unreliable(json.dumps([HERE, []]), other, own), Place())
-    assert hosts.compare({}, Rules(1), Deadline())().race.leader == "own"
-    assert hosts.notes == ["an answer of another processor is not used"]
+    pool = ExecutorPool(Unreliable(json.dumps([HERE, []]), other, own), WorkerSettings())
+    assert pool.measure(RaceMeasurement({}, 1), Deadline())().race.leader == "own"
+    assert pool.notes == ["an answer of another processor is not used"]
 
 
 def test_machines_that_do_not_see_the_model_are_an_error(tmp_path):
-    hosts = Hosts(Unreliable(), Place())
+    pool = ExecutorPool(Unreliable(), WorkerSettings())
     with pytest.raises(DovetailError, match="do not see .*nowhere.onnx") as caught:
-        hosts.check_paths([str(tmp_path / "nowhere.onnx")])
+        pool.check_paths([str(tmp_path / "nowhere.onnx")])
     assert "same path" in caught.value.hint
 
 
@@ -212,9 +253,9 @@ def test_a_cluster_that_does_not_answer_is_an_error_with_the_way_out(address, me
 
 def test_one_executor_may_convert_while_another_one_times():
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
-        hosts = Hosts(Executors(one, other, ("two pools",)), Place())
-        hosts.check_paths([DIGITS])
-        assert hosts.notes == ["two pools"]
+        pool = ExecutorPool(Executors(one, other, ("two pools",)), WorkerSettings())
+        pool.check_paths([DIGITS])
+        assert pool.notes == ["two pools"]
 
 
 RACE = {"leader": "a", "turns": {"a": [1e-3]}, "failed": {}, "heats": []}
@@ -247,10 +288,10 @@ class Evil:
 def test_an_answer_is_data_that_is_checked(answer, says):
     from dovetail_tune.deadline import Deadline
 
-    hosts = Hosts(Unreliable(None, answer, json.dumps(ANSWER)), Place())
-    found = hosts.compare({"a": {"job": "load"}}, Rules(1), Deadline())()
+    pool = ExecutorPool(Unreliable(None, answer, json.dumps(ANSWER)), WorkerSettings())
+    found = pool.measure(RaceMeasurement({"a": {"job": "load"}}, 1), Deadline())()
     assert found.race.turns == {"a": [1e-3]}
-    (note,) = hosts.notes
+    (note,) = pool.notes
     assert note.startswith("an answer that is not valid is not used: ") and says in note
 
 

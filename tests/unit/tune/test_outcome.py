@@ -4,20 +4,24 @@ import math
 import xml.etree.ElementTree as ET
 
 import pytest
-from dovetail_tune.candidates import Candidate, Candidates
-from dovetail_tune.outcome import Entry, Tuned, combined, slower_integers
+from dovetail_tune.candidates import Candidate, CandidateSet
+from dovetail_tune.outcome import Tuned, TunedCandidate, combined, slower_integers
 from dovetail_tune.plot import front_svg
 from dovetail_tune.statistics_of_pairs import ratio_of
 
-HOST = Entry(
+HOST = TunedCandidate(
     Candidate("host", ("host",)), 2e-3, None, math.inf, 1.0, 4_000_000, 50_000_000, ("onnxruntime-cpu",), "", True
 )
-LOW = Entry(
+LOW = TunedCandidate(
     Candidate("cpu-int8", ("cpu-int8",)), 1e-3, ratio_of([1.0] * 9, [2.0] * 9), 31.4, 0.99, 1_000_000, 9_000_000,
     ("openvino-cpu-int8",), "the fastest within the goal", True,
 )  # fmt: skip
-NOISY = Entry(Candidate("cpu-bf16 <raised>", ("cpu-bf16",)), 3e-3, None, 12.0, remark="'y' has SNR 12.0 dB, ...")
-CRASHED = Entry(Candidate("crashing-npu", ("crashing-npu",)), remark="left out: its process ended with signal SIGSEGV")
+NOISY = TunedCandidate(
+    Candidate("cpu-bf16 <raised>", ("cpu-bf16",)), 3e-3, None, 12.0, remark="'y' has SNR 12.0 dB, ..."
+)
+CRASHED = TunedCandidate(
+    Candidate("crashing-npu", ("crashing-npu",)), remark="left out: its process ended with signal SIGSEGV"
+)
 TUNED = Tuned(
     "net.onnx", [LOW, HOST, NOISY, CRASHED], LOW, None, [], "within 4 % of ...", [(0.4, 29.0), (1.0, math.inf)]
 )
@@ -76,5 +80,5 @@ def test_a_plot_of_nothing_is_a_document_too():
 def test_integers_that_are_not_faster_are_said_to_be_so(integers, floats, said):
     whole, part = Candidate("int", ("cpu-int8:weights=int8",)), Candidate("float", ("cpu-bf16",))
     high = Candidate("int high", ("cpu-int8",), high=("*",))  # in floats
-    entries = [Entry(whole, integers), Entry(part, floats), Entry(high, 2.0)]
-    assert slower_integers(entries, Candidates((whole, part, high), {}, 3, frozenset({"cpu-int8"}))) == said
+    entries = [TunedCandidate(whole, integers), TunedCandidate(part, floats), TunedCandidate(high, 2.0)]
+    assert slower_integers(entries, CandidateSet((whole, part, high), {}, 3, frozenset({"cpu-int8"}))) == said

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from dovetail_tune.candidates import Candidate
-from dovetail_tune.outcome import Entry
+from dovetail_tune.outcome import TunedCandidate
 from dovetail_tune.race import FEWEST_ROUNDS, RaceResult, race
 from dovetail_tune.verdict import doubts_of
 from dovetail_tune.worker_process import WorkerError
@@ -79,6 +79,6 @@ def test_interference_in_a_turn_does_not_count():
     ],
 )
 def test_a_race_that_cannot_tell_two_apart_says_so_with_the_spread(spread, said):
-    winner, other = (Entry(Candidate(name, (name,)), 1.0) for name in ("host", "cpu-bf16"))
+    winner, other = (TunedCandidate(Candidate(name, (name,)), 1.0) for name in ("host", "cpu-bf16"))
     turns = {"host": [1.0] * 8, "cpu-bf16": [1 - spread, 1 + spread] * 4}
     assert doubts_of(winner, [winner, other], RaceResult("host", turns)) == [said]

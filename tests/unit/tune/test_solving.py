@@ -8,7 +8,7 @@ import pytest
 from dovetail_tune.certificate import optimum
 from dovetail_tune.front import minimize, pareto_front
 from dovetail_tune.pairwise_noise import MOST, ErrorsAtOutputs
-from dovetail_tune.problem import Problem
+from dovetail_tune.problem import PlanProblem
 
 ENGINES, FORMATS = 2, 3
 
@@ -30,14 +30,14 @@ def random_problem(seed, units=7, chain=False, budget=True):
         return -0.2 if one == other else 0.1 if one[0] == other[0] else generator.uniform(0.2, 1)
 
     borders = {pair: [[border(one, other) for other in choices] for one in choices] for pair in pairs}
-    return Problem(seconds, noise, borders, [generator.uniform(0.2, 4), math.inf] if budget else [math.inf] * 2)
+    return PlanProblem(seconds, noise, borders, [generator.uniform(0.2, 4), math.inf] if budget else [math.inf] * 2)
 
 
 def smaller(problem, units):
     """The first units alone, with the first three choices, so that all plans can be tried for a dozen units."""
     borders = {pair: [row[:3] for row in table[:3]] for pair, table in problem.borders.items() if max(pair) < units}
     seconds, noise = [row[:3] for row in problem.seconds[:units]], [row[:3] for row in problem.noise[:units]]
-    return Problem(seconds, noise, borders, problem.budget)
+    return PlanProblem(seconds, noise, borders, problem.budget)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -58,7 +58,7 @@ def test_the_certificate_holds_for_larger_graphs(units):
 
 
 def test_where_no_plan_is_accurate_enough_that_is_proven():
-    problem = Problem([[1.0, 2.0]], [[[3.0], [2.0]]], {}, [1.0])
+    problem = PlanProblem([[1.0, 2.0]], [[[3.0], [2.0]]], {}, [1.0])
     assert optimum(problem).plan is None and optimum(problem).bound == math.inf
 
 
@@ -113,16 +113,16 @@ def errors_of(*vectors):
 )
 def test_the_noise_of_a_pair_says_whether_errors_add_or_cancel(second, noise):
     pairs = errors_of([0.1, 0.2], second)
-    problem = Problem([[2.0, 1.0]] * 2, [[[0.0], [0.05]]] * 2, {}, [math.inf], pairs)
+    problem = PlanProblem([[2.0, 1.0]] * 2, [[[0.0], [0.05]]] * 2, {}, [math.inf], pairs)
     assert problem.noise_of((1, 1)) == pytest.approx([noise], abs=1e-7)
     assert problem.noise_of((1, 0)) == [0.05]
 
 
 def test_a_plan_whose_errors_cancel_is_found_where_their_sum_would_miss_the_goal():
     pairs = errors_of([0.1, 0.2], [-0.1, -0.2], [0.2, 0.1])
-    problem = Problem([[2.0, 1.0]] * 3, [[[0.0], [0.05]]] * 3, {}, [0.06], pairs)
+    problem = PlanProblem([[2.0, 1.0]] * 3, [[[0.0], [0.05]]] * 3, {}, [0.06], pairs)
     assert (optimum(problem).plan, optimum(problem).bound) == ((1, 1, 1), pytest.approx(3.0))
-    alone = Problem(problem.seconds, problem.noise, {}, problem.budget)
+    alone = PlanProblem(problem.seconds, problem.noise, {}, problem.budget)
     assert optimum(alone).bound == pytest.approx(5.0)
     assert (1, 1, 1) in pareto_front(problem)
 

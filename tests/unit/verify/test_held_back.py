@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 from dovetail_onnx.opening import open_text
-from dovetail_runtime.data.batches import batches
-from dovetail_verify.accuracy.raising import parts_of
+from dovetail_runtime.data.data_split import split_data
+from dovetail_verify.accuracy.raising import described
 from dovetail_verify.compare import verify
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>'
@@ -16,45 +16,25 @@ def net(nodes="y = Tanh (x)", rows="N"):
     return open_text(f"{HEAD} g (float[{rows},2] x) => (float[M,2] y) {{ {nodes} }}", "test")
 
 
-def numbered(count, start=0):
-    return np.arange(start, start + count, dtype=np.float32)[:, None].repeat(2, axis=1)
+def tanh(feeds):
+    return {"y": np.tanh(feeds["x"])}
 
 
-def seen(model, data):
-    return [feeds["x"][:, 0].tolist() for feeds, _ in batches(model, data)]
+def mean(feeds):
+    return {"y": feeds["x"].mean(keepdims=True)}
 
 
-def parts(model, data):
-    return parts_of(model, data, model, lambda feeds: {"y": np.tanh(feeds["x"])})
-
-
-def test_every_third_batch_is_held_back():
-    model = net(rows="2")
-    found = parts(model, {"x": numbered(14)})
-    assert seen(model, found.search) == [[0, 1], [2, 3], [6, 7], [8, 9], [12, 13]]
-    assert seen(model, found.held) == seen(model, found.held) == [[4, 5], [10, 11]]
-    assert found.text == "accuracy is that of 2 of 7 batches, which the search for the goal did not see"
-
-
-def test_of_two_batches_the_last_is_held_back():
-    model = net(rows="2")
-    assert seen(model, parts(model, {"x": numbered(4)}).held) == [[2, 3]]
-
-
-def test_independent_rows_of_one_batch_are_divided_with_their_labels():
-    model = net()
-    found = parts(model, {"x": numbered(7), "labels": np.arange(7)})
-    ((feeds, labels),) = batches(model, found.held)
-    assert feeds["x"][:, 0].tolist() == labels[""].tolist() == [2, 5]
-    assert seen(model, found.search) == [[0, 1, 3, 4, 6]]
-
-
-@pytest.mark.parametrize(("count", "why"), [(5, "it is one batch; give more files or samples"), (100, "run apart")])
-def test_where_nothing_can_be_held_back_that_is_said(count, why):
-    model = net()
-    found = parts_of(model, {"x": numbered(min(count, 64))}, model, lambda feeds: {"y": feeds["x"].mean(keepdims=True)})
-    assert found.held is None
-    assert "nothing could be held back" in found.text and why in found.text
+@pytest.mark.parametrize(
+    ("rows", "run", "text"),
+    [
+        (7, tanh, "accuracy is that of 2 of 7 rows, which the search for the goal did not see"),
+        (5, tanh, "nothing could be held back: it is one batch; give more files or samples"),
+        (64, mean, "are run apart; give more files"),
+    ],
+)
+def test_what_is_held_out_is_said_and_why_nothing_is(rows, run, text):
+    data = {"x": np.arange(rows, dtype=np.float32)[:, None].repeat(2, axis=1)}
+    assert described(split_data(net(), data, run, 3, 6)).endswith(text)
 
 
 def compared(errors):

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from dovetail_verify.metrics import LEFT_OUT, UNKNOWN, Difference
+from dovetail_verify.metrics import LEFT_OUT, UNKNOWN, DifferenceSums
 from dovetail_verify.output_comparison import comparison_of
 
 
 def compared(*pairs, **options):
-    total = Difference()
+    total = DifferenceSums()
     for original, result in pairs:
         total.add(np.asarray(original), np.asarray(result), **options)
     return total

@@ -7,7 +7,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail_verify.reducing.ddmin import minimized
-from dovetail_verify.reducing.parts import Parts
+from dovetail_verify.reducing.parts import ModelParts
 from dovetail_verify.reducing.recording import give_types, record, typed_copy
 
 TEXT = """
@@ -60,7 +60,7 @@ def parts():
     feeds = {"x": np.float32([[1, -2, 3, -4]])}
     recorded = record(model, feeds, io.BytesIO(), plugins)
     give_types(model.graph, recorded)
-    return Parts(model, feeds, recorded)
+    return ModelParts(model, feeds, recorded)
 
 
 @pytest.mark.parametrize(

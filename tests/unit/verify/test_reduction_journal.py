@@ -5,7 +5,7 @@ import json
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_verify.reducing.journal import NAME, Journal
+from dovetail_verify.reducing.journal import NAME, ReductionJournal
 
 IDENTITY = {"model": "m", "check": "c", "attempts": 1}
 JUNK = [None, 1, -1, 1.5, "no", "", [], {}, [None], {"x": 1}]
@@ -13,7 +13,7 @@ JUNK = [None, 1, -1, 1.5, "no", "", [], {}, [None], {"x": 1}]
 
 @pytest.fixture
 def lines(tmp_path):
-    journal = Journal(tmp_path / "out", IDENTITY)
+    journal = ReductionJournal(tmp_path / "out", IDENTITY)
     journal.begin("nodes 0-3")
     journal.answer("nodes 0-3", True)
     journal.begin("nodes 1")
@@ -24,7 +24,7 @@ def lines(tmp_path):
 
 def opened(tmp_path, lines):
     (tmp_path / "out" / NAME).write_text("\n".join(lines) + "\n")
-    return Journal(tmp_path / "out", IDENTITY)
+    return ReductionJournal(tmp_path / "out", IDENTITY)
 
 
 def test_it_is_read_again(tmp_path, lines):
@@ -53,11 +53,11 @@ def test_every_edit_of_an_entry_is_read_or_an_error_that_names_the_line(tmp_path
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000, "\x00", "null", '{"key": "nodes 0-3", "fa', "\ud800"])
 def test_what_is_no_entry_is_skipped(text, tmp_path, lines):
     (tmp_path / "out" / NAME).write_bytes("\n".join([*lines, text]).encode("utf-8", "surrogatepass"))
-    assert Journal(tmp_path / "out", IDENTITY).known("nodes 0-3") is True
+    assert ReductionJournal(tmp_path / "out", IDENTITY).known("nodes 0-3") is True
 
 
 def test_a_journal_that_cannot_be_read_is_an_error(tmp_path, lines):
     (tmp_path / "out" / NAME).unlink()
     (tmp_path / "out" / NAME).mkdir()
     with pytest.raises(DovetailError, match="holds files, and no journal"):
-        Journal(tmp_path / "out", IDENTITY)
+        ReductionJournal(tmp_path / "out", IDENTITY)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from dovetail_onnx.opening import open_text
-from dovetail_verify.accuracy.trials import Trials
+from dovetail_verify.accuracy.trials import AccuracyTrials
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>
 g (float[N,2] x) => (float[N,2] y) { y = Relu (x) }"""
@@ -28,7 +28,7 @@ def played():
         return lambda feeds: {"y": feeds["x"] + np.float32(compiled.off)}
 
     def make(data):
-        return Trials(open_text(MODEL, "test"), compile_, original, runner, data), calls
+        return AccuracyTrials(open_text(MODEL, "test"), compile_, original, runner, data), calls
 
     return make
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from dovetail_verify.compare import Verification
-from dovetail_verify.metrics import Difference
+from dovetail_verify.metrics import DifferenceSums
 from dovetail_verify.output_comparison import OutputComparison
 
 
@@ -49,7 +49,7 @@ def shares(shape, seed=0):
 
 
 def compared(original, result):
-    difference = Difference()
+    difference = DifferenceSums()
     difference.add(np.asarray(original, np.float32), np.asarray(result, np.float32))
     return difference
 

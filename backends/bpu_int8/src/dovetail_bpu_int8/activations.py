@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail.ir import input_of
+from dovetail.plugin import is_onnx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def number(value: ir.Value | None) -> float | None:
 
 def _activation(product: ir.Node) -> set[ir.Node] | None:
     """Return the nodes of the activation that a Mul completes, this one included; None if it completes none."""
-    if product.op_type != "Mul" or product.domain not in ("", "ai.onnx"):
+    if product.op_type != "Mul" or not is_onnx(product):
         return None
     found = (_between(value, product) for value in _gated(product))
     return next((nodes for nodes in found if nodes is not None), None)

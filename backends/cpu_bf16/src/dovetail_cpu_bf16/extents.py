@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import input_of
+from dovetail.plugin import is_onnx
 from onnx_ir.convenience import get_const_tensor
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def axes_of(value: ir.Value | None, steps: int = _MOST_STEPS) -> Axes | None:
         steps: How many nodes may lie between.
     """
     node = value.producer() if value is not None else None
-    if node is None or not steps or node.domain not in ("", "ai.onnx"):
+    if node is None or not steps or not is_onnx(node):
         return None
     if node.op_type in _SAME_NUMBER:
         return axes_of(node.inputs[0], steps - 1)

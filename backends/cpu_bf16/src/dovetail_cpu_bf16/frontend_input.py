@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail.plugin import RegionModel, TemporaryFolder
+from dovetail.plugin import RegionModel, TemporaryFolder, is_onnx
 from dovetail_runtime.serialize import needs_file
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _left_out(model: Model) -> Iterator[tuple[ir.Node, ir.Attr]]:
 
     for node in model.nodes():
         name = _OTHER_DEFAULTS.get(node.op_type)
-        if name is not None and not node.domain and name not in node.attributes:
+        if name is not None and is_onnx(node) and name not in node.attributes:
             schema = onnx.defs.get_schema(node.op_type, model.opset, "")
             yield node, ir.serde.deserialize_attribute(schema.attributes[name].default_value)
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail.ir import dtype_of, input_of
+from dovetail.plugin import is_onnx
 from dovetail_placement.edge_kinds import is_trip_number
 from dovetail_precision.ranges.interval_arithmetic import ARITHMETIC, MERGING, MOVEMENT, integer_interval, is_integer
 from dovetail_precision.ranges.range import Range
@@ -60,7 +61,7 @@ def _magnitude(value: ir.Value | None, bits: int, steps: int) -> float:
         few = _few_numbers(value)
         return max(map(abs, few), default=0.0) if few is not None else math.inf
     operator, inputs = node.op_type, node.inputs
-    if not steps or node.domain not in ("", "ai.onnx") or value.dtype != _INT64:
+    if not steps or not is_onnx(node) or value.dtype != _INT64:
         return math.inf
     extent = min(_LARGEST_EXTENT, 2.0**bits - 1)
     if operator == "Shape":
@@ -173,7 +174,7 @@ class _Bounds:
             return typed
         if is_trip_number(value):  # of a Loop whose trips fit, or all of it runs elsewhere
             return Range(0.0, self._trips - 1)
-        if node is None or self._left < 0 or node.domain not in ("", "ai.onnx"):
+        if node is None or self._left < 0 or not is_onnx(node):
             found = self._unbounded()
         else:
             found = self._of_node(node, value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import is_onnx
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -29,11 +31,11 @@ def turns_values(node: ir.Node) -> bool:
             visited += 1
             if reader.op_type == _ROTARY and index > 0:
                 return True
-            if reader.op_type == "Mul" and reader.domain in ("", "ai.onnx"):
+            if reader.op_type == "Mul" and is_onnx(reader):
                 other = reader.inputs[1 - index]
                 if other is not None and not other.is_initializer() and not _follows(other, value):
                     return True
-            elif reader.op_type in _MOVES and reader.domain in ("", "ai.onnx"):
+            elif reader.op_type in _MOVES and is_onnx(reader):
                 waiting.extend(reader.outputs)
     return False
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from dovetail.ir import FLOAT32, FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import Placement, set_placement
+from dovetail.plugin import is_onnx
 
 from dovetail_cpu_int8.new_nodes import BACKEND, is_here
 
@@ -92,7 +93,7 @@ def _store_bias(node: ir.Node, model: Model, names: FreshNames, ctx: Context) ->
 def _scale_of(value: ir.Value | None) -> np.ndarray | None:
     """Return the constant scale of a dequantized value; None for other values."""
     producer = value.producer() if value is not None else None
-    if producer is None or producer.op_type != "DequantizeLinear" or producer.domain:
+    if producer is None or producer.op_type != "DequantizeLinear" or not is_onnx(producer):
         return None
     scale = input_of(producer, 1)
     return scale.const_value.numpy() if scale.const_value is not None and not scale.is_graph_input() else None
@@ -105,7 +106,7 @@ def _reader(node: ir.Node) -> ir.Node | None:
         return None
     add = next(iter(uses)).node
     there = is_here(add) and add.graph is node.graph
-    return add if there and add.op_type == "Add" and not add.domain else None
+    return add if there and add.op_type == "Add" and is_onnx(add) else None
 
 
 def _constant(array: np.ndarray, name: str, model: Model) -> ir.Value:

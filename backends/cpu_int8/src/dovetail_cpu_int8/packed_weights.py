@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import onnx_ir as ir
 from dovetail.ir import input_of
+from dovetail.plugin import is_onnx
 from dovetail_onnx.partial_tensors import StreamedTensor, parts_of
 from dovetail_quantize.blocks import PARTS, BlockTensor, EncodedWeight
 
@@ -55,7 +56,7 @@ class Weight(NamedTuple):
         read = input_of(node, index).producer()
         if read is not None and read.op_type == "Transpose":
             read, across = input_of(read, 0).producer(), not across
-        if read is None or read.op_type != "DequantizeLinear" or read.domain:
+        if read is None or read.op_type != "DequantizeLinear" or not is_onnx(read):
             return None
         integers, scale = input_of(read, 0), input_of(read, 1)
         zero = read.inputs[2] if len(read.inputs) > 2 else None

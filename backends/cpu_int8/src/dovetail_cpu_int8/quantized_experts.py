@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from dovetail.ir import constant_of
 from dovetail.passes import Pass
+from dovetail.plugin import is_onnx
 from dovetail_quantize.blocks import BlockTensor
 
 from dovetail_cpu_int8.max_size import level_of, weights_alone
@@ -96,7 +97,7 @@ def _rewrite(node: ir.Node, nodes: NewNodes, level: int, ctx: Context) -> bool:
 
 def _form(read: ir.Node | None) -> tuple[int, int] | None:
     """Return bits and block of weights by expert, output and input; None if they are not in blocks of inputs."""
-    if read is None or read.op_type != "DequantizeLinear" or read.domain or read.inputs[0] is None:
+    if read is None or read.op_type != "DequantizeLinear" or not is_onnx(read) or read.inputs[0] is None:
         return None
     integers, block = read.inputs[0], read.attributes.get_int("block_size", 0)
     if integers.const_value is None or integers.dtype not in BITS or integers.shape is None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
+from dovetail.plugin import is_onnx
 from dovetail_onnx.partial_tensors import PartialTensor, parts_of
 
 from dovetail_cpu_int8.max_size import weights_alone
@@ -49,7 +50,7 @@ class TieEmbeddings(Pass):
         heads: dict[tuple[int, ...], list[tuple[ir.Node, bool]]] = {}
         for node in model.graph if tables else ():
             across = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
-            weight = node.inputs[1] if node.op_type in ("Gemm", "MatMul") and not node.domain else None
+            weight = node.inputs[1] if node.op_type in ("Gemm", "MatMul") and is_onnx(node) else None
             if weight is not None and _is_matrix(weight):
                 shape = weight.shape.numpy() if weight.shape is not None else ()
                 heads.setdefault(shape if across else shape[::-1], []).append((node, across))
@@ -112,7 +113,7 @@ def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[Index], n
 
 def _table_of(node: ir.Node) -> _Table | None:
     """Return the table of a Gather of rows; None for other nodes."""
-    if node.op_type != "Gather" or node.domain or node.attributes.get_int("axis", 0) != 0:
+    if node.op_type != "Gather" or not is_onnx(node) or node.attributes.get_int("axis", 0) != 0:
         return None
     if input_of(node, 1).is_initializer():
         return None

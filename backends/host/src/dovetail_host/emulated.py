@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, graph_of, insert_after_value, producer_of, replace_uses_except
+from dovetail.plugin import is_onnx
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,7 +18,7 @@ _FAILING = {"ScatterND": ("add", "mul", "max", "min"), "ScatterElements": ("add"
 
 def fails(node: ir.Node) -> bool:
     """Check whether the float16 kernel of `node` fails."""
-    if node.op_type not in _FAILING or node.domain not in ("", "ai.onnx"):
+    if node.op_type not in _FAILING or not is_onnx(node):
         return False
     low = node.outputs[0].dtype is not None and node.outputs[0].dtype.value == _FLOAT16
     return low and node.attributes.get_string("reduction", "none") in _FAILING[node.op_type]

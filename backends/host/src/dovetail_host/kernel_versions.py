@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import is_onnx
 from dovetail_onnx.signatures import Signature, find
 from dovetail_onnx.type_check import node_problem
 
@@ -26,7 +27,7 @@ def at_older_opset(model: Model) -> Model | None:
     Returns:
         The copy; None if no kernel is missing, or some node has another definition at that opset.
     """
-    nodes = [node for node in model.nodes() if node.domain in ("", "ai.onnx")]
+    nodes = [node for node in model.nodes() if is_onnx(node)]
     lacking = [sig for op in {node.op_type for node in nodes} if (sig := _lacking(op, model.opset))]
     if not lacking:
         return None

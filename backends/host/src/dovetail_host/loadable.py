@@ -11,6 +11,7 @@ import onnx_ir as ir
 from dovetail.ir import FreshNames, bodies, dtype_of, graph_of, input_of, insert_after_value, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, origin_of, set_origin, set_placement
+from dovetail.plugin import is_onnx
 
 from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer, nodes_cut_short
 
@@ -95,7 +96,7 @@ class ImplicitZeroPoints(Pass):
 
 def _is_repeated(node: ir.Node) -> bool:
     """Check whether ONNX Runtime repeats a conversion from int8 after its reader."""
-    if node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx") or len(node.inputs) < 3:
+    if node.op_type != "DequantizeLinear" or not is_onnx(node) or len(node.inputs) < 3:
         return False
     zero = node.inputs[2]
     if zero is None or zero.const_value is None or dtype_of(zero).name != "INT8" or zero.const_value.numpy().any():
@@ -170,7 +171,7 @@ def _moved(model: Model) -> Iterator[ir.Value]:
         if moved:
             yield value
         for node, _ in value.uses():
-            if node.domain in ("", "ai.onnx") and node.op_type in (*PROPAGATED, "Identity"):
+            if is_onnx(node) and node.op_type in (*PROPAGATED, "Identity"):
                 waiting.append((node.outputs[0], moved or node.op_type != "Identity"))
         graph = graph_of(producer_of(value))
         holder = holders.get(graph)

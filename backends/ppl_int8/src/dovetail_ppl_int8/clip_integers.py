@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FreshNames, dtype_of, input_of, insert_after_value, name_of, producer_of
+from dovetail.ir import FreshNames, dtype_of, input_of, insert_after_value, is_onnx, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, keep_key, origin_of, set_origin, set_placement
 
@@ -43,7 +43,7 @@ class ClipIntegers(Pass):
         """Replace the activations of the main graph, the only one with quantized nodes."""
         if model.opset < _CLIP_TAKES_INTEGERS:
             return False
-        found = [node for node in self.own_nodes(model) if node.op_type in _ACTIVATIONS and not node.domain]
+        found = [node for node in self.own_nodes(model) if node.op_type in _ACTIVATIONS and is_onnx(node)]
         if not found:
             return False
         clips = _Clips(model, ctx)

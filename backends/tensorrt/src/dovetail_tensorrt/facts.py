@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.plugin import is_onnx
+
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
@@ -42,7 +44,12 @@ def extents_from_integers(node: ir.Node) -> bool:
             continue
         seen.add(id(value))
         producer = value.producer()
-        if producer is None or producer.op_type not in _ARITHMETIC or producer.domain or len(seen) > _LONGEST_WALK:
+        if (
+            producer is None
+            or producer.op_type not in _ARITHMETIC
+            or not is_onnx(producer)
+            or len(seen) > _LONGEST_WALK
+        ):
             return False
         waiting.extend(producer.inputs)
     return True

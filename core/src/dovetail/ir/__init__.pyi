@@ -11,6 +11,7 @@ from dovetail.ir.graphs import (
     all_nodes as all_nodes,
     bodies as bodies,
     body_nodes as body_nodes,
+    is_onnx as is_onnx,
     named_bodies as named_bodies,
     reads_of as reads_of,
     used_values as used_values,

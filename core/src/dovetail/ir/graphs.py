@@ -6,12 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
     from dovetail.ir.model import Model
 
 
 _GRAPH, _GRAPHS = 5, 10  # onnx.AttributeProto.AttributeType
+
+
+def is_onnx(node: ir.Node | onnx.NodeProto) -> bool:
+    """Check whether the operator of a node is ONNX's own, and not of another domain."""
+    return node.domain in ("", "ai.onnx")
 
 
 def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
@@ -32,7 +38,7 @@ def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
 
 def bodies(node: ir.Node) -> list[ir.Graph]:
     """Return the bodies of `node`; empty unless it is control flow."""
-    return [body for _, body in held] if (held := named_bodies(node)) else []
+    return [body for _, body in named_bodies(node)]
 
 
 def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
@@ -41,8 +47,8 @@ def all_nodes(graph: Iterable[ir.Node]) -> Iterator[ir.Node]:
     while stack:
         for node in stack[-1]:
             yield node
-            if node.attributes.data and (held := named_bodies(node)):
-                stack.extend(iter(body) for _, body in reversed(held))
+            if node.attributes.data and (found := named_bodies(node)):
+                stack.extend(iter(body) for _, body in reversed(found))
                 break
         else:
             stack.pop()
@@ -61,15 +67,10 @@ def used_values(node: ir.Node) -> list[ir.Value]:
         return used
     for body in bodies(node):
         inner = (value for nested in all_nodes(body) for value in nested.inputs if value is not None)
-        used += [value for value in (*inner, *_body_outputs(body)) if value.graph is node.graph]
+        # Outputs of a body and of nested bodies may be values of the outer graph.
+        outputs = (value for graph in (body, *body.subgraphs()) for value in graph.outputs)
+        used += [value for value in (*inner, *outputs) if value.graph is node.graph]
     return used
-
-
-def _body_outputs(body: ir.Graph) -> Iterator[ir.Value]:
-    """Yield outputs of a body and of nested bodies: they may be values of the outer graph."""
-    yield from body.outputs
-    for nested in body.subgraphs():
-        yield from nested.outputs
 
 
 Reads: TypeAlias = "Mapping[ir.Node, tuple[ir.Value, ...]]"
@@ -92,10 +93,10 @@ class FlatGraph:
 
     def __init__(self, model: Model):
         self.nodes: list[ir.Node] = list(all_nodes(model.graph))
-        holding = [(node, held) for node in self.nodes if node.attributes.data and (held := bodies(node))]
-        self._bodies = {id(node): held for node, held in holding}
-        self.graphs: list[ir.Graph] = [graph for _, graph in model.graphs()] if holding else [model.graph]
-        self.holders: dict[int, ir.Node] = {id(body): node for node, held in holding for body in held}
+        owners = [node for node in self.nodes if node.attributes.data and named_bodies(node)]
+        self._bodies = {id(node): bodies(node) for node in owners}
+        self.graphs: list[ir.Graph] = [graph for _, graph in model.graphs()] if owners else [model.graph]
+        self.holders: dict[int, ir.Node] = {id(body): node for node in owners for body in bodies(node)}
 
     @classmethod
     def compute(cls, model: Model, _: object) -> FlatGraph:

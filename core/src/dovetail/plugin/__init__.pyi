@@ -3,6 +3,7 @@
 from dovetail.errors import DovetailError as DovetailError, ResultError as ResultError, UsageError as UsageError
 from dovetail.ir.dialect import Dialect as Dialect, LazyModel as LazyModel, SourceSnapshot as SourceSnapshot
 from dovetail.ir.formats import Format as Format
+from dovetail.ir.graphs import is_onnx as is_onnx
 from dovetail.planning.regions import BorderValue as BorderValue
 from dovetail.planning.claim import Claim as Claim, Claims as Claims, claim_of as claim_of
 from dovetail.planning.conversion import ConversionKind as ConversionKind, Step as Step

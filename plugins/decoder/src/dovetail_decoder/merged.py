@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir import is_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -18,13 +19,12 @@ JOINED = ("decoder", "decoder_with_past")
 """The parts of a folder that a merged decoder is made of."""
 _STEP, _FIRST = "then_branch", "else_branch"
 """Where the condition holds, there are caches to go on from."""
-_DEFAULT = ("", "ai.onnx")
 
 
 def is_merged(model: onnx.ModelProto) -> bool:
     """Check whether a model is one If on one of its inputs, with all of its outputs."""
     graph = model.graph
-    if len(graph.node) != 1 or graph.node[0].op_type != "If" or graph.node[0].domain not in _DEFAULT:
+    if len(graph.node) != 1 or graph.node[0].op_type != "If" or not is_onnx(graph.node[0]):
         return False
     (node,) = graph.node
     return node.input[0] in {value.name for value in graph.input} and set(node.output) == {

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir import dtype_name, type_text
+from dovetail.ir import dtype_name, is_onnx, type_text
 from dovetail.planning import get_placement, kind_of
 from dovetail.text import printable
 
@@ -70,7 +70,7 @@ def _node(node: ir.Node, indent: str) -> Iterator[str]:
     outputs = ", ".join(_identifier(value.name) for value in node.outputs)
     inputs = ", ".join("" if value is None else _identifier(value.name) for value in node.inputs)
     label = f"[{_identifier(node.name)}] " if node.name else ""
-    operator = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    operator = f"{node.domain}.{node.op_type}" if not is_onnx(node) else node.op_type
     plain, bodies = [], []
     for attribute in node.attributes.values():
         if not attribute.is_ref() and attribute.type.name in ("GRAPH", "GRAPHS"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir import type_text
+from dovetail.ir import is_onnx, type_text
 from dovetail.planning import from_source
 
 from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name, signature
@@ -31,7 +31,7 @@ class BodyFlow(NamedTuple):
 def body_flows(node: ir.Node) -> Iterable[BodyFlow]:
     """Return the pairs of `node`; an empty tuple if it is not control flow."""
     flows = _FLOWS.get(node.op_type)
-    return flows(node) if flows is not None and node.domain in ("", "ai.onnx") else ()
+    return flows(node) if flows is not None and is_onnx(node) else ()
 
 
 def _if(node: ir.Node) -> Iterator[BodyFlow]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
-from dovetail.ir import FLOATS, Format, body_nodes, format_of
+from dovetail.ir import FLOATS, Format, body_nodes, format_of, is_onnx
 from dovetail.planning import HOST, NodeRequest, identity, operator_name, structural_keys, walk
 from dovetail.plugin.loading import asking
 from dovetail.text import did_you_mean
@@ -167,7 +167,7 @@ def _is_adopted(node: ir.Node, backend: Backend | None, registry: Registry) -> b
 
 
 def _is_conversion(node: ir.Node) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in _CONVERSIONS
+    return is_onnx(node) and node.op_type in _CONVERSIONS
 
 
 def _match(model: Model, plan: Plan) -> tuple[list[tuple[ir.Node, PlannedNode]], list[Unfit]]:

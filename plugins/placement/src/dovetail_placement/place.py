@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import FlatGraph
+from dovetail.ir import FlatGraph, is_onnx
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Placement, from_source, key_of, set_placement
 from dovetail.plugin import Remedy, remedy
@@ -245,7 +245,7 @@ def _check_all_placed(claiming: Claiming, ctx: Context) -> None:
     if lost is None:
         return
     verdict = claiming.judges.of(ctx.host)(lost)
-    operator = f"{lost.domain}::{lost.op_type}" if lost.domain not in ("", "ai.onnx") else lost.op_type
+    operator = f"{lost.domain}::{lost.op_type}" if not is_onnx(lost) else lost.op_type
     why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
     near = _suggest_operator(lost)
     raise DovetailError(
@@ -258,7 +258,7 @@ def _suggest_operator(node: ir.Node) -> str:
     """Suggest an operator for an unknown name of the default domain; empty for other domains."""
     import onnx
 
-    if node.domain not in ("", "ai.onnx"):
+    if not is_onnx(node):
         return ""
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     near = near_misses(node.op_type, known, 1)

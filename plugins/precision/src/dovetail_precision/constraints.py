@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, bodies, float_name
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, bodies, float_name, is_onnx
 
 from dovetail_precision.choices import Choice, uniform
 
@@ -155,7 +155,7 @@ class TypeEquality:
 
 def holds_bodies(node: ir.Node) -> bool:
     """Check whether `node` is control flow, which has no type parameters of its own."""
-    return node.op_type in _CONTROL and node.domain in ("", "ai.onnx")
+    return node.op_type in _CONTROL and is_onnx(node)
 
 
 def type_equalities(node: ir.Node) -> list[TypeEquality]:

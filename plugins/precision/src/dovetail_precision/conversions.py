@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail.ir import Format, float_format, input_of
+from dovetail.ir import Format, float_format, input_of, is_onnx
 from dovetail.planning import HOST, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
@@ -122,7 +122,7 @@ class PlannedTypes:
 def before_widening(conversion: Conversion, types: PlannedTypes) -> ir.Value | None:
     """Return the input of a widening Cast if it already has the wanted type: its users need no conversion."""
     cast = conversion.value.producer()
-    if conversion.outputs or cast is None or cast.op_type != "Cast" or cast.domain not in ("", "ai.onnx"):
+    if conversion.outputs or cast is None or cast.op_type != "Cast" or not is_onnx(cast):
         return None
     source = input_of(cast, 0)
     if types.held(source) is conversion.wanted and conversion.wanted.fits_in(conversion.held):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, input_of
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, input_of, is_onnx
 from dovetail.text import did_you_mean
 from dovetail_runtime.machine import difference, fingerprint
 
@@ -303,7 +303,7 @@ def _elements(value: ir.Value) -> int:
 
 def products_of(node: ir.Node, unknown: int = 64) -> int:
     """Return the multiplications and additions of a matrix product; 0 for other operators, which are memory-bound."""
-    if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "Gemm", "MatMul") or not node.outputs:
+    if not is_onnx(node) or node.op_type not in ("Conv", "Gemm", "MatMul") or not node.outputs:
         return 0
     first, second = (extents_of(input_of(node, index), unknown) for index in range(2))
     if node.op_type == "Conv":

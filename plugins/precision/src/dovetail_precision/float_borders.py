@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FlatGraph, Format, float_format, input_of, insert_after_value
+from dovetail.ir import FlatGraph, Format, float_format, input_of, insert_after_value, is_onnx
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Step, placement_of
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
@@ -140,4 +140,4 @@ class _Borders:
 
     @staticmethod
     def _wanted_of_cast(reader: ir.Node) -> Format | None:
-        return float_format(reader.outputs[0]) if reader.op_type == "Cast" and reader.domain == "" else None
+        return float_format(reader.outputs[0]) if reader.op_type == "Cast" and is_onnx(reader) else None

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.ir import float_name, input_of, name_of
+from dovetail.ir import float_name, input_of, is_onnx, name_of
 
 from dovetail_precision.choices import uniform
-from dovetail_precision.conditioning.findings import is_standard
 from dovetail_precision.constraints import follows_readers, legal_format, required_format
 from dovetail_precision.def_use import def_use_chains
 
@@ -40,7 +39,7 @@ def find_normalized(nodes: Sequence[ir.Node], is_constant: Callable[[ir.Value], 
         return set()
     found: set[int] = set()
     for node in nodes:
-        if node.op_type not in _QUOTIENTS or not is_standard(node):
+        if node.op_type not in _QUOTIENTS or not is_onnx(node):
             continue
         one, other = node.inputs
         pairs = ((one, other), (other, one)) if node.op_type == "Mul" else ((one, other),)
@@ -54,7 +53,7 @@ def _is_deviation(divisor: ir.Value | None, value: ir.Value | None, is_constant:
     rooted, current = False, divisor
     for _ in range(_LONGEST):
         node = current.producer() if current is not None else None
-        if node is None or not is_standard(node):
+        if node is None or not is_onnx(node):
             return False
         if node.op_type in _MEANS:
             return rooted and _is_square(input_of(node, 0).producer(), value)
@@ -67,7 +66,7 @@ def _is_deviation(divisor: ir.Value | None, value: ir.Value | None, is_constant:
 
 
 def _is_square(node: ir.Node | None, value: ir.Value | None) -> bool:
-    if node is None or not is_standard(node):
+    if node is None or not is_onnx(node):
         return False
     if node.op_type == "Pow":
         return node.inputs[0] is value

@@ -17,6 +17,7 @@ from dovetail.ir import (
     graph_of,
     input_of,
     insert_after_value,
+    is_onnx,
 )
 from dovetail.passes import Pass
 from dovetail.planning import Step, get_placement, placement_of
@@ -135,7 +136,7 @@ def _lower_input(value: ir.Value, output: ir.Value | None, ctx: Context) -> None
 def _drop_idle_casts(model: Model, ctx: Context) -> None:
     """Remove Casts of the source model whose input now has the target type, or that all users bypass."""
     for node in model.nodes():
-        if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
+        if node.op_type != "Cast" or not is_onnx(node):
             continue
         value, result = input_of(node, 0), node.outputs[0]
         if not result.uses() and not result.is_graph_output():
@@ -195,7 +196,7 @@ class _Joiner:
         for node, _ in conversion.value.uses():
             if node.op_type != "Cast" or id(node) in waiting:
                 continue
-            if node.domain in ("", "ai.onnx") and node.graph is home:
+            if is_onnx(node) and node.graph is home:
                 result = node.outputs[0]
                 planned = self.types.held(result)
                 dtype = result.dtype if planned is None else planned.dtype

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir import FLOAT32, FLOAT_FORMATS, FlatGraph, Format, float_format
+from dovetail.ir import FLOAT32, FLOAT_FORMATS, FlatGraph, Format, float_format, is_onnx
 from dovetail.planning import HOST, placement_of
 from dovetail.plugin.loading import asking
 from dovetail_onnx.signatures import Signatures, input_name, output_name
@@ -229,7 +229,7 @@ class _Builder:
                 claim.source if claim is not None else "",
             )
             if node.op_type in TAKES_ANY:
-                variable.takes_any = node.domain in ("", "ai.onnx") and not group.outputs
+                variable.takes_any = is_onnx(node) and not group.outputs
             variable.high_border = gives_high(backend)
             variable.select = select_of(node)
             variable.normalizes = id(node) in self._normalized

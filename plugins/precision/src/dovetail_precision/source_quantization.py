@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import Format, dtype_name, dtype_of, input_of
+from dovetail.ir import Format, dtype_name, dtype_of, input_of, is_onnx
 from dovetail.planning import HOST, Parameters, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement
 
@@ -75,7 +75,7 @@ class QdqNode:
 
 def is_atom(node: ir.Node) -> bool:
     """Check whether a node converts between floats and integers of one scale, constant or not."""
-    return node.op_type in _ATOMS and node.domain in ("", "ai.onnx")
+    return node.op_type in _ATOMS and is_onnx(node)
 
 
 def qdq_of(node: ir.Node | None) -> QdqNode | None:

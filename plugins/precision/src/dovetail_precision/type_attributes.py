@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from dovetail.ir import FLOATS, dtype_name, input_of
+from dovetail.ir import FLOATS, dtype_name, input_of, is_onnx
 
 from dovetail_precision.constant_range import misfit
 
@@ -42,7 +42,7 @@ _ATTRIBUTES = {
 
 def holds_type(node: ir.Node, low: Format) -> bool:
     """Check whether an attribute decides the type of the results of `node`, and its value fits the low format."""
-    if node.op_type not in _ATTRIBUTES or node.domain not in ("", "ai.onnx"):
+    if node.op_type not in _ATTRIBUTES or not is_onnx(node):
         return False
     if node.op_type == "Cast":
         kind = input_of(node, 0).dtype
@@ -56,7 +56,7 @@ def holds_type(node: ir.Node, low: Format) -> bool:
 def select_of(node: ir.Node) -> Literal["", "pick", "fill", "move"]:
     """Return how `node` takes part in selects of constants; empty if it does not."""
     operator = node.op_type
-    if node.domain not in ("", "ai.onnx"):
+    if not is_onnx(node):
         return ""
     if operator == "Where":
         return "pick"
@@ -74,7 +74,7 @@ def rewrite_type_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
     changed = False
     for node in nodes:
         name = _ATTRIBUTES.get(node.op_type)
-        if name is None or node.domain not in ("", "ai.onnx"):
+        if name is None or not is_onnx(node):
             continue
         dtype = node.outputs[0].dtype
         if dtype is None or dtype_name(dtype) not in FLOATS or _carried(node, name) == dtype:

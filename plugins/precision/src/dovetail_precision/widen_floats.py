@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FreshNames, dtype_name, name_of, replace_uses_except
+from dovetail.ir import FreshNames, dtype_name, is_onnx, name_of, replace_uses_except
 from dovetail.passes import Pass
 from dovetail_onnx.signatures import Signatures
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-_STANDARD = ("", "ai.onnx")
 # Attributes that name an element type by its number.
 _TYPES = ("dtype", "output_datatype", "output_dtype", "precision", "softmax_precision", "stash_type", "to")
 _NUMBERS = range(1, 30)
@@ -88,7 +87,7 @@ class _Widening:
 
     def _takes_wide(self, node: ir.Node) -> bool:
         """Check whether the ports of a node take float32; all of ONNX's operators do that take a narrower float."""
-        if node.domain in _STANDARD:
+        if is_onnx(node):
             return True
         signature = self._signatures(node)
         if signature is None:

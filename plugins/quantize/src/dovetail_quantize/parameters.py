@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.ir import dtype_of, name_of
+from dovetail.ir import dtype_of, is_onnx, name_of
 from dovetail.planning import ObserverChoice, Parameters, parse_quantized_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing
 
@@ -210,7 +210,7 @@ def watchers_of(values: Sequence[ir.Value], observers: ObserversTogether) -> Ite
 def _relu_input(value: ir.Value) -> ir.Value | None:
     """Return the input of the Relu that computes a value; None if there is none, or it is the result of a Relu, too."""
     node = value.producer()
-    source = node.inputs[0] if node is not None and node.op_type == "Relu" and node.domain in ("", "ai.onnx") else None
+    source = node.inputs[0] if node is not None and node.op_type == "Relu" and is_onnx(node) else None
     return None if source is None or _relu_input(source) is not None else source
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
+
 from dovetail_quantize.parameters import ObserversTogether
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def _read_maxima(value: ir.Value) -> ir.Value:
         if len(uses) != 1 or value.is_graph_output():
             break
         ((node, index),) = uses
-        if node.op_type not in _OPERATORS or node.domain not in ("", "ai.onnx") or index or len(node.outputs) != 1:
+        if node.op_type not in _OPERATORS or not is_onnx(node) or index or len(node.outputs) != 1:
             break
         value = node.outputs[0]
     return value

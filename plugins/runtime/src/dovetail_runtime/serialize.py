@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
 from dovetail_onnx.skeleton import border_of
 from dovetail_onnx.type_gaps import to_bytes, to_proto, write_node
 
@@ -82,7 +83,7 @@ def source_without_weights(model: Model) -> tuple[bytes, dict[str, np.ndarray]]:
         serialize_tensor_into(proto.graph.initializer.add(), tensor)
     for node in graph:
         write_node(proto.graph.node.add(), node)
-        if node.domain not in ("", "ai.onnx"):
+        if not is_onnx(node):
             for value in node.outputs:
                 if value.name and value.type is not None and not value.is_graph_output():
                     serialize_value_into(proto.graph.value_info.add(), value)

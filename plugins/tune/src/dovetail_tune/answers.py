@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.errors import DovetailError
@@ -21,13 +21,13 @@ from dovetail_tune.outside_data import (
     Maybe,
     Number,
     Race,
-    Row,
     Text,
+    TupleOf,
 )
 from dovetail_tune.race import RaceResult
 
 _MACHINE = MapOf(Text())
-_GREETING = Row((_MACHINE, ListOf(Text())))
+_GREETING = TupleOf((_MACHINE, ListOf(Text())))
 _OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(Number(0, 1))})
 _FOUND: Mapping[str, Form] = {
     "prepare": Fields(
@@ -59,9 +59,9 @@ class Answer:
     """
 
     machine: Mapping[str, str]
-    found: dict[str, dict[str, Any]]
-    race: RaceResult
-    failed: dict[str, str]
+    found: dict[str, dict[str, Any]] = field(default_factory=dict)
+    race: RaceResult = field(default_factory=RaceResult)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def as_text(task: Callable[..., Any], *arguments: object) -> str:
@@ -71,7 +71,7 @@ def as_text(task: Callable[..., Any], *arguments: object) -> str:
     except DovetailError as error:
         return json.dumps({"error": error.message, "hint": error.hint})
     if isinstance(found, Answer):
-        found = {**vars(found), "machine": dict(found.machine), "race": vars(found.race)}
+        found = {**vars(found), "machine": dict(found.machine), "race": found.race.as_dict()}
     return json.dumps(found)
 
 
@@ -87,7 +87,7 @@ def greeting_of(text: object) -> tuple[dict[str, str], list[str]]:
 
 
 def answer_of(text: object, kinds: Mapping[str, str]) -> Answer:
-    """Read the answer of `tasks.convert` or `tasks.compare`.
+    """Read the answer of `tasks.prepare` or `tasks.measure`.
 
     Args:
         text: What the machine sent.
@@ -106,7 +106,7 @@ def answer_of(text: object, kinds: Mapping[str, str]) -> Answer:
     for part, named in (("turns", data["race"]["turns"]), ("failed", data["failed"])):
         if not named.keys() <= kinds.keys():
             raise InvalidAnswer(f"{part}: nobody asked for {min(named.keys() - kinds.keys())!r}")
-    return Answer(data["machine"], data["found"], RaceResult(**data["race"]), data["failed"])
+    return Answer(data["machine"], data["found"], RaceResult.of(data["race"]), data["failed"])
 
 
 def _read(text: object, form: Form) -> Any:

@@ -69,7 +69,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateSet:
     """What competes, and what does not.
 
     Attributes:
@@ -101,7 +101,7 @@ class Candidates:
 
 def candidates_of(
     registry: Registry, backends: Sequence[str | BackendChoice] = (), threads: Sequence[int] = (0,)
-) -> Candidates:
+) -> CandidateSet:
     """Return the candidates of every backend that runs here, or of `backends` alone.
 
     A backend competes with its default options, with everything high, and with every other value of one option at a
@@ -148,7 +148,7 @@ def candidates_of(
         for candidate in found
         for count in dict.fromkeys(threads)
     ]
-    return Candidates(tuple(counted), absent, defaults, frozenset(integers))
+    return CandidateSet(tuple(counted), absent, defaults, frozenset(integers))
 
 
 def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:

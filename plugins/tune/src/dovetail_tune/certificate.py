@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dovetail.errors import DovetailError
 
-from dovetail_tune.problem import Problem
+from dovetail_tune.problem import PlanProblem
 
 _SECONDS = 20.0
 _LOUD = 1e6  # times the budget; more than any errors cancel, and not more than HiGHS's tolerances bear
@@ -31,7 +31,7 @@ class Optimum:
     is_exact: bool
 
 
-def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
+def optimum(problem: PlanProblem, seconds: float = _SECONDS) -> Optimum:
     """Minimize the predicted time subject to the noise budgets, as an integer program.
 
     A variable per unit and choice is 1 if the unit has it; one per border and pair of choices is 1 if both ends do, and
@@ -103,7 +103,7 @@ def optimum(problem: Problem, seconds: float = _SECONDS) -> Optimum:
     return Optimum(bound, plan, result.status == 0)
 
 
-def _variables(problem: Problem) -> list[tuple[Any, ...]]:
+def _variables(problem: PlanProblem) -> list[tuple[Any, ...]]:
     units = [(unit, choice) for unit, times in enumerate(problem.seconds) for choice in range(len(times))]
     pairs = [
         (one, other, i, j)
@@ -114,7 +114,7 @@ def _variables(problem: Problem) -> list[tuple[Any, ...]]:
     return [*units, *pairs, *problem.pairs]
 
 
-def _cost(problem: Problem, key: tuple[Any, ...]) -> float:
+def _cost(problem: PlanProblem, key: tuple[Any, ...]) -> float:
     if key in problem.pairs:
         return 0.0
     if len(key) == 2:

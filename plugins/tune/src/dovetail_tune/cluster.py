@@ -12,8 +12,9 @@ from dovetail.text import pluralize
 from dovetail_runtime.machine import difference
 
 from dovetail_tune.answers import InvalidAnswer, as_text, greeting_of
-from dovetail_tune.hosts import Executors
-from dovetail_tune.tasks import Place, greet
+from dovetail_tune.executor_pool import Executors
+from dovetail_tune.tasks import greet
+from dovetail_tune.worker_pool import WorkerSettings
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -60,17 +61,17 @@ def _executors(client: Client, address: str, distributions: tuple[str, ...]) -> 
     if not any(worker["resources"].get(TIMING) for worker in workers.values()):
         problem = f"--cluster {address}: none of {pluralize(len(workers), 'worker')} has the resource '{TIMING}'"
         raise DovetailError(problem, _START)
-    place = Place(distributions=distributions)
+    settings = WorkerSettings(distributions=distributions)
     machines: dict[str, Mapping[str, str]] = {}
     notes = []
-    for name, said in client.run(as_text, greet, place, (), on_error="return").items():
+    for name, said in client.run(as_text, greet, settings, (), on_error="return").items():
         try:
             machines[name] = greeting_of(said)[0]
         except (InvalidAnswer, DovetailError) as error:
             notes.append(f"worker {name} is left out: its answer is not valid: {error}")
     if not any(workers[name]["resources"].get(TIMING) for name in machines):
         raise DovetailError(f"--cluster {address}: {notes[0]}", _START)
-    chosen, unlike = _like_one(machines, greet(place, ())[0], workers)
+    chosen, unlike = _like_one(machines, greet(settings, ())[0], workers)
     notes += unlike
     # An empty list of workers would mean that none is allowed.
     allowed = {"workers": chosen} if notes else {}

@@ -15,7 +15,7 @@ from dovetail_verify.arguments import add_goals, goals_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dovetail_tune.hosts import Executors
+    from dovetail_tune.executor_pool import Executors
     from dovetail_tune.outcome import Tuned
 
 MODELS = (".onnx", ".onnxtxt")

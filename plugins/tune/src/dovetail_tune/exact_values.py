@@ -12,7 +12,7 @@ from dovetail.passes import Context, Request
 from dovetail_runtime.data.batches import batches
 from dovetail_verify.runners import reference
 
-from dovetail_tune.data_split import save_arrays
+from dovetail_tune.data_folders import save_arrays
 from dovetail_tune.pairwise_noise import ErrorsAtOutputs
 from dovetail_tune.segments import names_of_inputs
 

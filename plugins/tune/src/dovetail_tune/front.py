@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from dovetail_precision.solvers.energy import Energy
 
-from dovetail_tune.problem import Problem
+from dovetail_tune.problem import PlanProblem
 
 _PRICES = 60
 _SWEEPS = 12
 Plan = tuple[int, ...]
 
 
-def pareto_front(problem: Problem) -> list[Plan]:
+def pareto_front(problem: PlanProblem) -> list[Plan]:
     """Return plans of which none is faster and less noisy than another, fastest first.
 
     Noise counts relative to the budget of its output, where there is one.
@@ -40,7 +40,7 @@ def pareto_front(problem: Problem) -> list[Plan]:
     return front
 
 
-def minimize(problem: Problem, prices: Sequence[float]) -> Plan:
+def minimize(problem: PlanProblem, prices: Sequence[float]) -> Plan:
     """Return a plan with the least time plus noise at `prices` per output.
 
     It is the minimum if the graph is a forest and the noise has no pairs.
@@ -54,7 +54,7 @@ def minimize(problem: Problem, prices: Sequence[float]) -> Plan:
     return _improved(problem, plan, prices) if problem.pairs and any(prices) else plan
 
 
-def _improved(problem: Problem, plan: Plan, prices: Sequence[float]) -> Plan:
+def _improved(problem: PlanProblem, plan: Plan, prices: Sequence[float]) -> Plan:
     """Change one unit at a time while that lowers the total with the noise of pairs, which solvers leave out."""
 
     def total(one: Sequence[int]) -> float:
@@ -73,7 +73,7 @@ def _improved(problem: Problem, plan: Plan, prices: Sequence[float]) -> Plan:
     return tuple(best)
 
 
-def _leaves_first(problem: Problem) -> list[tuple[int, int | None]] | None:
+def _leaves_first(problem: PlanProblem) -> list[tuple[int, int | None]] | None:
     """Return the units of a forest, each with the neighbor that is left when it goes; None if there is a cycle."""
     around: list[set[int]] = [set() for _ in problem.seconds]
     for one, other in problem.borders:
@@ -99,7 +99,7 @@ def _leaves_first(problem: Problem) -> list[tuple[int, int | None]] | None:
 
 
 def _by_elimination(
-    problem: Problem, costs: Sequence[Sequence[float]], order: Sequence[tuple[int, int | None]]
+    problem: PlanProblem, costs: Sequence[Sequence[float]], order: Sequence[tuple[int, int | None]]
 ) -> Plan:
     """Fold every leaf into its neighbor, and choose backwards."""
     totals = [list(row) for row in costs]
@@ -114,7 +114,9 @@ def _by_elimination(
     return tuple(plan)
 
 
-def _joined(problem: Problem, totals: Sequence[Sequence[float]], unit: int, parent: int, choice: int) -> list[float]:
+def _joined(
+    problem: PlanProblem, totals: Sequence[Sequence[float]], unit: int, parent: int, choice: int
+) -> list[float]:
     """Return the totals of a unit with the border to the choice of its parent."""
     border = problem.borders.get((unit, parent))
     if border is not None:
@@ -123,7 +125,7 @@ def _joined(problem: Problem, totals: Sequence[Sequence[float]], unit: int, pare
     return [total + border[choice][own] for own, total in enumerate(totals[unit])]
 
 
-def _by_expansion(problem: Problem, costs: Sequence[Sequence[float]]) -> Plan:
+def _by_expansion(problem: PlanProblem, costs: Sequence[Sequence[float]]) -> Plan:
     """Offer every choice to all units in turn, as long as that helps, from each uniform plan."""
     most = max(map(len, costs))
     finite = [cost for row in costs for cost in row if cost < math.inf]
@@ -148,7 +150,7 @@ def _by_expansion(problem: Problem, costs: Sequence[Sequence[float]]) -> Plan:
     return tuple(best)
 
 
-def _moved(problem: Problem, costs: Sequence[Sequence[float]], plan: Sequence[int], label: int) -> list[int]:
+def _moved(problem: PlanProblem, costs: Sequence[Sequence[float]], plan: Sequence[int], label: int) -> list[int]:
     """Return the plan after the best move of any units to `label`; terms that no cut can express are left out."""
     offered = [min(label, len(row) - 1) for row in costs]
     scale = 1e6 / max(1e-12, max(abs(cost) for row in costs for cost in row))  # capacities are integers

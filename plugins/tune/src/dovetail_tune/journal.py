@@ -12,7 +12,7 @@ from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import UnreadableInput, read_input
 from dovetail_runtime.machine import difference
 
-from dovetail_tune.outside_data import SIZE, Decibels, Fields, Form, ListOf, MapOf, Maybe, Number, Race, Row, Text
+from dovetail_tune.outside_data import SIZE, Decibels, Fields, Form, ListOf, MapOf, Maybe, Number, Race, Text, TupleOf
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
@@ -25,12 +25,12 @@ _FORMS: Mapping[str, Form] = {
     "candidate": Fields({
         "candidate": _CANDIDATE, "status": Text(("prepared", "failed", "repeated", "not tried")), "why": Text(),
         "snr_db": Maybe(Decibels()), "answers": Maybe(Number(0, 1)), "missed": _NAMES, "bytes": SIZE,
-        "coverage": Text(), "engines": _NAMES, "against": Maybe(Row((_RATIO, _RATIO, _RATIO, SIZE))),
+        "coverage": Text(), "engines": _NAMES, "against": Maybe(TupleOf((_RATIO, _RATIO, _RATIO, SIZE))),
         "digest": Text(), "compile_seconds": Number(0), "run_seconds": Number(0),
     }),
     "race": Race({"memory": MapOf(SIZE)}),
     "noise": Fields({"noise": ListOf(Number(0))}),
-    "pairs": Fields({"pairs": ListOf(Row((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(Number()))))}),
+    "pairs": Fields({"pairs": ListOf(TupleOf((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(Number()))))}),
     "folder": Fields({
         "status": Text(("prepared", "failed")), "why": Text(), "kl": Number(0), "top1": Number(0, 1),
         "agreement": Number(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),

@@ -12,22 +12,21 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Context, Instrumentation, Request
 from dovetail.planning import HOST, PlannedNode
 from dovetail_runtime.data.batches import as_given
-from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
 from dovetail_tune.exact_values import BATCHES, ExactValues
 from dovetail_tune.front import pareto_front
-from dovetail_tune.problem import Problem
+from dovetail_tune.problem import PlanProblem
 from dovetail_tune.profiles import Profiles, profile_cache
 from dovetail_tune.segments import MOST, Segment, segments_of
-from dovetail_tune.trying import PREPARED, Bench, Tried
+from dovetail_tune.trial import PREPARED, CandidateTrial
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
-    from dovetail_tune.hosts import Hosts
+    from dovetail_tune.trial_runner import TrialRunner
 
 _MIXED = 3  # candidates beside the host that are mixed
 _WITHIN = 1.5  # of the best single candidate's time, those that are mixed
@@ -44,12 +43,11 @@ class Mixing:
     """Profiles segments, and yields mixed plans, best first; what is measured of one corrects the next prediction.
 
     Args:
-        bench: Compiles, measures and times.
+        runner: Runs trials.
         original: The source model.
         plugins: The plugins.
-        tried: What is known of single candidates, by name; the baseline first.
+        trials: Those of single candidates, by name; the baseline first.
         step: Called with what is being done.
-        hosts: The machines to profile on; None for this one.
 
     Attributes:
         notes: Why nothing is mixed, or what a prediction leaves out, as sentences.
@@ -61,20 +59,18 @@ class Mixing:
 
     def __init__(
         self,
-        bench: Bench,
+        runner: TrialRunner,
         original: Model,
         plugins: PluginSet,
-        tried: Mapping[str, Tried],
+        trials: Mapping[str, CandidateTrial],
         step: Callable[[str], None],
-        hosts: Hosts | None = None,
     ):
-        self._hosts = hosts
-        self._bench, self._original, self._plugins, self._step = bench, original, plugins, step
-        self._tried = dict(tried)
-        self._chosen = _chosen(list(tried.values()))
+        self._runner, self._original, self._plugins, self._step = runner, original, plugins, step
+        self._trials = dict(trials)
+        self._chosen = _chosen(list(trials.values()))
         self._whole: list[float] = []
         self._plans: dict[str, tuple[int, ...]] = {}
-        self._posing: Callable[[], Problem] | None = None
+        self._posing: Callable[[], PlanProblem] | None = None
         self._switches: dict[tuple[int, int], float] = {}
         self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
         self._best = 1.0
@@ -97,12 +93,12 @@ class Mixing:
         if len(segments) < 2:
             self.notes.append("nothing is mixed: no few values separate two parts of the model")
             return
-        if self._bench.deadline.is_over or any((s.index, 0) not in profiles.seconds for s in segments):
+        if self._runner.deadline.is_over or any((s.index, 0) not in profiles.seconds for s in segments):
             self.notes.append("nothing is mixed: not every segment was profiled")
             return
         self._posing = lambda: self._posed(segments, profiles)
         self.segments = len(segments)
-        self._best = min((t.against.median for t in self._tried.values() if t.is_valid and t.against), default=1.0)
+        self._best = min((t.against.median for t in self._trials.values() if t.is_valid and t.against), default=1.0)
         for _ in range(_PLANS):
             plan = self._next(self._posing())
             if plan is None:
@@ -111,46 +107,45 @@ class Mixing:
             self._plans[candidate.name] = plan
             yield candidate
 
-    def learn(self, tried: Tried) -> None:
+    def learn(self, trial: CandidateTrial) -> None:
         """Correct the cost of the switches between candidates that a mixed plan has by what it took."""
-        plan = self._plans.get(tried.candidate.name)
-        if plan is None or self._posing is None or tried.against is None:
+        plan = self._plans.get(trial.candidate.name)
+        if plan is None or self._posing is None or trial.against is None:
             return
-        if tried.is_valid:
-            self._best = min(self._best, tried.against.median)
+        if trial.is_valid:
+            self._best = min(self._best, trial.against.median)
         switches = [(one, other) for one, other in zip(plan, plan[1:]) if one != other]
-        missing = tried.against.median * self._whole[0] - self._posing().time_of(plan)
+        missing = trial.against.median * self._whole[0] - self._posing().time_of(plan)
         for kind in set(switches):
             self._switches[kind] = self._switches.get(kind, 0.0) + missing / len(switches)
 
     def _profiled(self) -> tuple[list[Segment], Profiles]:
-        names = list(dict.fromkeys(name for tried in self._chosen for name in tried.candidate.backends))
+        names = list(dict.fromkeys(name for trial in self._chosen for name in trial.candidate.backends))
         ctx = Context(Request.of(*names), plugins=self._plugins)
         ctx.load_backends()
         # Prepared for all backends at once, as mixed plans are, so that nodes have the same names.
         model = Driver(self._original, ctx, (), Instrumentation()).prepare()
-        _, model = as_given(self._original, self._bench.halves.calibrate, model)
+        _, model = as_given(self._original, self._runner.data.calibrate, model)
         compiling, slowest = [t.compile_seconds for t in self._chosen], max(t.run_seconds for t in self._chosen)
-        number, most = affordable(compiling, slowest, self._bench.deadline.remaining)
+        number, most = affordable(compiling, slowest, self._runner.deadline.remaining)
         self._chosen = self._chosen[:number]
         segments = segments_of(model, most)
-        folder = self._bench.folder / "segments"
-        candidates = [tried.candidate for tried in self._chosen]
-        values = ExactValues(model, segments, self._bench.halves.calibrate, folder, self._plugins)
-        owned = [p.distribution for p in self._plugins.plugins if p.status == "ok" and p.distribution]
-        cache = profile_cache(fingerprint(owned) if self._hosts is None else self._hosts.machine)
+        folder = self._runner.folder / "segments"
+        candidates = [trial.candidate for trial in self._chosen]
+        values = ExactValues(model, segments, self._runner.data.calibrate, folder, self._plugins)
+        cache = profile_cache(self._runner.pool.machine)
         if cache.others:
             self.notes.append(f"profiles of {cache.others} are not used")
-        profiles = Profiles(self._bench, candidates, values, folder, cache, self._step)
+        profiles = Profiles(self._runner, candidates, values, folder, cache, self._step)
         if len(segments) > 1:
-            profiles.measure(segments, self._hosts)
+            profiles.measure(segments)
         failed = {self._chosen[number].candidate.name: why for (_, number), why in profiles.failed.items()}
         self.notes += [f"{name} is not mixed everywhere: {why}" for name, why in failed.items()]
         if profiles.was_cached:
             self.notes.append(f"{profiles.was_cached} of {len(segments)} segments were profiled before on this machine")
         return segments, profiles
 
-    def _posed(self, segments: Sequence[Segment], profiles: Profiles) -> Problem:
+    def _posed(self, segments: Sequence[Segment], profiles: Profiles) -> PlanProblem:
         """Return the problem; what a whole model takes less than its segments is what joining neighbors saves."""
         names = range(len(profiles.noise[0, 0]))
         seconds, noise = [], []
@@ -163,20 +158,20 @@ class Mixing:
         base = sum(row[0] for row in seconds)
         self._whole = [base]
         joins = []
-        for number, tried in enumerate(self._chosen):
-            ratio = self._ratios[tried.candidate.name]
+        for number, trial in enumerate(self._chosen):
+            ratio = self._ratios[trial.candidate.name]
             alone = sum(row[number] for row in seconds)
             joins.append((ratio * base - alone) / (len(segments) - 1) if alone < math.inf else 0.0)
         kinds = range(len(joins))
         table = [[joins[i] if i == j else self._switches.get((i, j), 0.0) for j in kinds] for i in kinds]
         borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
-        return Problem(seconds, noise, borders, [_budget(self._bench.goals) for _ in names], profiles.pairs())
+        return PlanProblem(seconds, noise, borders, [_budget(self._runner.goals) for _ in names], profiles.pairs())
 
-    def _next(self, problem: Problem) -> tuple[int, ...] | None:
+    def _next(self, problem: PlanProblem) -> tuple[int, ...] | None:
         """Return the fastest plan that was not tried, is a mixture, and is predicted to be worth a trial."""
         plans = [plan for plan in pareto_front(problem) if problem.is_feasible(plan)]
         try:
-            best = optimum(problem, min(20.0, max(1.0, self._bench.deadline.remaining))).plan
+            best = optimum(problem, min(20.0, max(1.0, self._runner.deadline.remaining))).plan
             plans += [best] if best is not None else []
         except DovetailError:
             pass  # `certify` says what is missing
@@ -207,7 +202,7 @@ class Mixing:
         """
         if candidate.is_baseline:
             return {}
-        plan = dovetail.load(self._bench.folder_of(candidate), self._plugins).plan
+        plan = dovetail.load(self._runner.folder_of(candidate), self._plugins).plan
         return {node.name: _pinned(node, bool(candidate.high)) for node in plan.nodes}
 
     def certify(self, ratios: Mapping[str, float]) -> None:
@@ -251,18 +246,18 @@ def affordable(compile_seconds: Sequence[float], run_seconds: float, remaining: 
     return len(compile_seconds), MOST
 
 
-def _chosen(tried: Sequence[Tried]) -> list[Tried]:
+def _chosen(trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
     """Return the baseline and the few candidates that may be the faster one for some segments."""
     timed = [
-        t for t in tried[1:]
+        t for t in trials[1:]
         if t.status == PREPARED and t.against is not None and not t.candidate.margin
-        and t.candidate.threads == tried[0].candidate.threads
+        and t.candidate.threads == trials[0].candidate.threads
     ]  # fmt: skip
     timed.sort(key=lambda t: t.against.median if t.against else math.inf)
     best = min([1.0, *(t.against.median for t in timed if t.against)])
     # The fastest other one may be the faster one for a part, wherever it is far off as a whole.
     close = [t for t in timed if t is timed[0] or (t.against and t.against.low <= best * _WITHIN)]
-    backends: dict[str, Tried] = {}
+    backends: dict[str, CandidateTrial] = {}
     for one in close:  # one choice of options per backend, low and high apart
         backends.setdefault(one.candidate.backends[0].partition(":")[0] + " high" * bool(one.candidate.high), one)
     consistent: dict[str, str] = {}
@@ -271,7 +266,7 @@ def _chosen(tried: Sequence[Tried]) -> list[Tried]:
         name = one.candidate.backends[0].partition(":")[0]
         if consistent.setdefault(name, one.candidate.backends[0]) == one.candidate.backends[0]:
             found.append(one)
-    return [tried[0], *found[:_MIXED]] if tried else []
+    return [trials[0], *found[:_MIXED]] if trials else []
 
 
 def _pinned(node: PlannedNode, is_high: bool) -> str:

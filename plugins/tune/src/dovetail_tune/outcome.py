@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail_onnx.files.writing import write_text
 
-from dovetail_tune.candidates import Candidate, Candidates
+from dovetail_tune.candidates import Candidate, CandidateSet
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ REPORT = "tune.json"
 
 
 @dataclass
-class Entry:
+class TunedCandidate:
     """One candidate in the table.
 
     Attributes:
@@ -90,8 +90,8 @@ class Tuned:
     """
 
     model: str
-    entries: list[Entry] = field(default_factory=list)
-    winner: Entry | None = None
+    entries: list[TunedCandidate] = field(default_factory=list)
+    winner: TunedCandidate | None = None
     compiled: CompiledModel | None = field(default=None, repr=False)
     notes: list[str] = field(default_factory=list)
     certificate: str = ""
@@ -136,7 +136,7 @@ class Tuned:
             write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
 
 
-def slower_integers(entries: Sequence[Entry], candidates: Candidates) -> list[str]:
+def slower_integers(entries: Sequence[TunedCandidate], candidates: CandidateSet) -> list[str]:
     """Return a sentence if the fastest candidate in integers is no faster than that in floats, whatever goals say.
 
     Args:
@@ -161,7 +161,7 @@ def combined(outcomes: Mapping[str, Tuned | str]) -> list[dict[str, str]]:
     rows = []
     for name, outcome in outcomes.items():
         winner = outcome.winner if isinstance(outcome, Tuned) else None
-        blank = Entry(Candidate("", ())).row()
+        blank = TunedCandidate(Candidate("", ())).row()
         row = {"model": name, **(winner.row() if winner is not None else blank)}
         if winner is None:
             row["remark"] = outcome if isinstance(outcome, str) else "no candidate meets the goals"

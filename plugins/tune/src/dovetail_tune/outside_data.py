@@ -93,7 +93,7 @@ class ListOf(Form):
 
 
 @dataclass(frozen=True)
-class Row(Form):
+class TupleOf(Form):
     """A list of values with a form each."""
 
     forms: tuple[Form, ...]

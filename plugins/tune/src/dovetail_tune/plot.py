@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dovetail_tune.outcome import Entry, Tuned
+    from dovetail_tune.outcome import Tuned, TunedCandidate
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 760, 440, 70, 60, 40, 30
 _EXACT = 150.0  # dB; float32 differs from itself by about this much in another order of sums
@@ -93,7 +93,7 @@ def _axes(across: _Axis, up: _Axis) -> list[str]:
     ]
 
 
-def _point(entry: Entry, is_winner: bool, across: _Axis, up: _Axis) -> str:
+def _point(entry: TunedCandidate, is_winner: bool, across: _Axis, up: _Axis) -> str:
     x, y = across.at(1000 * (entry.seconds or 0.0)), up.at(min(entry.snr_db or 0.0, _EXACT))
     color = "#c33" if is_winner else "#36c"
     fill = color if entry.meets else "white"

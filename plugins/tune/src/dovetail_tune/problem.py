@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Problem:
+class PlanProblem:
     """Units with choices; the cost of a plan is the sum of its units and borders.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,13 @@ from dovetail_tune.candidates import Candidate
 from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.journal import Journal
 from dovetail_tune.pairwise_noise import Pairs, as_plain, from_plain
-from dovetail_tune.race import RaceResult, race
-from dovetail_tune.tasks import Rules
-from dovetail_tune.worker_process import Worker, WorkerError
+from dovetail_tune.race import RaceResult
+from dovetail_tune.worker_pool import Pending, RaceMeasurement
 
 if TYPE_CHECKING:
     from dovetail_tune.answers import Answer
-    from dovetail_tune.hosts import Hosts
     from dovetail_tune.segments import Segment
-    from dovetail_tune.trying import Bench
+    from dovetail_tune.trial_runner import TrialRunner
 
 _ROUNDS = 12
 _LEAST = 0.5  # seconds
@@ -39,10 +37,10 @@ def profile_cache(key: Mapping[str, str]) -> Journal:
 
 
 class Profiles:
-    """Compiles and times segments, one process per candidate; a crash costs one candidate for one segment.
+    """Compiles and times segments; a crash costs one candidate for one segment.
 
     Args:
-        bench: How to run.
+        runner: Runs trials, on the pool that measures segments, too.
         candidates: The candidates, the baseline first.
         values: Inputs of the segments.
         folder: Where files of segments are written.
@@ -52,92 +50,81 @@ class Profiles:
 
     def __init__(
         self,
-        bench: Bench,
+        runner: TrialRunner,
         candidates: Sequence[Candidate],
         values: ExactValues,
         folder: Path,
         cache: Journal,
         step: Callable[[str], None],
     ):
-        self._bench, self._candidates, self._values = bench, candidates, values
+        self._runner, self._candidates, self._values = runner, candidates, values
         self._folder, self._cache, self._step = folder, cache, step
         self.seconds: dict[tuple[int, int], float] = {}
         self.noise: dict[tuple[int, int], list[float]] = {}
         self.failed: dict[tuple[int, int], str] = {}
         self.was_cached = 0
 
-    def measure(self, segments: Sequence[Segment], hosts: Hosts | None = None) -> None:
+    def measure(self, segments: Sequence[Segment]) -> None:
         """Fill `seconds` and `noise` by segment and candidate, and `failed` for those that have neither.
 
         Stops when the time is up, with some segments missing.
 
-        Args:
-            segments: The segments.
-            hosts: The machines to profile on; None for this one.
-
         Raises:
             LostError: No machine answers; the cache has everything up to then.
         """
-        if hosts is not None:
-            self._measure_together(segments, hosts)
+        pool = self._runner.pool
+        timed: set[str] = set()
+        try:
+            for begin in range(0, len(segments), pool.at_once):
+                group = segments[begin : begin + pool.at_once]
+                submitted = [(s, self._submitted(s, timed)) for s in group if not self._begun(s, len(segments))]
+                for segment, pending in submitted:
+                    if pending is not None:
+                        self._take(segment, pending())
+        except TimeoutError:
             return
-        with ExitStack() as stack:
-            workers: dict[int, Worker] = {}
-            for segment in segments:
-                if self._bench.deadline.is_over:
-                    return
-                if self._begun(segment, len(segments)):
-                    continue
-                for number in range(len(self._candidates)):
-                    try:
-                        if number not in workers:
-                            workers[number] = stack.enter_context(Worker(self._bench.blocked))
-                        workers[number].ask(self._job(segment, number), self._bench.deadline.remaining)
-                        self._measure_noise(segment, number)
-                    except WorkerError as error:
-                        self.failed[segment.index, number] = error.message
-                        if number in workers:
-                            workers.pop(number).close()  # it may have ended; another one starts for the next segment
-                self._time(segment, workers)
+        finally:
+            pool.release(list(map(str, range(len(self._candidates)))))
 
     def pairs(self) -> Pairs:
         """Return the noise of pairs of choices, or what the journal says about it if no noise was measured anew."""
-        found, known = self._values.errors.pairs(), self._bench.journal.find("pairs", "")
+        found, known = self._values.errors.pairs(), self._runner.journal.find("pairs", "")
         if known is not None and len(known["pairs"]) >= len(found):
             if any(len(noise) != len(self._values.names) for *_, noise in known["pairs"]):
-                raise self._bench.journal.invalid("pairs", "", _OUTPUTS)
+                raise self._runner.journal.invalid("pairs", "", _OUTPUTS)
             pairs = from_plain(known)
             if other := next((choice for pair in pairs for choice in pair if choice not in self.noise), None):
-                raise self._bench.journal.invalid("pairs", "", f"pairs: there is no segment {list(other)}")
+                raise self._runner.journal.invalid("pairs", "", f"pairs: there is no segment {list(other)}")
             return pairs
-        self._bench.journal.record("pairs", "", pairs=as_plain(found))
+        self._runner.journal.record("pairs", "", pairs=as_plain(found))
         return found
 
-    def _measure_together(self, segments: Sequence[Segment], hosts: Hosts) -> None:
-        """Send a task per segment, which compiles and times its candidates; segments of one key are timed once."""
-        sent: list[tuple[Segment, Callable[[], Answer]]] = []
-        timed: set[str] = set()
-        for segment in segments:
-            if self._begun(segment, len(segments)) or self._bench.deadline.is_over:
-                continue
-            jobs = {str(n): self._job(segment, n) for n in range(len(self._candidates))}
-            names = self._keys(segment)
-            is_known = names[0] in timed or all(self._cache.find("segment", name) for name in names)
-            timed.add(names[0])
-            rules = Rules(0 if is_known else _ROUNDS, float("inf"), least=_LEAST)
-            sent.append((segment, hosts.compare(jobs, rules, self._bench.deadline)))
-        for segment, waiting in sent:
-            try:
-                answer = waiting()
-            except TimeoutError:
-                return
-            self.failed |= {(segment.index, int(name)): why for name, why in answer.failed.items()}
-            for name in answer.found:
-                self._measure_noise(segment, int(name))
-            if answer.race.turns:
-                self._keep(segment, answer.race, [int(name) for name in answer.race.turns])
-            else:
-                self._recall_times(segment, [int(name) for name in answer.found])
+    def _submitted(self, segment: Segment, timed: set[str]) -> Pending | None:
+        """Submit a measurement that compiles and times the candidates of a segment; None if no time is left.
+
+        Args:
+            segment: The segment.
+            timed: The structures that are timed by measurements; others like them are compiled only.
+        """
+        if self._runner.deadline.is_over:
+            return None
+        jobs = {str(n): self._job(segment, n) for n in range(len(self._candidates))}
+        names = self._keys(segment)
+        is_known = names[0] in timed or all(self._cache.find("segment", name) for name in names)
+        timed.add(names[0])
+        # None drops out: a slow segment of one plan is a number that the others are compared with.
+        measurement = RaceMeasurement(jobs, 0 if is_known else _ROUNDS, math.inf, least=_LEAST)
+        return self._runner.pool.measure(measurement, self._runner.deadline)
+
+    def _take(self, segment: Segment, answer: Answer) -> None:
+        """Take the answer of a measurement; times may be those of a segment of the same structure."""
+        self.failed |= {(segment.index, int(name)): why for name, why in answer.failed.items()}
+        for name in answer.found:
+            self._measure_noise(segment, int(name))
+        if answer.race.turns:
+            self._keep(segment, answer.race)
+        elif self._recall_times(segment, [int(name) for name in answer.found]):
+            self.was_cached += 1
 
     def _begun(self, segment: Segment, total: int) -> bool:
         """Write the file of a segment; return whether everything about it is known."""
@@ -153,37 +140,22 @@ class Profiles:
         candidate, outputs = self._candidates[number], self._outputs(segment, number)
         noise = [] if candidate.is_baseline else self._values.noise_of(segment, outputs, number)
         self.noise[segment.index, number] = noise = noise or [0.0] * len(self._values.names)
-        self._bench.journal.record("noise", self._named(segment, candidate), noise=noise)
+        self._runner.journal.record("noise", self._named(segment, candidate), noise=noise)
 
     def _recall(self, segment: Segment) -> bool:
         """Take times and noise of every candidate from earlier runs, if all of them are known."""
         names = self._keys(segment)
         times = [self._cache.find("segment", name) for name in names]
-        noise = [self._bench.journal.find("noise", self._named(segment, c)) for c in self._candidates]
+        noise = [self._runner.journal.find("noise", self._named(segment, c)) for c in self._candidates]
         if not all(times) or not all(noise):
             return False
         for number, (time, found) in enumerate(zip(times, noise)):
             if time and found:
                 if len(found["noise"]) != len(self._values.names):
-                    raise self._bench.journal.invalid("noise", found["name"], _OUTPUTS)
+                    raise self._runner.journal.invalid("noise", found["name"], _OUTPUTS)
                 self.seconds[segment.index, number] = time["seconds"]
                 self.noise[segment.index, number] = found["noise"]
         return True
-
-    def _time(self, segment: Segment, workers: Mapping[int, Worker]) -> None:
-        """Time the candidates that compiled, in turns, unless a segment of this structure was timed before."""
-        numbers = [n for n in range(len(self._candidates)) if (segment.index, n) in self.noise]
-        if self._recall_times(segment, numbers):
-            self.was_cached += 1
-            return
-        turns = {str(n): self._bench.turn(workers[n]) for n in numbers}
-        try:
-            # None drops out: a slow segment of one plan is a number that the others are compared with.
-            result = race(turns, _ROUNDS, float("inf"), lambda: self._bench.deadline.is_over, least=_LEAST)
-        except WorkerError as error:
-            self.failed |= {(segment.index, n): error.message for n in numbers}
-            return
-        self._keep(segment, result, numbers)
 
     def _recall_times(self, segment: Segment, numbers: Sequence[int]) -> bool:
         """Take the times of candidates from a segment of the same structure; return whether all are known."""
@@ -194,20 +166,16 @@ class Profiles:
         self.seconds |= {(segment.index, n): entry["seconds"] for n, entry in known.items() if entry}
         return True
 
-    def _keep(self, segment: Segment, result: RaceResult, numbers: Sequence[int]) -> None:
+    def _keep(self, segment: Segment, result: RaceResult) -> None:
         """Take the times of a race, and keep them in the cache."""
-        names = self._keys(segment)
-        for n in numbers:
-            if str(n) in result.failed:
-                self.failed[segment.index, n] = result.failed[str(n)]
-                continue
-            base = str(numbers[0]) if str(numbers[0]) in result.turns else str(n)
-            seconds = result.seconds(base) * result.ratio(str(n), base).median
-            self.seconds[segment.index, n] = seconds
-            self._cache.record("segment", names[n], seconds=seconds)
+        names, base = self._keys(segment), next(iter(result.turns))
+        for name in result.turns:
+            seconds = result.seconds(base) * result.ratio(name, base).median
+            self.seconds[segment.index, int(name)] = seconds
+            self._cache.record("segment", names[int(name)], seconds=seconds)
 
     def _job(self, segment: Segment, number: int) -> dict[str, object]:
-        job = self._bench.job("segment", self._candidates[number])
+        job = self._runner.job("segment", self._candidates[number])
         inputs, outputs = self._values.inputs_of(segment), self._outputs(segment, number)
         return {**job, "model": str(self._file(segment)), "data": str(inputs), "outputs": str(outputs)}
 
@@ -220,7 +188,7 @@ class Profiles:
     def _keys(self, segment: Segment) -> list[str]:
         """Return what the time of a segment depends on, per candidate."""
         key = f"{segment.key} {self._shapes(segment)}"
-        return [f"{key} {candidate.name} x{self._bench.callers}" for candidate in self._candidates]
+        return [f"{key} {candidate.name} x{self._runner.pool.settings.callers}" for candidate in self._candidates]
 
     @staticmethod
     def _named(segment: Segment, candidate: Candidate) -> str:

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dovetail_tune.statistics_of_pairs import Ratio, ratio_of
 from dovetail_tune.worker_process import WorkerError
@@ -17,7 +18,7 @@ MOST_RUNS = 50
 FEWEST_ROUNDS = 6  # with fewer, no interval has 95 % confidence
 NARROW = 0.01  # spread at which more rounds say nothing new
 
-Turn = Callable[[int], Sequence[float]]
+Timer = Callable[[int], Sequence[float]]
 """Runs a result a number of times, and returns the seconds of each run."""
 
 
@@ -26,30 +27,39 @@ class RaceResult:
     """The outcome of a race.
 
     Attributes:
-        leader: The fastest, by the median of the ratios to it.
+        leader: The fastest, by the median of the ratios to it; empty if nothing was timed.
         turns: Seconds of the fastest run of each turn, by name; rounds that a runner missed are absent at the end.
         failed: Why a runner failed while it was timed, by name.
-        heats: The turns of each heat, if there were several.
+        measurements: The turns of each measurement, if several were added up.
     """
 
-    leader: str
+    leader: str = ""
     turns: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    heats: list[dict[str, list[float]]] = field(default_factory=list)
+    measurements: list[dict[str, list[float]]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> RaceResult:
+        """Return the result that `as_dict` gave as plain data."""
+        return cls(data["leader"], data["turns"], data["failed"], data["heats"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for the journal, and for answers of other machines."""
+        return {"leader": self.leader, "turns": self.turns, "failed": self.failed, "heats": self.measurements}
 
     def seconds(self, name: str) -> float:
         """Return the median seconds over the turns."""
         return statistics.median(self.turns[name])
 
     def add(self, other: RaceResult) -> None:
-        """Append the turns of another heat; a runner that failed in one of them has none.
+        """Append the turns of another measurement; a runner that failed in one of them has none.
 
-        Rounds of a runner that dropped out earlier are paired with those of the same heat only.
+        Rounds of a runner that dropped out earlier are paired with those of the same measurement only.
         """
         self.failed |= other.failed
-        self.heats.append(dict(other.turns))
+        self.measurements.append(dict(other.turns))
         self.turns = {
-            name: [second for heat in self.heats for second in heat.get(name, ())]
+            name: [second for one in self.measurements for second in one.get(name, ())]
             for name in {**self.turns, **other.turns}
             if name not in self.failed
         }
@@ -58,15 +68,15 @@ class RaceResult:
         """Return the ratio of two runners' times in the rounds that both ran."""
         ours: list[float] = []
         theirs: list[float] = []
-        for heat in self.heats or [self.turns]:
-            rounds = min(len(heat.get(name, ())), len(heat.get(other, ())))
-            ours += heat.get(name, [])[:rounds]
-            theirs += heat.get(other, [])[:rounds]
+        for turns in self.measurements or [self.turns]:
+            rounds = min(len(turns.get(name, ())), len(turns.get(other, ())))
+            ours += turns.get(name, [])[:rounds]
+            theirs += turns.get(other, [])[:rounds]
         return ratio_of(ours, theirs)
 
 
 def race(
-    runners: Mapping[str, Turn],
+    runners: Mapping[str, Timer],
     rounds: int,
     tolerance: float = 0.0,
     is_over: Callable[[], bool] = lambda: False,
@@ -91,11 +101,11 @@ def race(
     Raises:
         WorkerError: Every runner failed.
     """
-    result = RaceResult("")
+    result = RaceResult()
     runs: dict[str, int] = {}
-    for name, turn in runners.items():
+    for name, timer in runners.items():
         try:
-            quick = min(turn(2))
+            quick = min(timer(2))
             runs[name] = max(1, min(MOST_RUNS, math.ceil(TURN / max(quick, 1e-6))))
             result.turns[name] = []
         except WorkerError as error:

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import dovetail
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import TemporaryFolder, load_plugins
 from dovetail_runtime.data.sources import data_digest
-from dovetail_runtime.machine import cpus, fingerprint
+from dovetail_runtime.machine import cpus
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.runners import reference
 
 from dovetail_tune.candidates import Candidate, candidates_of
-from dovetail_tune.contest import Contest
-from dovetail_tune.data_split import split
+from dovetail_tune.data_folders import write_split
 from dovetail_tune.deadline import Deadline
-from dovetail_tune.hosts import Executors, Hosts
+from dovetail_tune.executor_pool import ExecutorPool, Executors
 from dovetail_tune.journal import Journal
+from dovetail_tune.local_pool import LocalPool
 from dovetail_tune.outcome import Tuned
-from dovetail_tune.tasks import Place
-from dovetail_tune.trying import Bench
+from dovetail_tune.trial_runner import TrialRunner
+from dovetail_tune.tuner import Tuner
+from dovetail_tune.worker_pool import WorkerPool, WorkerSettings
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
@@ -74,11 +76,10 @@ def tune(
         measure: `latency` times one call, `throughput` as many calls at the same time as there are CPUs.
         threads: Thread counts of the engines to try, 0 for their own choice; by default 0, for throughput 0 and 1.
         mixed: Whether to profile segments of the model, and to try plans that mix candidates.
-        budget: Seconds to stop after, with what is known then; no limit by default.
-        journal: Folder that keeps results and a journal, so that an interrupted tuning goes on where it stopped.
-        executor: Where to compile and time, in place of processes of this program: conversions run beside each other,
-            timings alone on their machine. All machines need the model, the journal's folder and the same versions.
-            `dovetail_tune.cluster.connect` makes one of a cluster.
+        budget: Time limit in seconds, after which the best plan found so far is returned; none by default.
+        journal: Folder that keeps results and a journal, so that an interrupted tuning resumes.
+        executor: Where to compile and time, in place of processes of this program; all machines need the model, the
+            journal's folder and the same versions. `dovetail_tune.cluster.connect` makes one of a cluster.
         plugins: The plugins to use; workers load the installed ones without those left out here.
         progress: Called with (what, done, total).
 
@@ -88,42 +89,45 @@ def tune(
     """
     goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     check(goals, data, measure)
-    deadline = Deadline(budget)
-    plugins = plugins or load_plugins()
-    threads = tuple(threads) or ((0,) if measure == LATENCY else (0, 1))
-    given = (backends,) if isinstance(backends, (str, BackendChoice)) else backends
-    candidates = candidates_of(plugins.registry, given, threads)
+    deadline, plugins = Deadline(budget), plugins or load_plugins()
+    named = (backends,) if isinstance(backends, (str, BackendChoice)) else backends
+    candidates = candidates_of(plugins.registry, named, tuple(threads) or ((0,) if measure == LATENCY else (0, 1)))
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     with ExitStack() as stack:
         folder = Path(journal) if journal is not None else stack.enter_context(TemporaryFolder("tune"))
-        path = _file_of(model, original, folder)
-        source = dovetail.input_data(data)
-        callers = cpus() if measure == THROUGHPUT else 1
-        owned = distributions(plugins)
-        hosts = Hosts(executor, Place(_blocked(plugins), callers, owned)) if executor is not None else None
-        key = {
-            "model": model_digest(original, path), "data": data_digest(source.given), "goals": str(goals),
-            "mode": measure, **(fingerprint(owned) if hosts is None else hosts.machine),
-        }  # fmt: skip
+        path, given = _file_of(model, original, folder), dovetail.input_data(data).given
+        pool = _pool_of(executor, plugins, measure)
+        key = {**_key_of(original, path, given), "goals": str(goals), "mode": measure, **pool.machine}
         book = Journal(folder / _JOURNAL if journal is not None else None, key)
-        halves = split(original, source.given, folder, reference(original, Context(Request(), plugins=plugins)))
-        if hosts is not None:
-            hosts.check_paths([str(path), str(halves.judge.resolve())])
-        bench = Bench(path, halves, goals.as_dict(), folder, book, deadline, _blocked(plugins), callers)
-        tuned = Contest(bench, candidates, original, plugins, progress, hosts).run(mixed)
+        split = write_split(original, given, folder, reference(original, Context(Request(), plugins=plugins)))
+        pool.check_paths([str(path), str(split.judge.resolve())])
+        runner = TrialRunner(path, split, goals.as_dict(), folder, book, deadline, pool, candidates.found[0])
+        tuned = Tuner(runner, candidates, original, plugins, progress).run(mixed)
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:
-            tuned.compiled = _loaded(bench, tuned.winner.candidate, plugins)
+            tuned.compiled = _loaded(runner, tuned.winner.candidate, plugins)
             if journal is None:
                 # Weights are read from the folder until the result is saved; it goes when the result does.
-                _keep_until_freed(tuned, stack.pop_all())
+                weakref.finalize(tuned.compiled, stack.pop_all().close)
         return tuned
 
 
-def _loaded(bench: Bench, candidate: Candidate, plugins: PluginSet) -> CompiledModel:
+def _pool_of(executor: Executor | Executors | None, plugins: PluginSet, measure: str) -> WorkerPool:
+    """Return the pool of an executor, or of this machine."""
+    blocked = tuple(record.name for record in plugins.plugins if record.status == "disabled")
+    settings = WorkerSettings(blocked, cpus() if measure == THROUGHPUT else 1, distributions(plugins))
+    return LocalPool(settings) if executor is None else ExecutorPool(executor, settings)
+
+
+def _key_of(original: Model, path: Path, data: object) -> dict[str, str]:
+    """Return what all figures depend on besides goals and machine."""
+    return {"model": model_digest(original, path), "data": data_digest(data)}
+
+
+def _loaded(runner: TrialRunner, candidate: Candidate, plugins: PluginSet) -> CompiledModel:
     """Load the result of a candidate, to run with the threads that it was timed with."""
-    compiled = dovetail.load(bench.folder_of(candidate), plugins)
+    compiled = dovetail.load(runner.folder_of(candidate), plugins)
     if candidate.threads:
         compiled.options["threads"] = candidate.threads
     return compiled
@@ -177,16 +181,6 @@ def _file_of(model: object, original: Model, folder: Path) -> Path:
     return (folder / "source.onnx").resolve()
 
 
-def _blocked(plugins: PluginSet) -> tuple[str, ...]:
-    return tuple(record.name for record in plugins.plugins if record.status == "disabled")
-
-
 def distributions(plugins: PluginSet) -> tuple[str, ...]:
     """Return the distributions whose versions timings depend on."""
     return tuple(record.distribution for record in plugins.plugins if record.status == "ok" and record.distribution)
-
-
-def _keep_until_freed(tuned: Tuned, stack: ExitStack) -> None:
-    import weakref
-
-    weakref.finalize(cast("Any", tuned.compiled), stack.close)

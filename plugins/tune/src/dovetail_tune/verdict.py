@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 
 if TYPE_CHECKING:
-    from dovetail_tune.outcome import Entry
+    from dovetail_tune.outcome import TunedCandidate
     from dovetail_tune.race import RaceResult
 
 
-def winner_of(raced: Sequence[Entry], result: RaceResult) -> Entry:
-    """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several heats.
+def winner_of(raced: Sequence[TunedCandidate], result: RaceResult) -> TunedCandidate:
+    """Return the fastest entry; a mixed plan must be clearly faster than every other one, in several measurements.
 
     The baseline, which is exact, wins where nothing is faster by more than two of its own processes may differ.
     """
@@ -26,13 +26,13 @@ def winner_of(raced: Sequence[Entry], result: RaceResult) -> Entry:
         rest = [other for other in ordered[position + 1 :] if not other.candidate.is_mixed]
         if not entry.candidate.is_mixed:
             return entry
-        # One heat may owe its lead to where the memory of its processes lies.
-        if len(result.heats) > 1 and all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
+        # One measurement may owe its lead to where the memory of its processes lies.
+        if len(result.measurements) > 1 and all(_ratio(other, entry, result).low > 1 + MARGIN for other in rest):
             return entry
     return ordered[0]
 
 
-def doubts_of(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list[str]:
+def doubts_of(winner: TunedCandidate, raced: Sequence[TunedCandidate], result: RaceResult) -> list[str]:
     """Say which others the race cannot tell from the winner."""
     found = []
     for other in raced:
@@ -49,5 +49,5 @@ def doubts_of(winner: Entry, raced: Sequence[Entry], result: RaceResult) -> list
     return found
 
 
-def _ratio(entry: Entry, other: Entry, result: RaceResult) -> Ratio:
+def _ratio(entry: TunedCandidate, other: TunedCandidate, result: RaceResult) -> Ratio:
     return result.ratio(entry.candidate.name, other.candidate.name)

@@ -35,7 +35,7 @@ class Jobs:
         self._feeds: dict[str, np.ndarray] = {}
 
     def prepare(self, job: Job) -> dict[str, Any]:
-        """Compile a candidate on the calibration half, save it, and compare it with the original on the other half."""
+        """Compile a candidate on samples that calibrate, save it, and compare it with the original on the others."""
         import dovetail
         from dovetail_verify.accuracy.goals import Goals
 
@@ -80,7 +80,7 @@ class Jobs:
         import dovetail
         from dovetail_runtime.data.batches import batches, fitted
 
-        from dovetail_tune.data_split import save_arrays
+        from dovetail_tune.data_folders import save_arrays
 
         candidate = job["candidate"]
         model = dovetail.open(job["model"], self._plugins)
@@ -117,7 +117,7 @@ class Jobs:
             return {"seconds": [_seconds(lambda: together(runs)) / (runs * callers)]}
 
     def _timed_inputs(self, job: Job) -> dict[str, np.ndarray]:
-        """Return the first batch of the judging half, in the extents of the result."""
+        """Return the first batch of the samples that judge, in the extents of the result."""
         import dovetail
         from dovetail_runtime.data.batches import batches, fitted
 

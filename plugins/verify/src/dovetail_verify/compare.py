@@ -14,7 +14,7 @@ from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of, given_inputs
 from dovetail_transforms.canonicalize.open_values import open_outputs
 
-from dovetail_verify.metrics import Difference, Findings, Spread
+from dovetail_verify.metrics import DifferenceSums, Findings, Spread
 from dovetail_verify.output_comparison import OutputComparison, comparison_of, warning_of
 from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
 
@@ -159,7 +159,7 @@ def verify(
     Raises:
         DovetailError: The data is empty, or one of the models cannot be run.
     """
-    sums: dict[str, Difference] = {}
+    sums: dict[str, DifferenceSums] = {}
     tried: dict[str, tuple[int, ...]] = {}
     cut: list[str] = []
     if data is None:
@@ -180,7 +180,7 @@ def verify(
             truth = labels.get(output, labels.get("") if position == 0 else None)
             given = arrays_of(output, theirs.get(output))
             for name, array in arrays_of(output, value).items():
-                total = sums.setdefault(name, Difference())
+                total = sums.setdefault(name, DifferenceSums())
                 if name in given:
                     total.add(
                         array, given[name], truth, findings.get(output, "places"), not labeled or output in labeled

@@ -27,7 +27,7 @@ _IS_ONE = 1e-2  # tolerance for low-precision probabilities to sum to one
 
 
 @dataclass(slots=True)
-class Difference:
+class DifferenceSums:
     """Running sums over pairs of arrays (`original`, `result`) of one output.
 
     Attributes:
@@ -286,7 +286,7 @@ class Spread:
     batches: list[tuple[float, float]] = field(default_factory=list)
     seen: tuple[float, float] = (0.0, 0.0)
 
-    def add(self, total: Difference) -> None:
+    def add(self, total: DifferenceSums) -> None:
         """Add a batch: the increase of the sums over all batches."""
         signal, noise = total.signal, total.noise
         self.batches.append((signal - self.seen[0], max(noise - self.seen[1], 0.0)))

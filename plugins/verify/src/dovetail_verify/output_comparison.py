@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail_verify.metrics import Difference
+    from dovetail_verify.metrics import DifferenceSums
 
 
 POOR = 20.0  # dB; below this, the noise amplitude exceeds a tenth of the signal's
@@ -143,7 +143,7 @@ def warning_of(output: OutputComparison) -> str:
     return f"'{output.name}': {', '.join(found)}" if found else ""
 
 
-def comparison_of(name: str, total: Difference) -> OutputComparison:
+def comparison_of(name: str, total: DifferenceSums) -> OutputComparison:
     """Return the comparison that sums over all batches amount to."""
     exact = total.union > 0 or not (total.signal or total.noise or total.broken or total.elements)
     equal = total.equal / total.elements if total.elements else 1.0
@@ -171,7 +171,7 @@ def comparison_of(name: str, total: Difference) -> OutputComparison:
     )
 
 
-def _agreement_db(agreement: float, total: Difference) -> float:
+def _agreement_db(agreement: float, total: DifferenceSums) -> float:
     """Return `OutputComparison.agreement_db`."""
     found = math.inf if agreement >= 1 else -20 * math.log10(1 - agreement)
     return max(found, total.snr_db) if total.signal and not total.broken and total.shapes is None else found

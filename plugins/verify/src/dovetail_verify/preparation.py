@@ -23,7 +23,7 @@ from dovetail_runtime.feeds import arrays_of
 from dovetail_verify.accuracy.groups import work_of
 from dovetail_verify.accuracy.watched import OPTIONS
 from dovetail_verify.compare import random_run
-from dovetail_verify.metrics import Difference, decibels_text
+from dovetail_verify.metrics import DifferenceSums, decibels_text
 from dovetail_verify.reducing.recording import record, temporary_file, typed_copy
 from dovetail_verify.runners import reference, reference_of_source, weights_within
 from dovetail_verify.unchanged import is_unchanged
@@ -268,8 +268,8 @@ def _explained(name: str, wanted: Outputs, ours: Outputs, variations: Sequence[t
     return False
 
 
-def _difference(one: np.ndarray, other: np.ndarray) -> Difference:
-    total = Difference()
+def _difference(one: np.ndarray, other: np.ndarray) -> DifferenceSums:
+    total = DifferenceSums()
     total.add(one, other)
     return total
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context, Progress, Request
     from dovetail.plugin import Asked, CompiledModel
 
-    from dovetail_verify.accuracy.trials import Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrials
     from dovetail_verify.compare import Verification
 
 
@@ -78,7 +78,7 @@ def trials_of(
     ctx: Context,
     progress: Progress | None,
     level: str = "high",
-) -> Trials:
+) -> AccuracyTrials:
     """Create trials of a request.
 
     Args:
@@ -90,12 +90,12 @@ def trials_of(
         progress: Called with (what, done, total).
         level: What raised nodes are computed in: `high`, or `floats` of backends without integers.
     """
-    from dovetail_verify.accuracy.trials import Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrials
 
     def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
         return proceed(dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks)))
 
-    return Trials(original, compile_with, reference_of_source(original, ctx), runner, request.data, progress)
+    return AccuracyTrials(original, compile_with, reference_of_source(original, ctx), runner, request.data, progress)
 
 
 def compared(

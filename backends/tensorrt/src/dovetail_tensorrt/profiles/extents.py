@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.ir import input_of, name_of
-from dovetail.plugin import EngineError
+from dovetail.plugin import EngineError, is_onnx
 from dovetail_onnx.skeleton import skeleton_of
 from dovetail_transforms.canonicalize.inference import infer
 
@@ -194,7 +194,7 @@ class _Numbers:
     def _results(self, node: ir.Node, shapes: Mapping[str, Extents]) -> list[np.ndarray] | None:
         import numpy as np
 
-        if node.domain not in ("", "ai.onnx"):
+        if not is_onnx(node):
             return None
         if node.op_type in ("Shape", "Size"):
             shape = shapes.get(name_of(input_of(node, 0)))

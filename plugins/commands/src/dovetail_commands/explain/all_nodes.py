@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from dovetail.planning import HOST, SLOT, template
 from dovetail.text import pluralize
 
-from dovetail_commands.explain.trials import Cause, cause_among, none_after, suggestions_among, trials_for
+from dovetail_commands.explain.remedies import Cause, cause_among, none_after, suggestions_among, trials_for
 
 if TYPE_CHECKING:
     from dovetail.planning import Plan, PlannedNode, Remark
     from dovetail.plugin import PluginSet
 
-    from dovetail_commands.explain.remedies import Trials
+    from dovetail_commands.explain.trials import RemedyTrials
 
 
 _PLANNED = 100_000
@@ -178,7 +178,7 @@ def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode
 def _try_all(
     remarks: Mapping[str, Sequence[Remark]],
     found: Elsewhere,
-    trials: Trials,
+    trials: RemedyTrials,
     entries: Mapping[str, PlannedNode],
     most: int,
 ) -> None:

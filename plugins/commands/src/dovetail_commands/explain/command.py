@@ -95,7 +95,7 @@ def explain(
     lines = explain_plan(decided, selector)
     node = only_node(decided, selector)
     if node is not None:
-        from dovetail_commands.explain.trials import remedy_lines
+        from dovetail_commands.explain.remedies import remedy_lines
 
         lines += remedy_lines(decided, node, result, model, plugins)
     return lines

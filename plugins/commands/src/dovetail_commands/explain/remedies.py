@@ -1,224 +1,201 @@
-"""Trials of remedies: each change that might bring a node to a backend is tested by planning again."""
+"""Remedies for one node in `explain`: the outcome of the trials, or why none were made."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.compiler import Driver
-from dovetail.errors import DovetailError, PinError
-from dovetail.passes import Context, Request
-from dovetail.planning import parse_pin
-from dovetail.plugin import Remedy, input_data
-from dovetail.text import pluralize
-from dovetail_onnx.frontend import fixing_option, open_inputs
-from dovetail_transforms.canonicalize.fix_shapes import OPTION, shapes_by_name
+from dovetail.errors import DovetailError
+from dovetail.planning import HOST
+from dovetail.plugin import load_plugins
+from dovetail.plugin.loading import open_any, open_file
+from dovetail_onnx.files.reading import file_sha256
+
+from dovetail_commands.explain.trials import RemedyTrials
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
-    from dovetail.planning import Plan, PlannedNode
-    from dovetail.plugin import Backend, PluginSet
+    from dovetail.planning import Plan, PlannedNode, Remark, Remedy
+    from dovetail.plugin import PluginSet
+
+    from dovetail_commands.explain.trials import RemedyTrial
 
 
-_MOST_TRIED = 12
+_UNCLAIMED = "nothing says why"
 
 
-class Tried(NamedTuple):
-    """A remedy that was tried.
+class Cause(NamedTuple):
+    """The reason why a node is not on a backend.
 
     Attributes:
-        backend: The target backend.
-        remedy: The remedy.
-        why_not: Why it does not help; empty if it does.
-        nodes: The number of nodes that the backend then has.
-        refused: Why the backend rejects a pin of the remedy; empty if it does not.
+        rule: A short stable name: `not-supported`, `passive`, `tail`, `manual`, `pinned`, ...
+        why: The reason in one clause.
+        because: Names of the nodes that forced it.
+        source: File and line of the rule, or empty.
     """
 
-    backend: str
-    remedy: Remedy
-    why_not: str = ""
-    nodes: int = 0
-    refused: str = ""
-
-    def __str__(self) -> str:
-        if self.why_not:
-            return f"tried in vain for {self.backend}: {self.remedy.text} ({self.why_not})"
-        return f"tried: {self.remedy.text} brings it to {self.backend}, which has {pluralize(self.nodes, 'node')} then"
+    rule: str
+    why: str
+    because: tuple[str, ...] = ()
+    source: str = ""
 
 
-class Trials:
-    """Plans one request with one remedy at a time.
+def cause_of(plan: Plan, node: PlannedNode, backend: str) -> Cause:
+    """Return why `node` is not on `backend`, from the remarks of the plan."""
+    return cause_among([remark for remark in plan.remarks if remark.node == node.name], node, backend)
+
+
+def cause_among(remarks: Iterable[Remark], node: PlannedNode, backend: str) -> Cause:
+    """Return why `node` is not on `backend`, from the remarks on the node.
+
+    A pin elsewhere counts first, then the rejection, then the strategy's remarks; among these, those naming the
+    backend.
+    """
+    said = [remark for remark in remarks if remark.kind in ("failed", "missed")]
+    pinned = next((remark for remark in remarks if remark.rule == "pinned" and node.backend != backend), None)
+    own = [remark for remark in said if remark.backend == backend]
+    found = pinned or next((r for r in said if r.kind == "failed"), None) or next(iter(own or said), None)
+    if found is None:
+        return Cause("unclaimed", _UNCLAIMED)
+    why = found.reason if found.backend == backend and not found.format else found.why
+    return Cause(found.rule, why, found.because, found.source)
+
+
+_ABOVE = 2  # folders above that of a result: results are mostly written into `out` or `out/NAME` next to the model
+
+
+_MOST_NODES = 20_000
+"""Maximum nodes for unrequested trials: each trial plans the whole model."""
+
+
+def remedy_lines(
+    plan: Plan, node: PlannedNode, result: object, model: object = None, plugins: PluginSet | None = None
+) -> list[str]:
+    """Try remedies for the backends preferred to the node's present one, and return the outcome as lines.
 
     Args:
-        model: The source model.
-        request: The request that was compiled.
-        plugins: The installed plugins.
-        names: The nodes that remedies may be requested for with `of`.
-
-    Attributes:
-        backends: The backends of the request, in order.
-        made: The number of plans made.
+        plan: The plan.
+        node: The node.
+        result: The origin of the plan; the source model is searched near it.
+        model: The source model, or None.
+        plugins: The plugins to try remedies with; all installed ones by default.
 
     Raises:
-        DovetailError: The request itself can no longer be planned.
+        DovetailError: The given model is not that of the plan.
     """
-
-    def __init__(self, model: Model, request: Request, plugins: PluginSet, names: Collection[str]):
-        ctx = Context(request, plugins=plugins)
-        self._model, self._request, self._plugins = model, request, plugins
-        self._driver = Driver(model, ctx)
-        self._driver.prepare()
-        ctx.remedies_for = names
-        self._plan = self._driver.decide()[1]
-        self._of_strategies, ctx.remedies, ctx.remedies_for = ctx.remedies, {}, ()
-        self.backends: Sequence[Backend] = ctx.backends
-        self.made = 1
-        self._fixing = _fixing(model, request)
-        self._with_options: dict[object, Plan | DovetailError] = {}
-
-    def of(self, name: str, suggested: Iterable[Remedy] = ()) -> Iterator[Tried]:
-        """Try remedies for each backend preferred to the node's present one, cheapest first.
-
-        Candidates are suggestions in remarks on the node, remedies from the backend's strategy, a pin, fixed shapes for
-        a model that leaves extents open, and other values of the backend's options. The first one that works ends the
-        search for this backend.
-
-        Args:
-            name: The name of the node in the plan.
-            suggested: Suggestions in remarks on the node.
-        """
-        node = self._plan.named(name)
-        for backend in self.backends:
-            if backend.name == node.backend:
-                break
-            yield from self.for_backend(backend, node, suggested)
-
-    def for_backend(
-        self, backend: Backend, node: PlannedNode, suggested: Iterable[Remedy] = (), refused: bool = False
-    ) -> Iterator[Tried]:
-        """Try remedies for one backend, up to the first one that works.
-
-        Args:
-            backend: The backend.
-            node: The node.
-            suggested: Suggestions in remarks on the node.
-            refused: Whether the backend's file rejects the node, so that no pin can help.
-        """
-        name = node.name or node.output
-        of_remarks = [remedy for remedy in suggested if _backend_of(remedy) in (backend.name, "")]
-        of_strategies = self._of_strategies.get(name, ())
-        asked = [*of_remarks, *(remedy for owner, remedy in of_strategies if owner in (backend.name, ""))]
-        candidates: dict[object, Remedy] = {}
-        own = [] if refused else [_pin(name, backend)]
-        own += [] if self._fixing is None else [self._fixing]
-        for remedy in sorted((*asked, *own, *_options(backend)), key=lambda one: not one.why_not):
-            candidates.setdefault(_effect(remedy), remedy)
-        for remedy in sorted(candidates.values(), key=_cost)[:_MOST_TRIED]:
-            tried = self._try(backend.name, remedy, node)
-            yield tried
-            if not tried.why_not:
-                return
-
-    def _try(self, backend: str, remedy: Remedy, wanted: PlannedNode) -> Tried:
-        if remedy.why_not:
-            return Tried(backend, remedy, remedy.why_not)
-        plan = self._planned(backend, remedy)
-        if isinstance(plan, DovetailError):
-            return Tried(backend, remedy, plan.message, 0, plan.reason if isinstance(plan, PinError) else "")
-        node = _again(plan, wanted)
-        if node is None or node.backend != backend:
-            return Tried(backend, remedy, f"it is on {node.backend} all the same" if node is not None else "it is gone")
-        return Tried(backend, remedy, "", plan.summary["coverage"][backend])
-
-    def _planned(self, backend: str, remedy: Remedy) -> Plan | DovetailError:
-        """Return the plan with a remedy, or the error. Plans with another option value are shared by all nodes."""
-        key = (backend, _effect(remedy)) if not remedy.pins and not remedy.edits else None
-        if key is not None and key in self._with_options:
-            return self._with_options[key]
-        self.made += 1
-        try:
-            plan: Plan | DovetailError = self._decide(backend, remedy)
-        except DovetailError as error:
-            plan = error
-        if key is not None:
-            self._with_options[key] = plan
-        return plan
-
-    def _decide(self, backend: str, remedy: Remedy) -> Plan:
-        """Plan with a remedy. Pins alone reuse the prepared model; other changes prepare it again."""
-        fixes = remedy is self._fixing
-        if not remedy.edits and not remedy.options and not fixes:
-            return self._driver.decide(pins=remedy.pins)[1]
-        choices = tuple(
-            replace(choice, options={**choice.options, **remedy.options}) if choice.name == backend else choice
-            for choice in self._request.backends
-        )
-        changed = replace(
-            self._request,
-            backends=choices,
-            pins=(*self._request.pins, *remedy.pins),
-            edits=(*self._request.edits, *remedy.edits),
-        )
-        if fixes:
-            given, texts = changed.options.get(OPTION, {}), shlex.split(remedy.text)[1::2]
-            changed = replace(changed, options={**changed.options, OPTION: {**given, **shapes_by_name(texts)}})
-        return Driver(self._model, Context(changed, plugins=self._plugins)).decide()[1]
+    suggested = suggestions_among(remark for remark in plan.remarks if remark.node == node.name)
+    untried = [f"suggested, and not tried: {text}" for text in dict.fromkeys(remedy.text for remedy in suggested)]
+    if plan.request is None or not _wanted_elsewhere(node, plan):
+        return untried
+    name = node.name or node.output
+    trials = trials_for(plan, result, model, plugins, (name,), most_nodes=_MOST_NODES)
+    if isinstance(trials, str):
+        return [*untried, f"remedies were not tried, because {trials}"]
+    tried = list(trials.of(name, suggested))
+    helped = {one.backend for one in tried if not one.why_not}
+    missed = dict.fromkeys(one.backend for one in tried if one.backend not in helped)
+    why = {backend: cause_of(plan, node, backend).why for backend in missed}
+    return [
+        *map(str, tried),
+        *(f"none: no change of the request brings it to {backend}: {why[backend]}" for backend in missed),
+    ]
 
 
-def _again(plan: Plan, node: PlannedNode) -> PlannedNode | None:
-    """Return the entry of the same node in another plan, where an edit after it may have taken over its output name."""
-    found = plan.find(node.output)
-    if found is not None and (found.name, found.op_type) == (node.name, node.op_type):
-        return found
-    return next((other for other in plan.nodes if (other.name, other.op_type) == (node.name, node.op_type)), found)
+def none_after(why: str, tried: Sequence[RemedyTrial]) -> str:
+    """Explain why there is no remedy: why the node is elsewhere, and why a pin would fail.
+
+    Args:
+        why: Why the node is elsewhere.
+        tried: The unsuccessful trials.
+    """
+    pin = next((one for one in tried if one.remedy.pins and not one.remedy.edits), None)
+    reason = "" if pin is None else pin.refused
+    return why if not reason or why in reason or reason in why else f"{why}; pinned, {reason}"
 
 
-def _cost(remedy: Remedy) -> tuple[int, int, int]:
-    """Rank remedies: an option changes the device or tool, an edit or a shape the model, a pin nothing else."""
-    return len(remedy.options), len(remedy.edits) or not (remedy.options or remedy.pins), len(remedy.pins)
+def suggestions_among(remarks: Iterable[Remark]) -> list[Remedy]:
+    """Return the suggestions in remarks on a node that can be tried."""
+    return [remark.remedy for remark in remarks if remark.remedy is not None]
 
 
-def _effect(remedy: Remedy) -> object:
-    """Return a key that is equal for remedies with the same effect, however they are written."""
-    pins = frozenset(pin.removeprefix("name:") for pin in remedy.pins)
-    return pins, frozenset(remedy.edits), tuple(sorted(remedy.options.items()))
+def trials_for(
+    plan: Plan, result: object, model: object, plugins: PluginSet | None, names: Collection[str], most_nodes: int
+) -> RemedyTrials | str:
+    """Return the trials of a plan's request, or why there can be none.
+
+    Args:
+        plan: The plan.
+        result: The origin of the plan; the source model is searched near it.
+        model: The source model, or None.
+        plugins: The plugins to try remedies with; all installed ones by default.
+        names: The nodes that remedies are requested for.
+        most_nodes: Maximum nodes of a model that is opened without being given.
+
+    Raises:
+        DovetailError: The given model is not that of the plan.
+    """
+    if plan.request is None:
+        return "the plan does not say what was asked for"
+    plugins = plugins or load_plugins()
+    wanted = plan.request
+    if absent := [choice.name for choice in wanted.backends if choice.name not in plugins.registry.backend]:
+        return f"backend '{absent[0]}' is not installed"
+    opened = _opened(plan, result, model, plugins, most_nodes)
+    if isinstance(opened, str):
+        return f"{opened}: --model FILE"
+    data = wanted.data if wanted.data and Path(wanted.data).exists() else None
+    return RemedyTrials(opened, replace(wanted, data=data), plugins, names)
 
 
-def _fixing(model: Model, request: Request) -> Remedy | None:
-    """Return the option that fixes what the model leaves open, by the data if there is some; None if it cannot."""
-    inputs = [value for value in open_inputs(model) if value.name not in request.options.get(OPTION, {})]
-    if not inputs:
+def _wanted_elsewhere(node: PlannedNode, plan: Plan) -> bool:
+    """Check whether a backend of the request is preferred to the node's present one."""
+    names = [one.name for one in plan.backends]
+    return bool(names) and (node.backend == HOST or names[0] != node.backend)
+
+
+def _opened(plan: Plan, result: object, model: object, plugins: PluginSet, most_nodes: int) -> Model | str:
+    """Open the source model, or return why it is not available."""
+    if model is not None:
+        opened = open_any(model, plugins)
+        if opened.path is not None and not _is_it(plan, opened.path):
+            raise DovetailError(f"{opened.path} is not the model that was compiled", "give the one that the plan names")
+        return opened
+    if len(plan.nodes) > most_nodes:
+        return f"the model has {len(plan.nodes)} nodes"
+    path = _beside(plan, result)
+    return open_file(path, plugins) if path else f"{plan.model.get('path') or 'the source model'} was not found"
+
+
+def _beside(plan: Plan, result: object) -> Path | None:
+    """Find the source model, by its name and digest, in one of `_places`."""
+    if plan.source is not None and plan.source.is_file():
+        return plan.source
+    name = plan.model.get("path")
+    if not isinstance(name, str) or not name:
         return None
-    try:
-        known = input_data(request.data).extents(model) if request.data is not None else {}
-    except DovetailError:  # samples differ, and which one matters only the user knows
-        known = {}
-    text, complete = fixing_option(inputs, known)
-    return Remedy(text) if complete and ":" in text else None
+    for place in _places(plan, result):
+        path = place / name
+        if path.is_file() and _is_it(plan, path):
+            return path
+    return None
 
 
-def _pin(name: str, backend: Backend) -> Remedy:
-    quoted = f"{name}={backend.name}".replace("'", "'\"'\"'")
-    return Remedy(f"--pin '{quoted}'", pins=(f"name:{name}={backend.name}",))
+def _places(plan: Plan, result: object) -> list[Path]:
+    """Return the folders that may hold the source model.
+
+    These are the current folder, that of the result and the two above it, and below each of these the folder recorded
+    in the plan, which is relative to where the plan was made.
+    """
+    folder = Path(result) if isinstance(result, (str, Path)) else Path()
+    folder = folder.parent if folder.is_file() else folder
+    above = [folder, *list(folder.resolve().parents)[:_ABOVE]]
+    recorded = plan.model.get("folder")
+    # A plan is untrusted text: without a digest to identify the model, its folder is not followed.
+    inner = recorded if isinstance(recorded, str) and plan.model.get("sha256") else ""
+    return list(dict.fromkeys(place / part for place in (Path(), *above) for part in ("", *([inner] * bool(inner)))))
 
 
-def _options(backend: Backend) -> Iterator[Remedy]:
-    """Yield every other value of every option that the backend lists."""
-    idle = backend.idle_options
-    for option, values in backend.options.items():
-        if option in idle:
-            continue
-        for value in values:
-            if value != backend.chosen.get(option):
-                yield Remedy(f"--backend {backend.name}:{option}={value}", options={option: value})
-
-
-def _backend_of(remedy: Remedy) -> str:
-    """Return the backend that a remedy is for; empty for any."""
-    try:
-        named = (parse_pin(pin)[1] for pin in remedy.pins)
-        return remedy.backend or next(named, "")
-    except DovetailError:  # malformed in an edited result; the trial reports it
-        return ""
+def _is_it(plan: Plan, path: Path) -> bool:
+    return not plan.model.get("sha256") or file_sha256(path) == plan.model["sha256"]

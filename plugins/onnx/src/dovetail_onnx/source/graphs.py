@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir import is_onnx
 
 from dovetail_onnx.source.nodes import GRAPH, GRAPHS, Operators, attribute_problem, type_problem
 from dovetail_onnx.topological_order import bodies_of, label_of, topological_order
@@ -278,7 +279,7 @@ class GraphRules:
         if quantized and not problem:
             self._check_tensors(attributes, f"node {label_of(node)}{self._where}")
             holds_bodies = any(attribute.type in (GRAPH, GRAPHS) for attribute in attributes)
-            if holds_bodies and node.domain in ("", "ai.onnx"):
+            if holds_bodies and is_onnx(node):
                 problem = body_problem(node, self._opsets.get("", 1))
         if problem:
             self._problem(node, problem)

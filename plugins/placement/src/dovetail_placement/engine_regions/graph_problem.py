@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
 from dovetail.planning import kind_of
 
 from dovetail_placement.edge_kinds import operator_facts
@@ -138,7 +139,7 @@ def fused_groups_of(nodes: Sequence[ir.Node], legal: Collection[ir.Node]) -> lis
 
 
 def _is(node: ir.Node, group: Collection[str]) -> bool:
-    return node.op_type in group and node.domain in ("", "ai.onnx")
+    return node.op_type in group and is_onnx(node)
 
 
 def _readers(node: ir.Node) -> dict[ir.Node, None]:

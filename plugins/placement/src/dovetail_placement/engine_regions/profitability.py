@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from dovetail.ir import is_onnx
+
 from dovetail_placement.edge_kinds import operator_facts
 from dovetail_placement.engine_regions.graph_problem import size_of
 
@@ -119,7 +121,7 @@ class Profitability:
         crossing: dict[ir.Value, None] = {}
         for node in nodes:
             for inner in self._whole(node):
-                product = product or inner.op_type in products and inner.domain in ("", "ai.onnx")
+                product = product or inner.op_type in products and is_onnx(inner)
                 moved = [value for value in (*inner.inputs, *inner.outputs) if value is not None and value.name]
                 gain += sum(map(size_of, moved))
                 unknown = unknown or not all(value.shape is not None and value.shape.is_static() for value in moved)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir import FlatGraph, FreshNames, graph_of, producer_of
+from dovetail.ir import FlatGraph, FreshNames, graph_of, is_onnx, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import (
     PART,
@@ -89,7 +89,7 @@ def shape_cone(
         open_nodes.add(node)
         stack.append((part, node))
         inputs = [given for given in node.inputs if given is not None]
-        if node.op_type in sources and node.domain in ("", "ai.onnx"):
+        if node.op_type in sources and is_onnx(node):
             tensors.update(dict.fromkeys(inputs))
         else:
             stack += [(given, None) for given in reversed(inputs)]

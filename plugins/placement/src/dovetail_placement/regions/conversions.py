@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir import FlatGraph, FreshNames, name_of, producer_of, reads_of
+from dovetail.ir import FlatGraph, FreshNames, is_onnx, name_of, producer_of, reads_of
 from dovetail.planning import (
     PART,
     Region,
@@ -146,7 +146,7 @@ def _conversions(graph: ir.Graph) -> list[ir.Node]:
     """Return the conversions between floats and integers, on any backend."""
     groups = operator_facts().groups
     operators = {*groups["quantizers"], *groups["dequantizers"]}
-    return [node for node in graph if node.op_type in operators and node.domain in ("", "ai.onnx")]
+    return [node for node in graph if node.op_type in operators and is_onnx(node)]
 
 
 class _Homes:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import float_name
+from dovetail.ir import float_name, is_onnx
 
-from dovetail_precision.conditioning.findings import Finding, Magnitudes, is_standard, moves_data
+from dovetail_precision.conditioning.findings import Finding, Magnitudes, moves_data
 from dovetail_precision.constant_range import LARGEST_FLUSHED
 from dovetail_precision.ranges.instrument import ADDITIONS, MEANS
 from dovetail_precision.ranges.intervals import Intervals
@@ -58,7 +58,7 @@ def _suspects(nodes: Sequence[ir.Node], magnitudes: Magnitudes, threshold: float
     """Return the ratio of operand to result, by the id of the sum, where it reaches the threshold."""
     found: dict[int, float] = {}
     for node in nodes:
-        if node.op_type in ADDITIONS and is_standard(node) and magnitudes.knows(node.outputs[0]):
+        if node.op_type in ADDITIONS and is_onnx(node) and magnitudes.knows(node.outputs[0]):
             ratio = max(magnitudes.ratio(value, node.outputs[0]) for value in node.inputs if value is not None)
             if ratio >= threshold:
                 found[id(node)] = ratio
@@ -76,7 +76,7 @@ def _propagated_error(node: ir.Node, magnitudes: Magnitudes, brought: Mapping[in
 
 def _error_factor(node: ir.Node, value: ir.Value, magnitudes: Magnitudes) -> float:
     """Return the factor by which `node` amplifies the relative error of `value`."""
-    if not is_standard(node):
+    if not is_onnx(node):
         return 1.0
     result = node.outputs[0]
     if node.op_type in ADDITIONS:
@@ -143,7 +143,7 @@ def find_epsilon_guards(
     leading: dict[int, list[_Step]] = {}  # by the id of a value, its readers that are divisions or lead to one
     known: set[int] = set()
     for node in reversed(nodes):
-        if not is_standard(node) or not node.outputs:
+        if not is_onnx(node) or not node.outputs:
             continue
         result = node.outputs[0]
         behind = leading.get(id(result), [])
@@ -244,7 +244,7 @@ def find_complements(
         is_product: Whether a node is always computed low.
     """
     for node in nodes:
-        if not is_standard(node) or not node.inputs:
+        if not is_onnx(node) or not node.inputs:
             continue
         if node.op_type in _NEAR_ONE:
             path = _producers(node.inputs[0], is_product)
@@ -264,7 +264,7 @@ def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> li
     value, complement = node.inputs[port], False
     for _ in range(_MAX_STEPS):
         maker = value.producer() if value is not None else None
-        if maker is None or not is_standard(maker):
+        if maker is None or not is_onnx(maker):
             return []
         path.append(maker)
         if maker.op_type in _PROBABILITIES:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import float_name
+from dovetail.ir import float_name, is_onnx
 
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.range import LOW_TYPES, MASK, Range
@@ -35,16 +35,11 @@ class Finding:
 _DATA_MOVEMENT = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 
 
-def is_standard(node: ir.Node) -> bool:
-    """Check whether `node` is in the default ONNX domain."""
-    return node.domain in ("", "ai.onnx")
-
-
 def moves_data(node: ir.Node) -> bool:
     """Check whether `node` only changes the shape or the float type of its first input."""
     if node.op_type in ("Cast", "CastLike"):
-        return is_standard(node) and float_name(node.inputs[0]) is not None and float_name(node.outputs[0]) is not None
-    return node.op_type in _DATA_MOVEMENT and is_standard(node)
+        return is_onnx(node) and float_name(node.inputs[0]) is not None and float_name(node.outputs[0]) is not None
+    return node.op_type in _DATA_MOVEMENT and is_onnx(node)
 
 
 _MAX_ELEMENTS = 1 << 20  # elements; larger weights are not operands of sums

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import float_name
+from dovetail.ir import float_name, is_onnx
 
-from dovetail_precision.conditioning.findings import is_standard, moves_data
+from dovetail_precision.conditioning.findings import moves_data
 from dovetail_precision.ranges.range import Range
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Moments:
 
     def add(self, node: ir.Node) -> None:
         """Classify the result of `node`; call it in topological order."""
-        if not is_standard(node) or not node.outputs or float_name(node.outputs[0]) is None or not node.inputs:
+        if not is_onnx(node) or not node.outputs or float_name(node.outputs[0]) is None or not node.inputs:
             return
         operator, result, first = node.op_type, node.outputs[0], node.inputs[0]
         if first is None:

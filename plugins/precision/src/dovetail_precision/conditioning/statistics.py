@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dovetail.ir import input_of
+from dovetail.ir import input_of, is_onnx
 
-from dovetail_precision.conditioning.findings import Finding, is_standard, moves_data
+from dovetail_precision.conditioning.findings import Finding, moves_data
 from dovetail_precision.conditioning.moments import FOLLOWED, Moments
 from dovetail_precision.ranges.range import NARROW, Range
 
@@ -49,7 +49,7 @@ def find_statistics(
     centered: dict[int, list[ir.Node]] = {}  # by the id of a value x: the nodes that compute x - E[x]
     for node in nodes:
         moments.add(node)
-        if not is_standard(node) or not node.outputs:
+        if not is_onnx(node) or not node.outputs:
             continue
         result = node.outputs[0]
         if roots := _cancels(node, moments):

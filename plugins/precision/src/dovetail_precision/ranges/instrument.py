@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FreshNames, bodies, float_name, name_of
+from dovetail.ir import FreshNames, bodies, float_name, is_onnx, name_of
 from dovetail.planning import given_regions
 
 from dovetail_precision.ranges.range import MASK
@@ -306,7 +306,7 @@ def _measurable_graphs(graph: ir.Graph, in_loops: bool) -> Iterator[ir.Graph]:
 
 
 def _is_measurable(node: ir.Node) -> bool:
-    return node.op_type in _MEASURABLE and node.domain in ("", "ai.onnx")
+    return node.op_type in _MEASURABLE and is_onnx(node)
 
 
 def _values(graph: ir.Graph) -> list[ir.Value]:

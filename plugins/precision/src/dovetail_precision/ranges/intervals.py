@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
-from dovetail.ir import FlatGraph, constant_of, float_name
+from dovetail.ir import FlatGraph, constant_of, float_name, is_onnx
 
 from dovetail_precision.constant_range import LARGEST_FINITE, largest_magnitude
 from dovetail_precision.ranges.interval_arithmetic import (
@@ -55,7 +55,7 @@ def selects_mask(value: ir.Value, of: Callable[[ir.Value | None], Range]) -> boo
             return False
         for reader, index in readers:
             steps += 1
-            if steps > _STEPS or reader.domain not in ("", "ai.onnx"):
+            if steps > _STEPS or not is_onnx(reader):
                 return False
             if taken and reader.op_type == "Mul":
                 other = reader.inputs[1 - index]
@@ -99,7 +99,7 @@ class Intervals:
         self._whole_numbers: set[int] = set()
         self._inputs = {id(value) for value in flat.graphs[0].inputs}
         for node in flat.nodes:
-            if node.domain in ("", "ai.onnx") and node.outputs:
+            if is_onnx(node) and node.outputs:
                 self._walk(node)
 
     @classmethod
@@ -233,7 +233,7 @@ def propagate_large_constants(nodes: Sequence[ir.Node], intervals: Intervals) ->
     """
     found: dict[int, float] = {}
     for node in nodes:
-        if node.domain not in ("", "ai.onnx") or not node.outputs:
+        if not is_onnx(node) or not node.outputs:
             continue
         if node.op_type in _KEEPING or node.op_type == "Mul" and _chooses(node, intervals):
             reached = max((_constant(value, intervals) for value in node.inputs if _is_float(value)), default=0.0)

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import FlatGraph, input_of, name_of
+from dovetail.ir import FlatGraph, input_of, is_onnx, name_of
 from dovetail.passes import Pass
 
 from dovetail_precision.constant_range import LARGEST_FINITE
@@ -272,7 +272,7 @@ class Measurement:
 
 
 def _is_sum(node: ir.Node) -> bool:
-    return node.op_type in SUMS and node.domain in ("", "ai.onnx")
+    return node.op_type in SUMS and is_onnx(node)
 
 
 def _may_overflow(node: ir.Node, found: dict[int, Range]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from dovetail.ir import is_onnx
 from dovetail.planning import get_placement
 
 from dovetail_quantize.arithmetic.lowering import Lowering, NotIntegerError
@@ -89,7 +90,7 @@ def _ending_at(last: ir.Node) -> FusedFunction | None:
     integers: ir.Value | None = None
     while waiting:
         node = waiting.pop()
-        if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS and node.op_type not in _ARITHMETIC:
+        if not is_onnx(node) or node.op_type not in FUNCTIONS and node.op_type not in _ARITHMETIC:
             return None
         for value in node.inputs:
             if value is None or _is_constant(value):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dovetail.ir import Format, FreshNames, float_format, name_of, producer_of
+from dovetail.ir import Format, FreshNames, float_format, is_onnx, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import (
     PART,
@@ -101,7 +101,7 @@ class IntegerArithmetic(Pass):
         rewriting = _Rewriting(model, ctx, wanted)
         for node in list(model.graph):
             placement = get_placement(node)
-            if placement is not None and placement.backend in wanted and node.domain in ("", "ai.onnx"):
+            if placement is not None and placement.backend in wanted and is_onnx(node):
                 rewriting.rewrite(node)
         rewriting.remove_unread()
         if rewriting.count:

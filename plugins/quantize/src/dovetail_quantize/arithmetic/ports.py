@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import dtype_name, dtype_of, input_of, shape_of
+from dovetail.ir import dtype_name, dtype_of, input_of, is_onnx, shape_of
 from dovetail.planning import get_placement
 from dovetail_precision.source_quantization import QdqNode, dequantizing, qdq_of
 
@@ -159,7 +159,7 @@ def _only_reader(value: ir.Value) -> ir.Node | None:
 
 
 def _is(node: ir.Node, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain in ("", "ai.onnx")
+    return node.op_type == op_type and is_onnx(node)
 
 
 def _same_backend(node: ir.Node, other: ir.Node) -> bool:

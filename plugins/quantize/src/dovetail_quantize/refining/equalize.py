@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from dovetail.ir import constant_of, input_of, shape_of
+from dovetail.ir import constant_of, input_of, is_onnx, shape_of
 from dovetail.passes import Pass
 
 from dovetail_quantize.refining.layers import Constants
@@ -89,7 +89,7 @@ class Channels(NamedTuple):
         None if scaling an input channel by a positive factor does not scale that channel of the result.
         """
         before, after = input_of(node, 0).shape, node.outputs[0].shape
-        if node.domain not in ("", "ai.onnx") or before is None or after is None:
+        if not is_onnx(node) or before is None or after is None:
             return None
         if node.op_type in _KEPT or node.op_type in _POOLED and self.axis == 1 or _is_relu(node):
             return self

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import constant_of, input_of, name_of
+from dovetail.ir import constant_of, input_of, is_onnx, name_of
 from dovetail.planning import get_placement, placement_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Layer:
 
 def layer_of(node: ir.Node | None) -> Layer | None:
     """Return a node as a layer; None if it is not one, or if its weight or bias has other readers."""
-    if node is None or node.domain not in ("", "ai.onnx") or node.op_type not in _WEIGHT_PORTS:
+    if node is None or not is_onnx(node) or node.op_type not in _WEIGHT_PORTS:
         return None
     if len(node.inputs) <= _WEIGHT or not is_own(node.inputs[_WEIGHT]):
         return None
@@ -165,7 +165,7 @@ def _adding(node: ir.Node, layout: Layout) -> ir.Node | None:
     if len(uses) != 1 or value.is_graph_output():
         return None
     reader, index = next(iter(uses))
-    if reader.op_type != "Add" or reader.domain not in ("", "ai.onnx"):
+    if reader.op_type != "Add" or not is_onnx(reader):
         return None
     other = reader.inputs[1 - index]
     return reader if is_own(other) and tuple(constant_of(other).shape) == (channels,) else None

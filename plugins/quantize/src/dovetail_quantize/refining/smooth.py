@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.ir import FLOAT32, constant_of, input_of, name_of
+from dovetail.ir import FLOAT32, constant_of, input_of, is_onnx, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
@@ -134,7 +134,7 @@ def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
     Every value on the way back must have a single reader, except `value` itself.
     """
     found = Absorber()
-    while (node := value.producer()) is not None and node.domain in ("", "ai.onnx") and value is node.outputs[0]:
+    while (node := value.producer()) is not None and is_onnx(node) and value is node.outputs[0]:
         if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
             return None
         if node.op_type in _NORMS:

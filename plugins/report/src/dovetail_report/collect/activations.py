@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.ir import is_onnx
 from dovetail.passes import Context, Request
 from dovetail.plugin import Format
 
@@ -101,7 +102,7 @@ def _counters(model: Model) -> dict[str, _Counter]:
     """Return a counter for each float value of the main graph that a QuantizeLinear reads, by name."""
     counters: dict[str, _Counter] = {}
     for node in model.graph:
-        scale = _scale_of(node) if node.op_type == "QuantizeLinear" and node.domain in ("", "ai.onnx") else None
+        scale = _scale_of(node) if node.op_type == "QuantizeLinear" and is_onnx(node) else None
         value = node.inputs[0] if scale is not None else None
         if scale is not None and value is not None and value.const_value is None and len(counters) < MOST:
             counters.setdefault(value.name or "", _Counter(scale))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
 from dovetail.plugin.loading import make_engine
 
@@ -49,7 +50,7 @@ class KernelEngine(SelectiveEngine):
         """Check whether a kernel is the only implementation of a node."""
         if is_lowered(node):
             return True
-        if not len(self._registry.kernel) or node.domain in ("", "ai.onnx"):
+        if not len(self._registry.kernel) or is_onnx(node):
             return False
         return bool(self._library().of(node))
 

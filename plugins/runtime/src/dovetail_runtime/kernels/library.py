@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.ir import from_name
+from dovetail.ir import from_name, is_onnx
 from dovetail.plugin import DeviceMemory, Kernel
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin import Registry
     from dovetail_schemas.operator_files.entries import Entry
-
-
-_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ def function_of(node: ir.Node, entry: Entry | None) -> str:
     if entry is not None and entry.kernel is not None and entry.kernel.functions:
         dense = [func for func, kinds in entry.kernel.functions if not kinds or "dense" in kinds]
         name = (dense or [entry.kernel.functions[0][0]])[0]
-    return name if node.domain in _DOMAINS else f"{node.domain}::{name}"
+    return name if is_onnx(node) else f"{node.domain}::{name}"
 
 
 def kernels_of(registry: Registry) -> KernelLibrary:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
-from dovetail.ir import all_nodes, bodies, name_of, used_values
+from dovetail.ir import all_nodes, bodies, is_onnx, name_of, used_values
 from dovetail.planning import extract
 from dovetail.plugin import EngineError, Executed, RegionModel, span_recorder
 from dovetail.text import pluralize
@@ -194,7 +194,7 @@ def control_flow(node: ir.Node, program_of: Callable[[ir.Graph], Program]) -> In
     Raises:
         EngineError: It is not If, Loop or Scan.
     """
-    if node.op_type not in _KINDS or node.domain not in ("", "ai.onnx"):
+    if node.op_type not in _KINDS or not is_onnx(node):
         raise fails(
             node, f"a body of {node.op_type} holds an operator that a kernel computes, and only If, Loop and Scan may"
         )

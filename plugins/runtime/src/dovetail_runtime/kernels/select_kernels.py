@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import FreshNames
+from dovetail.ir import FreshNames, is_onnx
 from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement
 
@@ -97,7 +97,7 @@ def lower_to_kernels(
         device = device_of(node)
         if device is None or is_lowered(node) or node.op_identifier() in functions or not library.of(node):
             continue
-        if not node.domain and device == HOST_DEVICE:
+        if is_onnx(node) and device == HOST_DEVICE:
             continue  # other engines of the host implement ONNX operators themselves
         try:
             chosen.append((node, library.choose(node, device)))

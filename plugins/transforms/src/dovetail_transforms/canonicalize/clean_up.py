@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import body_nodes, input_of
+from dovetail.ir import body_nodes, input_of, is_onnx
 from dovetail.passes import Pass
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class RemoveIdentity(Pass):
 
 
 def _is_noop(node: ir.Node) -> bool:
-    if node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
+    if not is_onnx(node) or not node.inputs or node.inputs[0] is None:
         return False
     if node.op_type == "Identity":
         return True

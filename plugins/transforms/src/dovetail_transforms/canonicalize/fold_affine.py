@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FreshNames, constant_of, input_of, shape_of
+from dovetail.ir import FreshNames, constant_of, input_of, is_onnx, shape_of
 from dovetail.passes import Pass
 from dovetail.planning import origin_of, set_origin
 
@@ -92,7 +92,7 @@ def product_of(node: ir.Node | None, overridable: set[int]) -> Product | None:
         node: Any node.
         overridable: The `id`s of graph inputs; an initializer among them is only a default.
     """
-    if node is None or node.domain not in ("", "ai.onnx"):
+    if node is None or not is_onnx(node):
         return None
 
     def constant(value: ir.Value | None) -> bool:
@@ -172,7 +172,7 @@ class FoldAffine(Pass):
         overridable = {id(value) for value in model.graph.inputs}
         for _, graph in model.graphs():
             for node in graph:
-                if node.op_type not in _OPERATORS or node.domain not in ("", "ai.onnx"):
+                if node.op_type not in _OPERATORS or not is_onnx(node):
                     continue
                 affine = _affine(node, overridable)
                 into = affine and _fold(affine, graph, overridable, ctx.analysis(FreshNames, model))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FreshNames, input_of
+from dovetail.ir import FreshNames, input_of, is_onnx
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError, Evaluator
 
@@ -85,7 +85,7 @@ class FoldConstants(Pass):
     ) -> list[ir.TensorProtocol] | None:
         import onnx_ir as ir
 
-        if node.domain not in ("", "ai.onnx") or node.op_type in _NEVER:
+        if not is_onnx(node) or node.op_type in _NEVER:
             return None
         if node.op_type == "Constant":
             tensor = _constant(node)
@@ -144,7 +144,7 @@ def _cast_to_known(node: ir.Node) -> bool:
     """Replace a CastLike by a Cast if the type is known: it then has one input, and more backends support it."""
     import onnx_ir as ir
 
-    if node.op_type != "CastLike" or node.domain not in ("", "ai.onnx") or node.inputs[1] is None:
+    if node.op_type != "CastLike" or not is_onnx(node) or node.inputs[1] is None:
         return False
     dtype = node.inputs[1].dtype
     if dtype is None:

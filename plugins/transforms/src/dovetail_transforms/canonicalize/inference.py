@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir import is_onnx
 from dovetail_onnx.skeleton import skeleton_of
 
 from dovetail_transforms.canonicalize.names import all_nodes
@@ -33,7 +34,7 @@ def explicit_windows(proto: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
     }
     found = {}
     for index, node in enumerate(all_nodes(proto.graph)):
-        if node.op_type in _POOLS and node.domain in ("", "ai.onnx") and _attribute(node, "ceil_mode", 0):
+        if node.op_type in _POOLS and is_onnx(node) and _attribute(node, "ceil_mode", 0):
             stand_in = _explicit(node, shapes)
             if stand_in is not None:
                 found[index] = stand_in
@@ -127,7 +128,7 @@ def _inferred_with(proto: onnx.ModelProto, stand_ins: Mapping[int, onnx.NodeProt
     for index, node in enumerate(all_nodes(work.graph)):
         if index in stand_ins:
             node.CopyFrom(stand_ins[index])
-        elif node.domain in ("", "ai.onnx") and not stale.isdisjoint(node.input):
+        elif is_onnx(node) and not stale.isdisjoint(node.input):
             stale.update(name for name in node.output if name)
     for value in [value for value in work.graph.value_info if value.name in stale]:
         work.graph.value_info.remove(value)
@@ -145,7 +146,7 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
     stand_ins = {
         index: node.op_type
         for index, node in enumerate(all_nodes(proto.graph))
-        if node.op_type in _SHAPE_PRESERVING and node.domain in ("", "ai.onnx")
+        if node.op_type in _SHAPE_PRESERVING and is_onnx(node)
     }
     if not stand_ins:
         return onnx.shape_inference.infer_shapes(proto, data_prop=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
+
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
@@ -32,7 +34,7 @@ def inverse(order: Order) -> Order:
 
 def order_of(node: ir.Node | None) -> Order | None:
     """Return the order of a Transpose with an explicit one; None for any other node."""
-    if node is None or node.op_type != "Transpose" or node.domain not in ("", "ai.onnx"):
+    if node is None or node.op_type != "Transpose" or not is_onnx(node):
         return None
     order = node.attributes.get("perm")
     return tuple(order.as_ints()) if order is not None else None
@@ -44,7 +46,7 @@ def data_inputs(node: ir.Node, overridable: set[int]) -> list[ir.Value] | None:
     Such a node has one result, and its inputs are of the same rank as that, or constants that can be transposed.
     """
     rank = _rank(node.outputs[0]) if len(node.outputs) == 1 else None
-    if node.domain not in ("", "ai.onnx") or rank is None or rank < 2 or node.attributes.get("body") is not None:
+    if not is_onnx(node) or rank is None or rank < 2 or node.attributes.get("body") is not None:
         return None
     inputs = [value for value in node.inputs if value is not None]
     if node.op_type in ELEMENTWISE:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir import is_onnx
 from dovetail.passes import Pass
 from dovetail.planning import origin_of, set_origin
 from dovetail.text import pluralize
@@ -91,7 +92,7 @@ class Normalize(Pass):
             before = renamed.get(node.name or "", (node.name or "",))
             if node.name in renamed or before[0] in origins:
                 set_origin(node, tuple(source for name in before for source in origins.get(name, (name,))))
-            if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):
+            if node.op_type == "Loop" and is_onnx(node):
                 set_carried_shapes(node)
         ctx.count("named", len(renamed))
         return True

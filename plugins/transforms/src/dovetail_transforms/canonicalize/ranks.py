@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.ir import is_onnx
+
 if TYPE_CHECKING:
     import onnx
 
@@ -54,7 +56,7 @@ def _add(graph: onnx.GraphProto, outer: Mapping[str, onnx.TypeProto.Tensor]) -> 
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 found |= _add(attribute.g, types)
-        target = types.get(node.output[0]) if node.output and node.domain in ("", "ai.onnx") else None
+        target = types.get(node.output[0]) if node.output and is_onnx(node) else None
         if target is None or target.HasField("shape") or not target.elem_type:
             continue
         rank = _rank(_Given(node, types))

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dovetail.ir import is_onnx
+
 from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.canonicalize.opsets import default_version
 from dovetail_transforms.decompositions.inference import infer_by_decomposition
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     import onnx
 
 
-_STANDARD = ("", "ai.onnx")
 _CONSTANT = 1024  # bytes; larger ones are weights, of which inference needs only the type
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 
@@ -42,7 +43,7 @@ def infer_with_runtime(proto: onnx.ModelProto) -> int:
 
 def _is_foreign(node: onnx.NodeProto) -> bool:
     """Check whether onnx has no schema of an operator; ONNX Runtime has some of its own in the default domain, too."""
-    return node.domain not in _STANDARD or not _is_defined(node.op_type)
+    return not is_onnx(node) or not _is_defined(node.op_type)
 
 
 def _lacks_shape(type_: onnx.TypeProto | None) -> bool:
@@ -131,7 +132,7 @@ class _Inference:
     def _by_onnx(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
         import onnx
 
-        version = next((entry.version for entry in self._opsets if entry.domain in _STANDARD), 1)
+        version = next((entry.version for entry in self._opsets if entry.domain in ("", "ai.onnx")), 1)
         schema = onnx.defs.get_schema(node.op_type, version, "")
         inferred = onnx.shape_inference.infer_node_outputs(
             schema, node, dict(given), dict(data), opset_imports=self._opsets, ir_version=self._ir_version

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dovetail.ir import dtype_of
+from dovetail.ir import dtype_of, is_onnx
 from dovetail_onnx.signatures import find
 
 from dovetail_transforms.lowering.node_facts import attribute, constant, extents, rank
@@ -26,7 +26,7 @@ Size = Any
 
 def operator_of(node: ir.Node) -> str:
     """Return the key of the table: the operator, with its domain unless that is the default one."""
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+    return node.op_type if is_onnx(node) else f"{node.domain}.{node.op_type}"
 
 
 class Formula(Replacement):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.ir import input_of
+from dovetail.ir import input_of, is_onnx
 
 from dovetail_transforms.lowering.node_facts import attribute, constant, extents, rank
 from dovetail_transforms.rewriting import number_of
@@ -120,7 +120,7 @@ def read_shape_of(heads: ir.Value, repeated: ir.Value) -> None:
 
 def _producer(value: ir.Value, op_type: str) -> ir.Node | None:
     node = value.producer()
-    return node if node is not None and node.op_type == op_type and node.domain in ("", "ai.onnx") else None
+    return node if node is not None and node.op_type == op_type and is_onnx(node) else None
 
 
 def _hides_with(mask: ir.Value) -> float | None:
@@ -128,7 +128,7 @@ def _hides_with(mask: ir.Value) -> float | None:
     value = mask
     for _ in range(_DEEPEST):
         node = value.producer()
-        if node is None or node.domain not in ("", "ai.onnx"):
+        if node is None or not is_onnx(node):
             return None
         if node.op_type == "Where":
             numbers = [number_of(one) for one in node.inputs[1:]]
@@ -145,7 +145,7 @@ def _element(value: ir.Value, index: int) -> int | None:
         known, node = constant(value), value.producer()
         if known is not None:
             return int(known[index]) if known.ndim == 1 and index < len(known) else None
-        if node is None or node.domain not in ("", "ai.onnx"):
+        if node is None or not is_onnx(node):
             return None
         if node.op_type == "Where":
             same = _producer(input_of(node, 0), "Equal")

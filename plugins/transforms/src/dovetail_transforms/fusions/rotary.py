@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir import input_of, shape_of
+from dovetail.ir import input_of, is_onnx, shape_of
 
 from dovetail_transforms.fusions.fusion import Fusion
 from dovetail_transforms.lowering.node_facts import attribute, constant, extents, rank
@@ -111,7 +111,7 @@ def _constant(value: ir.Value) -> np.ndarray | None:
 def _without_heads(value: ir.Value) -> ir.Value | None:
     """Return the value before the axis of the heads was added; None if that was done in another way."""
     node = value.producer()
-    if node is None or node.op_type != "Unsqueeze" or node.domain not in ("", "ai.onnx"):
+    if node is None or node.op_type != "Unsqueeze" or not is_onnx(node):
         return None
     given = attribute(node, "axes")
     axes = given if given is not None else constant(node.inputs[1] if len(node.inputs) > 1 else None, node.version)
@@ -122,7 +122,7 @@ def _repeats(value: ir.Value) -> bool:
     """Check whether the halves of the last axis are equal: a Concat repeats one value, and the rest is elementwise."""
     for _ in range(_DEEPEST):
         node = value.producer()
-        if node is None or node.domain not in ("", "ai.onnx"):
+        if node is None or not is_onnx(node):
             return False
         if node.op_type == "Concat":
             axis, axes = attribute(node, "axis"), rank(value)

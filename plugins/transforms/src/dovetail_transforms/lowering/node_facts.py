@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir import is_onnx
+
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
@@ -39,7 +41,7 @@ def _constant(value: ir.Value | None, opset: int | None, depth: int) -> np.ndarr
     if tensor is not None:
         return tensor.numpy()
     node = value.producer()
-    if node is None or not depth or not _small_integers(value) or node.domain not in ("", "ai.onnx"):
+    if node is None or not depth or not _small_integers(value) or not is_onnx(node):
         return None
     if node.op_type == "Shape":
         given = extents(node.inputs[0])

@@ -12,7 +12,7 @@ from dovetail.planning import operator_name
 from dovetail_runtime.data.batches import batches, fitted
 from dovetail_runtime.unpartitioned import slices
 
-from dovetail_verify.accuracy.groups import Candidates, Groups, locked_nodes
+from dovetail_verify.accuracy.groups import Groups, RaisableNodes, locked_nodes
 from dovetail_verify.accuracy.per_node_errors import ErrorSums
 from dovetail_verify.accuracy.streamed import Streamed, stream
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.streamed import SideBySide
-    from dovetail_verify.accuracy.trials import Trial, Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Baseline:
         groups: All nodes that raising affects, as one group.
     """
 
-    low: Trial
-    high: Trial
+    low: AccuracyTrial
+    high: AccuracyTrial
     locked: Mapping[str, str]
     operators: Mapping[str, str]
     streamed: Streamed
@@ -49,7 +49,7 @@ class Baseline:
 
 
 def measure_baseline(
-    trials: Trials, request: Request, engines: Mapping[str, Sequence[GuardedEngine]], by_nodes: bool = False
+    trials: AccuracyTrials, request: Request, engines: Mapping[str, Sequence[GuardedEngine]], by_nodes: bool = False
 ) -> Baseline:
     """Measure the baseline in two runs, and one run over single nodes.
 
@@ -67,7 +67,7 @@ def measure_baseline(
     operators = {
         node.name: operator_name(node.domain, node.op_type) for node in low.result.model.graph if node.name in locked
     }
-    candidates = Candidates(low.result, locked)
+    candidates = RaisableNodes(low.result, locked)
     high = trials.run(candidates.names)
     low.result.unload()
     high.result.unload()

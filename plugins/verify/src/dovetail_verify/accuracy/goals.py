@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
 
     from dovetail_verify.accuracy.groups import Group, Groups
-    from dovetail_verify.accuracy.trials import Trial
+    from dovetail_verify.accuracy.trials import AccuracyTrial
     from dovetail_verify.compare import Verification
     from dovetail_verify.output_comparison import OutputComparison
 
@@ -257,8 +257,8 @@ def _share(name: str, given: object, most: float = 1) -> float | None:
 
 
 def record(
-    trial: Trial,
-    low: Trial,
+    trial: AccuracyTrial,
+    low: AccuracyTrial,
     goals: Goals,
     runs: int,
     groups: Groups | None = None,
@@ -301,7 +301,7 @@ def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | N
 
 
 def _remarks(
-    trial: Trial, low: Trial, goals: Goals, runs: int, groups: Groups, chosen: Sequence[Group]
+    trial: AccuracyTrial, low: AccuracyTrial, goals: Goals, runs: int, groups: Groups, chosen: Sequence[Group]
 ) -> list[Remark]:
     before, after = _worst(low), _worst(trial)
     number = sum(len(group.units) for group in chosen)
@@ -319,13 +319,13 @@ def _remarks(
     return remarks
 
 
-def figures(trial: Trial) -> dict[str, float | None]:
+def figures(trial: AccuracyTrial) -> dict[str, float | None]:
     """Return the SNR of every float output in decibels; None if infinite."""
     rated = {output.name: output.snr_db for output in trial.verification.outputs if output.snr_db is not None}
     return {name: round(snr_db, 2) if math.isfinite(snr_db) else None for name, snr_db in rated.items()}
 
 
-def _worst(trial: Trial) -> str:
+def _worst(trial: AccuracyTrial) -> str:
     snr = trial.verification.worst_snr_db
     if snr is None:
         worst = min(trial.verification.outputs, key=lambda output: output.rated_db)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
 
     from dovetail_verify.accuracy.streamed import Streamed
-    from dovetail_verify.accuracy.trials import Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrials
 
 
 _CLEAR = 0.3  # fraction of a measurement below which a difference counts as chance
@@ -85,7 +85,11 @@ class Groups:
     """
 
     def __init__(
-        self, trials: Trials, raisable: Collection[str], units: Sequence[Unit], prior: Mapping[str, float] | None = None
+        self,
+        trials: AccuracyTrials,
+        raisable: Collection[str],
+        units: Sequence[Unit],
+        prior: Mapping[str, float] | None = None,
     ):
         self._trials = trials
         self._raisable = frozenset(raisable)
@@ -294,8 +298,8 @@ def locked_nodes(model: Model, request: Request) -> dict[str, str]:
     return found
 
 
-class Candidates:
-    """Candidates for raising in a request.
+class RaisableNodes:
+    """Nodes of a request that may be raised.
 
     Args:
         low: The compiled unmodified request.

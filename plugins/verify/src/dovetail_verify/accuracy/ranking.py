@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.baseline import Baseline
     from dovetail_verify.accuracy.groups import Group, Groups
-    from dovetail_verify.accuracy.trials import Noise, Trial, Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials, Noise
 
 
 _PARTS = re.compile(r"[^/._:\d]*(?:\d+|[/._:]|$)")
@@ -75,7 +75,7 @@ _NAMED = 2  # nodes of a group named in a table
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedNodes:
     """A node, or consecutive nodes, and their loss of accuracy.
 
     Attributes:
@@ -133,7 +133,7 @@ class Ranking:
         request: The ranked request, as modified by plugin options.
     """
 
-    rows: list[Row]
+    rows: list[RankedNodes]
     runs: int
     high: list[str]
     raised: list[str]
@@ -192,7 +192,7 @@ class Ranking:
 
 
 def rank(
-    trials: Trials,
+    trials: AccuracyTrials,
     request: Request,
     engines: Mapping[str, Sequence[GuardedEngine]],
     goals: Goals,
@@ -245,7 +245,7 @@ def _ranking(
     baseline: Baseline,
     groups: Groups,
     chosen: Sequence[Group],
-    repaired: Trial,
+    repaired: AccuracyTrial,
     goals: Goals,
     bearable: Noise,
     runs: int,
@@ -272,7 +272,7 @@ def _ranking(
     )
 
 
-def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str, float]) -> list[Row]:
+def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str, float]) -> list[RankedNodes]:
     loud = [(group.worst(bearable), group) for group in groups.groups]
     sum_ = sum(share for share, _ in loud) or 1.0
     rows, cumulated = [], 0.0
@@ -284,7 +284,7 @@ def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str,
         operators = tuple(sorted(counts, key=lambda operator: -counts[operator]))
         whole = max((value for (_, kind), value in group.noise.items() if kind == "whole"), default=0.0)
         suspect = max(group.names, key=lambda name: own.get(name, 0.0))
-        row = Row(
+        row = RankedNodes(
             tuple(group.names), operators, share / sum_, min(cumulated, 1.0), decibels(whole), not group.derived,
             suspect, group in chosen,
         )  # fmt: skip

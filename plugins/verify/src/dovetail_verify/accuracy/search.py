@@ -11,7 +11,7 @@ from dovetail_verify.accuracy.trials import BROKEN, Noise, noise_of
 
 if TYPE_CHECKING:
     from dovetail_verify.accuracy.goals import Goals
-    from dovetail_verify.accuracy.trials import Trial, Trials
+    from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
     from dovetail_verify.compare import Verification
     from dovetail_verify.output_comparison import OutputComparison
 
@@ -117,7 +117,13 @@ _REST = 0.25  # share of the noise in splittable groups at which a ranking is fi
 
 
 def cheapest(
-    trials: Trials, groups: Groups, goals: Goals, low: Trial, runs: int, spare: int = 3, most: int = 10**6
+    trials: AccuracyTrials,
+    groups: Groups,
+    goals: Goals,
+    low: AccuracyTrial,
+    runs: int,
+    spare: int = 3,
+    most: int = 10**6,
 ) -> tuple[frozenset[str], list[Group]]:
     """Find the cheapest selection that meets the goals; all groups if no smaller one does.
 
@@ -178,7 +184,7 @@ def cheapest(
 
 
 def _shortest(
-    trials: Trials, groups: Groups, goals: Goals, allowed: Noise, most: int
+    trials: AccuracyTrials, groups: Groups, goals: Goals, allowed: Noise, most: int
 ) -> tuple[frozenset[str], list[Group]]:
     """Find the fewest groups that meet the goals, loudest first, by bisection."""
     order = sorted(groups.groups, key=lambda group: -group.worst(allowed))
@@ -219,6 +225,6 @@ def _costly(groups: Groups, allowed: Noise) -> Group | None:
     return max(large, key=lambda group: group.work, default=None)
 
 
-def _tightened(trial: Trial, goals: Goals) -> float:
+def _tightened(trial: AccuracyTrial, goals: Goals) -> float:
     """Return the factor for the allowed noise after a miss: in proportion to the excess, within bounds."""
     return min(0.6, max(0.1, min((shortfall(goals, output) for output in trial.verification.outputs), default=1.0)))

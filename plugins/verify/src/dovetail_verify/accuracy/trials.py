@@ -35,7 +35,7 @@ Outputs = dict[str, "np.ndarray"]
 
 
 @dataclass(frozen=True)
-class Trial:
+class AccuracyTrial:
     """One trial: a compilation and its comparison.
 
     Attributes:
@@ -71,7 +71,7 @@ class Trial:
         }
 
 
-class Trials:
+class AccuracyTrials:
     """Runs trials of one request, and counts them.
 
     Args:
@@ -106,9 +106,9 @@ class Trials:
         self.reference = reference if isinstance(reference, Remembered) else Remembered(reference)
         self._runner = runner
         self._known: dict[tuple[frozenset[str], frozenset[str]], Verification] = {}
-        self._latest: Trial | None = None
+        self._latest: AccuracyTrial | None = None
 
-    def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
+    def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
         """Compile with nodes raised and others kept low, run, and compare.
 
         Raises:
@@ -131,18 +131,18 @@ class Trials:
                 verification = replace(verification, outputs=verification.cautious)
             self._known[wanted] = verification
         compiled.verification = verification
-        self._latest = Trial(*wanted, compiled, verification)
+        self._latest = AccuracyTrial(*wanted, compiled, verification)
         return self._latest
 
-    def over(self, data: object, cautious: bool = False) -> Trials:
+    def over(self, data: object, cautious: bool = False) -> AccuracyTrials:
         """Return trials of the same request on other data; they share the cached outputs of the original."""
-        return Trials(self.original, self._compile, self.reference, self._runner, data, self.progress, cautious)
+        return AccuracyTrials(self.original, self._compile, self.reference, self._runner, data, self.progress, cautious)
 
-    def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> Trial:
+    def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
         """Run a trial like `run`, or return its cached comparison without a result."""
         wanted = frozenset(raised), frozenset(lowered)
         known = self._known.get(wanted)
-        return self.run(*wanted) if known is None else Trial(*wanted, None, known)
+        return self.run(*wanted) if known is None else AccuracyTrial(*wanted, None, known)
 
 
 def noise_of(snr_db: float) -> float:

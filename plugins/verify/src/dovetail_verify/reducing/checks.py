@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.plugin import PluginSet
 
-    from dovetail_verify.reducing.parts import Candidate
+    from dovetail_verify.reducing.parts import FailingModel
 
 
 _NOT_RUN = (126, 127)  # exit codes of a shell: not executable, not found
@@ -42,7 +42,7 @@ class Check(ABC):
     said = ""
 
     @abstractmethod
-    def fails(self, candidate: Candidate) -> bool:
+    def fails(self, candidate: FailingModel) -> bool:
         """Test a candidate.
 
         Raises:
@@ -75,7 +75,7 @@ class CommandCheck(Check):
         """Return the command and the text."""
         return {"check": self._command, "raises": self._text}
 
-    def fails(self, candidate: Candidate) -> bool:
+    def fails(self, candidate: FailingModel) -> bool:
         """Write the candidate to a new folder, and run the command."""
         with TemporaryFolder("reduce") as folder:
             model, data = folder / "model.onnx", folder / "inputs.npz"
@@ -137,7 +137,7 @@ class BackendCheck(Check):
         request = {name: str(value) for name, value in sorted(self._request.items()) if value}
         return {"request": request, "goals": self._goals.as_dict(), "raises": self._text}
 
-    def fails(self, candidate: Candidate) -> bool:
+    def fails(self, candidate: FailingModel) -> bool:
         """Compile a candidate and run the result; a goal needs the original's outputs, too."""
         import dovetail
 
@@ -179,7 +179,7 @@ class FunctionCheck(Check):
         """Return the function's name."""
         return {"check": f"{self._function.__module__}.{self._function.__qualname__}"}
 
-    def fails(self, candidate: Candidate) -> bool:
+    def fails(self, candidate: FailingModel) -> bool:
         """Call the function.
 
         Raises:

@@ -19,14 +19,14 @@ from dovetail_runtime.data.input_data import input_data
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.reducing.checks import BackendCheck, Check, CommandCheck, FunctionCheck, write_arrays
-from dovetail_verify.reducing.journal import Journal
+from dovetail_verify.reducing.journal import ReductionJournal
 from dovetail_verify.reducing.reduction import Reducer, Reduction
 
 if TYPE_CHECKING:
     from dovetail.passes import BackendChoice
     from dovetail.plugin import PluginSet
 
-    from dovetail_verify.reducing.parts import Candidate
+    from dovetail_verify.reducing.parts import FailingModel
 
 
 def reduce(
@@ -89,7 +89,7 @@ def reduce(
         (source,) = as_given(source, given)
     folder = Path(output) if output is not None else None
     identity = {"model": _digest(model), "data": _digest(data), **tested.identity(), "attempts": attempts}
-    journal = Journal(folder, identity)
+    journal = ReductionJournal(folder, identity)
     reducer = Reducer(source, tested, journal, plugins, given, backends, attempts, progress)
     try:
         found = reducer.run()
@@ -123,7 +123,7 @@ def _check(
     return FunctionCheck(check) if callable(check) else CommandCheck(check, timeout, raises)
 
 
-def _write(folder: Path, found: Reduction | Candidate, document: Mapping[str, Any]) -> None:
+def _write(folder: Path, found: Reduction | FailingModel, document: Mapping[str, Any]) -> None:
     """Write the smallest model and its inputs; the report comes last."""
     found.model.save(folder / "model.onnx")
     with replacing(folder / "inputs.npz") as file:

@@ -15,7 +15,7 @@ from dovetail_onnx.files.writing import replacing
 from dovetail_runtime.data.batches import as_given, batches
 
 from dovetail_verify.reducing.checks import write_arrays
-from dovetail_verify.reducing.parts import Parts
+from dovetail_verify.reducing.parts import ModelParts
 from dovetail_verify.reducing.recording import give_types, record, temporary_file
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def save_part(
     with TemporaryFolder("part") as beside, temporary_file(beside) as file:
         recorded = record(prepared, feeds, file, ctx.plugins)
         give_types(prepared.graph, recorded)
-        parts = Parts(prepared, feeds, recorded)
+        parts = ModelParts(prepared, feeds, recorded)
         kept = [index for index, one in enumerate(parts.nodes) if name_of(one) in names]
         part = parts.part(kept) if kept else None
         if part is None:

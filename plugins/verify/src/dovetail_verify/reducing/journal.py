@@ -18,7 +18,7 @@ _LARGEST = 1 << 28  # bytes
 _CRASHES = 2  # tests that ended the process this often are not run again
 
 
-class Journal:
+class ReductionJournal:
     """Answers by key, each also as a line of a file.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import name_of, reads_of
+from dovetail.ir import is_onnx, name_of, reads_of
 from dovetail.planning import Region, extract
 
 from dovetail_verify.random_inputs import random_batch
@@ -24,7 +24,7 @@ LONGEST_NAME = 1 << 15  # bytes; longer names of inputs are replaced, because ar
 
 
 @dataclass
-class Candidate:
+class FailingModel:
     """A model that may fail, and its inputs.
 
     Attributes:
@@ -36,7 +36,7 @@ class Candidate:
     feeds: Mapping[str, np.ndarray]
 
 
-class Parts:
+class ModelParts:
     """Parts of one model, each as a valid model of its own.
 
     Args:
@@ -53,11 +53,11 @@ class Parts:
         self._read = {value for values in self._reads.values() for value in values}
         self._fixed = _values_independent_of_inputs(self.nodes, self._reads)
 
-    def whole(self) -> Candidate:
+    def whole(self) -> FailingModel:
         """Return the whole model."""
-        return Candidate(self._model, self._feeds)
+        return FailingModel(self._model, self._feeds)
 
-    def part(self, kept: Sequence[int]) -> Candidate | None:
+    def part(self, kept: Sequence[int]) -> FailingModel | None:
         """Return the model that computes some nodes.
 
         A value that no input of the source influences, such as a shape, becomes a constant; it would otherwise turn a
@@ -87,14 +87,14 @@ class Parts:
     def _leaves(self, value: ir.Value, read: Mapping[ir.Value, None]) -> bool:
         return value in self._outputs or value in self._read and value not in read
 
-    def _fed(self, part: Model) -> Candidate | None:
+    def _fed(self, part: Model) -> FailingModel | None:
         """Give a part its inputs, or make constants of them."""
         feeds: dict[str, np.ndarray] = {}
         if self._recorded is None:
             try:
-                return Candidate(part, random_batch(part))
+                return FailingModel(part, random_batch(part))
             except DovetailError:
-                return Candidate(part, {})
+                return FailingModel(part, {})
         for position, value in enumerate(list(part.graph.inputs)):
             name = name_of(value)
             array = self._recorded.get(name)
@@ -106,7 +106,7 @@ class Parts:
             if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
                 value.name = f"{name[:40]}_{position}"
             feeds[name_of(value)] = array
-        return Candidate(part, feeds)
+        return FailingModel(part, feeds)
 
 
 def _values_independent_of_inputs(
@@ -115,7 +115,7 @@ def _values_independent_of_inputs(
     """Return the names of values that depend on constants and on shapes alone."""
     fixed: set[ir.Value] = set()
     for node in nodes:
-        shape = node.op_type in ("Shape", "Size") and node.domain == ""
+        shape = node.op_type in ("Shape", "Size") and is_onnx(node)
         if shape or all(value in fixed or value.is_initializer() for value in reads[node]):
             fixed.update(node.outputs)
     return frozenset(map(name_of, fixed))

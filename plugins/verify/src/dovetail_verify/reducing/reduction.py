@@ -18,7 +18,7 @@ from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.random_inputs import random_batch
 from dovetail_verify.reducing.ddmin import minimized
-from dovetail_verify.reducing.parts import Candidate, Parts
+from dovetail_verify.reducing.parts import FailingModel, ModelParts
 from dovetail_verify.reducing.recording import give_types, record, temporary_file, typed_copy
 from dovetail_verify.reducing.shrinking import Shrinking
 from dovetail_verify.runners import reference
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
 
     from dovetail_verify.reducing.checks import Check
-    from dovetail_verify.reducing.journal import Journal
+    from dovetail_verify.reducing.journal import ReductionJournal
 
 
 _TRIES = 3  # runs of the check on the whole model, and on the smallest one
@@ -91,7 +91,7 @@ class Reducer:
         self,
         model: Model,
         check: Check,
-        journal: Journal,
+        journal: ReductionJournal,
         plugins: PluginSet,
         data: object = None,
         backends: Sequence[Any] = (),
@@ -102,7 +102,7 @@ class Reducer:
         self._data, self._backends, self._attempts, self._progress = data, backends, attempts, progress
         self._checks, self._answered = 0, journal.resumed
         self._notes: list[str] = []
-        self._smallest: Candidate | None = None
+        self._smallest: FailingModel | None = None
 
     def run(self) -> Reduction:
         """Reduce the model.
@@ -127,7 +127,7 @@ class Reducer:
                          self._check.said, self._notes)  # fmt: skip
 
     @property
-    def smallest(self) -> Candidate | None:
+    def smallest(self) -> FailingModel | None:
         """The smallest candidate found so far, for callers that were interrupted; None before the first."""
         return self._smallest
 
@@ -140,7 +140,7 @@ class Reducer:
         tried = 0
         for feeds in self._inputs(model):
             tried += 1
-            candidate = Candidate(model, feeds)
+            candidate = FailingModel(model, feeds)
             # Not kept in the journal: the command may be repaired after this, under the same name.
             answers = [self._run_check(candidate) for _ in range(_TRIES)]
             if all(answers):
@@ -176,24 +176,24 @@ class Reducer:
         import numpy as np
 
         model = dovetail.open(_identity(), self._plugins)
-        if self._run_check(Candidate(model, {"x": np.ones((1, 4), np.float32)})):
+        if self._run_check(FailingModel(model, {"x": np.ones((1, 4), np.float32)})):
             said = f": {self._check.said}" if self._check.said else ""
             raise DovetailError(
                 f"the check fails on any model, even on a single Identity{said}",
                 "make sure that it runs at all; --raises TEXT says what its output must hold",
             )
 
-    def _parts(self, model: Model, feeds: Mapping[str, np.ndarray], file: Any) -> Parts:
+    def _parts(self, model: Model, feeds: Mapping[str, np.ndarray], file: Any) -> ModelParts:
         """Record the model's values; one that does not run is cut without."""
         try:
             recorded = record(model, feeds, file, self._plugins)
         except DovetailError as error:
             self._notes.append(f"the host does not run the model, so parts of it get random inputs: {error.message}")
-            return Parts(model, feeds, None)
+            return ModelParts(model, feeds, None)
         give_types(model.graph, recorded)
-        return Parts(model, feeds, recorded)
+        return ModelParts(model, feeds, recorded)
 
-    def _fewest_nodes(self, parts: Parts) -> list[int]:
+    def _fewest_nodes(self, parts: ModelParts) -> list[int]:
         everything = range(len(parts.nodes))
 
         def fails(kept: Sequence[int]) -> bool:
@@ -212,7 +212,7 @@ class Reducer:
             kept = sorted(index for group in left for index in group)
         return minimized(kept, fails)
 
-    def _regions(self, parts: Parts) -> list[list[int]]:
+    def _regions(self, parts: ModelParts) -> list[list[int]]:
         """Return the nodes of each region of the backends' plan; empty if there is no plan."""
         if not self._backends:
             return []
@@ -224,10 +224,10 @@ class Reducer:
         numbered = [(region.get(name_of(node)), index) for index, node in enumerate(parts.nodes)]
         return [[index for _, index in group] for _, group in groupby(numbered, key=lambda pair: pair[0])]
 
-    def _shrunk(self, candidate: Candidate, runnable: bool) -> Candidate:
+    def _shrunk(self, candidate: FailingModel, runnable: bool) -> FailingModel:
         taken: list[str] = []
 
-        def fails(label: str, smaller: Candidate) -> bool:
+        def fails(label: str, smaller: FailingModel) -> bool:
             if self._progress:
                 self._progress("smaller arrays", len(taken), 0)
             if not self._test(f"shrink {_digest((*taken, label))}", smaller):
@@ -243,7 +243,7 @@ class Reducer:
         shrinking.values()
         return shrinking.best
 
-    def _runs(self, candidate: Candidate) -> bool:
+    def _runs(self, candidate: FailingModel) -> bool:
         """Check whether the host runs a candidate, so that it does not fail for another reason."""
         try:
             reference(candidate.model, Context(Request(), plugins=self._plugins))(candidate.feeds)
@@ -251,7 +251,7 @@ class Reducer:
             return False
         return True
 
-    def _confirm(self, candidate: Candidate) -> None:
+    def _confirm(self, candidate: FailingModel) -> None:
         """Note if the smallest model does not fail every time."""
         failed = [self._run_check(candidate) for _ in range(_TRIES)]
         if not all(failed):
@@ -259,7 +259,7 @@ class Reducer:
                 f"the smallest model failed in {sum(failed)} of {_TRIES} further runs: the check is flaky"
             )
 
-    def _test(self, key: str, candidate: Candidate) -> bool:
+    def _test(self, key: str, candidate: FailingModel) -> bool:
         """Return whether a candidate fails, from the journal or by the check."""
         known = self._journal.known(key)
         if known is not None:
@@ -273,7 +273,7 @@ class Reducer:
         self._journal.answer(key, found)
         return found
 
-    def _run_check(self, candidate: Candidate) -> bool:
+    def _run_check(self, candidate: FailingModel) -> bool:
         for _ in range(self._attempts):
             self._checks += 1
             if self._check.fails(candidate):

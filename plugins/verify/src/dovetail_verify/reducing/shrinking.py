@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
 
-from dovetail_verify.reducing.parts import Candidate
+from dovetail_verify.reducing.parts import FailingModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_PAIRS = 8  # axes of one extent that are also tried in pairs
 _FILLS = ("zeros", "ones", "largest")
 
-Test = Callable[[str, Candidate], bool]
+Test = Callable[[str, FailingModel], bool]
 """Tests a candidate, which a text names; the text is the same in every run."""
 
 Axis = tuple[str, int]
@@ -37,7 +37,7 @@ class Shrinking:
         best: The smallest candidate found so far.
     """
 
-    def __init__(self, candidate: Candidate, fails: Test, runs: Callable[[Candidate], bool]):
+    def __init__(self, candidate: FailingModel, fails: Test, runs: Callable[[FailingModel], bool]):
         self.best = candidate
         self._fails, self._runs = fails, runs
 
@@ -49,7 +49,7 @@ class Shrinking:
         for position, value in enumerate(graph.outputs):
             copy = self.best.model.clone()
             copy.graph.outputs[:] = [copy.graph.outputs[position]]
-            if self._accept(f"output {position} {value.name}", Candidate(copy, self.best.feeds)):
+            if self._accept(f"output {position} {value.name}", FailingModel(copy, self.best.feeds)):
                 return
 
     def extents(self) -> None:
@@ -83,7 +83,7 @@ class Shrinking:
                 passes = wanted
             wanted = (passes + fails) // 2
 
-    def _accept(self, label: str, candidate: Candidate, shorter: bool = False) -> bool:
+    def _accept(self, label: str, candidate: FailingModel, shorter: bool = False) -> bool:
         if shorter and not self._runs(candidate):
             return False
         if not self._fails(label, candidate):
@@ -92,7 +92,7 @@ class Shrinking:
         return True
 
 
-def _arrays(candidate: Candidate) -> Iterator[tuple[str, np.ndarray]]:
+def _arrays(candidate: FailingModel) -> Iterator[tuple[str, np.ndarray]]:
     """Yield inputs and weights by name."""
     yield from candidate.feeds.items()
     for name, value in candidate.model.graph.initializers.items():
@@ -100,7 +100,7 @@ def _arrays(candidate: Candidate) -> Iterator[tuple[str, np.ndarray]]:
             yield name, value.const_value.numpy()
 
 
-def _axes_by_extent(candidate: Candidate) -> dict[int, list[Axis]]:
+def _axes_by_extent(candidate: FailingModel) -> dict[int, list[Axis]]:
     """Return the axes of inputs and of float weights, by extent; integer weights are shapes, axes and indices."""
     found: dict[int, list[Axis]] = {}
     for name, array in _arrays(candidate):
@@ -119,7 +119,7 @@ def _groups(axes: Sequence[Axis]) -> Iterator[Sequence[Axis]]:
         yield from ((axis,) for axis in axes)
 
 
-def _extent(candidate: Candidate, axis: Axis) -> int:
+def _extent(candidate: FailingModel, axis: Axis) -> int:
     name, number = axis
     if name in candidate.feeds:
         return candidate.feeds[name].shape[number]
@@ -127,7 +127,7 @@ def _extent(candidate: Candidate, axis: Axis) -> int:
     return int(tensor.shape.numpy()[number]) if tensor is not None else 0
 
 
-def _sliced(candidate: Candidate, axes: Sequence[Axis], extent: int) -> Candidate:
+def _sliced(candidate: FailingModel, axes: Sequence[Axis], extent: int) -> FailingModel:
     """Keep the first elements along some axes."""
     arrays = dict(_arrays(candidate))
     changed: dict[str, np.ndarray] = {}
@@ -146,7 +146,7 @@ def _filled(array: np.ndarray, fill: str) -> np.ndarray:
     return np.zeros_like(array) if fill == "zeros" else np.ones_like(array)
 
 
-def _with_arrays(candidate: Candidate, changed: Mapping[str, np.ndarray]) -> Candidate:
+def _with_arrays(candidate: FailingModel, changed: Mapping[str, np.ndarray]) -> FailingModel:
     """Replace inputs and weights; shapes that no longer hold are removed from the model."""
     import numpy as np
     import onnx_ir as ir
@@ -165,7 +165,7 @@ def _with_arrays(candidate: Candidate, changed: Mapping[str, np.ndarray]) -> Can
         value.const_value, value.shape = ir.tensor(array, name=name), ir.Shape(array.shape)
     if reshaped:
         _declare_shapes(graph, feeds)
-    return Candidate(copy, feeds)
+    return FailingModel(copy, feeds)
 
 
 def _declare_shapes(graph: ir.Graph, feeds: Mapping[str, np.ndarray]) -> None:

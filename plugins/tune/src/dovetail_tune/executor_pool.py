@@ -1,10 +1,11 @@
-"""Hosts: the machines of an executor, which tasks are sent to, and sent again to when one of them is lost."""
+"""The pool of an executor: its machines, which tasks are sent to, and sent again to when one of them is lost."""
 
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,8 @@ from dovetail_runtime.machine import difference
 
 from dovetail_tune.answers import Answer, InvalidAnswer, answer_of, as_text, greeting_of
 from dovetail_tune.deadline import Deadline
-from dovetail_tune.tasks import Job, Place, Rules, compare, convert, greet
+from dovetail_tune.tasks import greet, measure, prepare
+from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
 
 _ATTEMPTS = 4  # of a task whose worker is lost, or that ran on a machine of another kind
 _GRACE = 10.0  # seconds beyond a task's own limit, in which its answer arrives
@@ -26,12 +28,12 @@ class Executors:
     """Where tasks run.
 
     Attributes:
-        converting: Runs conversions with their accuracy, beside each other.
+        preparing: Prepares candidates, beside each other.
         timing: Runs timings; a lock on each machine keeps everything else of a tuning away meanwhile.
         notes: What is to be said about the machines, as sentences.
     """
 
-    converting: Executor
+    preparing: Executor
     timing: Executor
     notes: tuple[str, ...] = ()
 
@@ -40,85 +42,64 @@ class LostError(DovetailError):
     """No machine answered: the executor stopped, or lost the worker of a task several times."""
 
 
-class Hosts:
-    """The machines behind executors. All answers are those of one kind of machine: the one that answers first.
+class ExecutorPool(WorkerPool):
+    """Sends tasks to executors, and again when a machine is lost; the first to answer decides which kind is used.
 
     Args:
         executors: The executors; one that does both is all right.
-        place: What tasks are told about the tuning.
-
-    Attributes:
-        machine: Fingerprint of the machines; timings of others are not used.
-        notes: What happened to tasks, as sentences.
+        settings: What workers are told.
 
     Raises:
         LostError: No machine answers.
     """
 
-    def __init__(self, executors: Executor | Executors, place: Place):
+    at_once = sys.maxsize
+
+    def __init__(self, executors: Executor | Executors, settings: WorkerSettings):
+        super().__init__(settings, {})
         self._executors = executors if isinstance(executors, Executors) else Executors(executors, executors)
-        self._place = place
-        self.notes = list(self._executors.notes)
-        self.machine: Mapping[str, str] = {}
-        self.machine = _Pending(self, self._executors.timing, greeting_of, greet, place, ()).result(None)[0]
+        self.notes += self._executors.notes
+        self.machine = _Task(self, self._executors.timing, greeting_of, greet, ()).result(None)[0]
 
     def check_paths(self, paths: Sequence[str]) -> None:
-        """Check that a machine sees these files and folders.
-
-        Raises:
-            DovetailError: It does not.
-        """
-        sent = _Pending(self, self._executors.converting, greeting_of, greet, self._place, tuple(paths))
-        _, missing = sent.result(None)
+        """See `WorkerPool`."""
+        _, missing = _Task(self, self._executors.preparing, greeting_of, greet, tuple(paths)).result(None)
         if missing:
             raise DovetailError(
                 f"the executor's machines do not see {missing[0]}",
                 "keep model and journal (--journal FOLDER) where all machines have them under the same path",
             )
 
-    def convert(self, job: Job, deadline: Deadline) -> Callable[[], Answer]:
-        """Send a conversion; what is returned waits for its answer.
-
-        Args:
-            job: A `prepare` job.
-            deadline: The time that is left.
-        """
+    def prepare(self, job: Job, deadline: Deadline) -> Pending:
+        """See `WorkerPool`. Every result is saved, also one that another candidate has, as both may begin at once."""
         read = partial(answer_of, kinds={"": job["job"]})
-        pending = _Pending(self, self._executors.converting, read, convert, self._place, job, deadline.remaining)
-        return lambda: pending.result(deadline)
+        task = _Task(self, self._executors.preparing, read, prepare, {**job, "known": []}, deadline.remaining)
+        return partial(task.result, deadline)
 
-    def compare(self, jobs: Mapping[str, Job], rules: Rules, deadline: Deadline) -> Callable[[], Answer]:
-        """Send a race; what is returned waits for its answer.
-
-        Args:
-            jobs: A `load` or `segment` job by the runner's name.
-            rules: The rules of the race; without rounds, this is a conversion.
-            deadline: The time that is left.
-        """
-        executor = self._executors.timing if rules.rounds else self._executors.converting
-        read = partial(answer_of, kinds={name: job["job"] for name, job in jobs.items()})
-        pending = _Pending(self, executor, read, compare, self._place, dict(jobs), rules, deadline.remaining)
-        return lambda: pending.result(deadline)
-
-    def why_unfit(self, answer: Any) -> str:
-        """Return how the machine of an answer differs from the others; empty if it does not."""
-        if not isinstance(answer, Answer) or answer.machine == self.machine:
-            return ""
-        return difference(answer.machine, self.machine)
+    def measure(
+        self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
+    ) -> Pending:
+        """See `WorkerPool`."""
+        progress(0)  # rounds are not known until the answer comes
+        executor = self._executors.timing if measurement.rounds else self._executors.preparing
+        read = partial(answer_of, kinds={name: job["job"] for name, job in measurement.jobs.items()})
+        deadline = deadline if measurement.limit is None else Deadline(measurement.limit)
+        return partial(_Task(self, executor, read, measure, measurement, deadline.remaining).result, deadline)
 
 
-class _Pending:
+class _Task:
     """A task that was sent, and is sent again if its worker is lost, or its answer is not valid."""
 
     def __init__(
         self,
-        hosts: Hosts,
+        pool: ExecutorPool,
         executor: Executor,
         read: Callable[[object], Any],
         task: Callable[..., Any],
         *arguments: object,
     ):
-        self._hosts, self._executor, self._read, self._task, self._arguments = hosts, executor, read, task, arguments
+        self._pool, self._executor, self._read = pool, executor, read
+        self._task, self._arguments = task, (pool.settings, *arguments)
         self._future = self._sent()
 
     def result(self, deadline: Deadline | None) -> Any:
@@ -136,7 +117,7 @@ class _Pending:
             begun = time.monotonic()
             try:
                 answer = self._read(self._future.result(limit))
-                why = self._hosts.why_unfit(answer)
+                why = difference(answer.machine, self._pool.machine) if isinstance(answer, Answer) else ""
                 if not why:
                     return answer
                 self._note(f"an answer of {why} is not used")
@@ -166,8 +147,8 @@ class _Pending:
             raise LostError(f"the executor takes no task: {error}", _RESUME) from error
 
     def _note(self, text: str) -> None:
-        if text not in self._hosts.notes:
-            self._hosts.notes.append(text)
+        if text not in self._pool.notes:
+            self._pool.notes.append(text)
 
 
-_RESUME = "with the same --journal FOLDER, another start goes on where this one was"
+_RESUME = "with the same --journal FOLDER, another start resumes"

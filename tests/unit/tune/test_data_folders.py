@@ -1,4 +1,4 @@
-"""Data in two halves: what calibrates does not judge."""
+"""Data in two folders: what calibrates does not judge."""
 
 import dovetail
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
-from dovetail_tune.data_split import split
+from dovetail_tune.data_folders import write_split
 from dovetail_verify.runners import reference
 from onnx import parser
 
@@ -19,12 +19,12 @@ def opened(text):
     return dovetail.open(parser.parse_model(text))
 
 
-def halves_of(text, data, folder):
+def parts_of(text, data, folder):
     model = opened(text)
-    found = split(model, data, folder, reference(model, Context(Request(), plugins=load_plugins())))
+    found = write_split(model, data, folder, reference(model, Context(Request(), plugins=load_plugins())))
 
-    def rows(half):
-        return [np.load(path)["x"].tolist() for path in sorted(half.glob("*.npz"))]
+    def rows(part):
+        return [np.load(path)["x"].tolist() for path in sorted(part.glob("*.npz"))]
 
     return rows(found.calibrate), rows(found.judge), found.text
 
@@ -34,19 +34,19 @@ def batch(*numbers):
 
 
 def test_even_batches_calibrate_and_odd_ones_judge(tmp_path):
-    calibrate, judge, text = halves_of(FIXED, batch(1, 2, 3, 4, 5), tmp_path)
+    calibrate, judge, text = parts_of(FIXED, batch(1, 2, 3, 4, 5), tmp_path)
     assert (calibrate, judge) == ([[[1, 1]], [[3, 3]], [[5, 5]]], [[[2, 2]], [[4, 4]]])
     assert text == "accuracy is that of 2 of 5 batches; the others calibrate"
 
 
 def test_rows_of_a_single_batch_are_split_where_they_are_independent(tmp_path):
-    calibrate, judge, text = halves_of(ROWS, batch(1, 2, 3), tmp_path)
+    calibrate, judge, text = parts_of(ROWS, batch(1, 2, 3), tmp_path)
     assert (calibrate, judge) == ([[[1, 1], [3, 3]]], [[[2, 2]]])
     assert text == "accuracy is that of 1 of 3 rows; the others calibrate"
 
 
 def test_what_cannot_be_split_does_both_and_says_so(tmp_path):
-    one, other, text = halves_of(FIXED, batch(1), tmp_path)
+    one, other, text = parts_of(FIXED, batch(1), tmp_path)
     assert one == other == [[[1, 1]]]
     assert text == "the data that accuracy is measured on also calibrates, since it is one sample"
 
@@ -54,15 +54,15 @@ def test_what_cannot_be_split_does_both_and_says_so(tmp_path):
 def test_labels_go_with_their_samples(tmp_path):
     model = opened(FIXED)
     data = {**batch(1, 2), "labels": np.int64([7, 8])}
-    found = split(model, data, tmp_path, reference(model, Context(Request(), plugins=load_plugins())))
+    found = write_split(model, data, tmp_path, reference(model, Context(Request(), plugins=load_plugins())))
     assert np.load(next(found.judge.glob("*.npz")))["labels"].tolist() == [8]
 
 
 def test_files_of_an_earlier_run_are_replaced(tmp_path):
-    halves_of(FIXED, batch(1, 2, 3, 4), tmp_path)
-    assert halves_of(FIXED, batch(5, 6), tmp_path)[:2] == ([[[5, 5]]], [[[6, 6]]])
+    parts_of(FIXED, batch(1, 2, 3, 4), tmp_path)
+    assert parts_of(FIXED, batch(5, 6), tmp_path)[:2] == ([[[5, 5]]], [[[6, 6]]])
 
 
 def test_data_of_another_model_is_an_error(tmp_path):
     with pytest.raises(DovetailError, match="no input 'z'"):
-        halves_of(FIXED, {"z": np.zeros((1, 2), np.float32)}, tmp_path)
+        parts_of(FIXED, {"z": np.zeros((1, 2), np.float32)}, tmp_path)

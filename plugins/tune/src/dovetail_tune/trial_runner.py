@@ -1,0 +1,174 @@
+"""The runner of trials: candidates are compiled, compared with the source, and timed beside the baseline."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dovetail_tune.candidates import Candidate
+from dovetail_tune.data_folders import DataFolders
+from dovetail_tune.deadline import Deadline
+from dovetail_tune.journal import Journal
+from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, REPEATED, CandidateTrial
+from dovetail_tune.worker_pool import Pending, RaceMeasurement, WorkerPool
+
+_ROUNDS, _SECONDS = 16, 1.5  # of a comparison with the baseline at least
+_TOLERANCE = 0.5  # half as slow again needs no closer look
+_TIME_UP = "not tried to the end: the time was up"
+
+
+@dataclass
+class TrialRunner:
+    """Runs trials on a pool of workers, and keeps them in the journal.
+
+    Attributes:
+        model: The file of the source model.
+        data: The data.
+        goals: Accuracy goals as plain data.
+        folder: Where results are kept.
+        journal: What was tried before.
+        deadline: The time that is left.
+        pool: Where candidates are compiled and timed.
+        baseline: What the others are timed beside; it is tried first.
+        doubts: What labels say against a goal.
+        digests: The candidate of each distinct result, by its digest and threads.
+    """
+
+    model: Path
+    data: DataFolders
+    goals: Mapping[str, float]
+    folder: Path
+    journal: Journal
+    deadline: Deadline
+    pool: WorkerPool
+    baseline: Candidate
+    doubts: list[str] = field(default_factory=list)
+    digests: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def run(self, candidates: Sequence[Candidate], step: Callable[[str], None]) -> Iterator[CandidateTrial]:
+        """Yield a trial of each candidate, in their order; what was tried before is not tried again.
+
+        As many are submitted together as the pool takes. A candidate is timed once it is known that no candidate in
+        front of it has the same result. Whatever goes wrong is the trial's `why`.
+
+        Args:
+            candidates: The candidates.
+            step: Called with the name of each candidate before its answer is awaited.
+
+        Raises:
+            LostError: No machine answers; the journal has everything up to then.
+        """
+        for begin in range(0, len(candidates), self.pool.at_once):
+            submitted = [(one, self._submitted(one)) for one in candidates[begin : begin + self.pool.at_once]]
+            prepared = [self._prepared(*one, step) for one in submitted]
+            for trial, timing in prepared:
+                yield trial if timing is None else self._timed(trial, timing)
+
+    def folder_of(self, candidate: Candidate) -> Path:
+        """Return the folder of a candidate's result."""
+        digest = hashlib.sha256(repr(candidate.as_dict()).encode()).hexdigest()[:8]
+        return self.folder / "candidates" / f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', candidate.name)[:60]}-{digest}"
+
+    def job(self, kind: str, candidate: Candidate) -> dict[str, Any]:
+        """Return a job about a candidate as plain data."""
+        callers = self.pool.settings.callers
+        streams = {"streams": callers} if callers > 1 else {}
+        return {
+            "job": kind, "candidate": candidate.as_dict(), "model": str(self.model), "goals": dict(self.goals),
+            "calibrate": str(self.data.calibrate), "judge": str(self.data.judge),
+            "folder": str(self.folder_of(candidate)), "threads": candidate.threads, **streams,
+        }  # fmt: skip
+
+    def _recalled(self, candidate: Candidate) -> CandidateTrial | None:
+        """Return what the journal says about a candidate; None if it was not tried, or its result is gone."""
+        known = self.journal.find("candidate", candidate.name)
+        if known is None or known["candidate"] != candidate.as_dict():
+            return None
+        trial = CandidateTrial.of(candidate, known)
+        if trial.status == PREPARED and not (self.folder_of(candidate) / "result.json").exists():
+            return None
+        self.digests.setdefault((trial.digest, candidate.threads), candidate.name)
+        return trial
+
+    def _submitted(self, candidate: Candidate) -> CandidateTrial | Pending:
+        """Submit the compilation of a candidate, unless it was tried before, or no time is left."""
+        if (known := self._recalled(candidate)) is not None:
+            return known
+        if self.deadline.is_over:
+            return CandidateTrial(candidate, NOT_TRIED, "not tried: the time was up")
+        known_digests = [digest for digest, threads in self.digests if threads == candidate.threads]
+        return self.pool.prepare({**self.job("prepare", candidate), "known": known_digests}, self.deadline)
+
+    def _prepared(
+        self, candidate: Candidate, submitted: CandidateTrial | Pending, step: Callable[[str], None]
+    ) -> tuple[CandidateTrial, Pending | None]:
+        """Return what compiling a candidate gave, and what waits for its timing; None if it is not timed."""
+        if isinstance(submitted, CandidateTrial):
+            if submitted.status != NOT_TRIED:
+                step(candidate.name)
+            return submitted, None
+        step(candidate.name)
+        try:
+            answer = submitted()
+        except TimeoutError:
+            return CandidateTrial(candidate, NOT_TRIED, _TIME_UP), None
+        if answer.failed:
+            return self._without_result(candidate, answer.failed[""]), None
+        trial = self._judged(candidate, answer.found[""])
+        if trial.status != PREPARED or candidate == self.baseline:
+            return self._recorded(trial), None
+        return trial, self._timing(candidate)
+
+    def _judged(self, candidate: Candidate, found: Mapping[str, Any]) -> CandidateTrial:
+        """Return what the answer of a `prepare` job says about a candidate, which may repeat another one."""
+        digest = found["digest"]
+        other = self.digests.setdefault((digest, candidate.threads), candidate.name)
+        if other != candidate.name:
+            return CandidateTrial(candidate, REPEATED, f"the same result as {other}", digest=digest)
+        compared = found["verification"]
+        if candidate == self.baseline:
+            self.doubts += found["doubts"]
+        snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
+        answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
+        return CandidateTrial(
+            candidate, PREPARED, "",
+            -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),
+            tuple(found["missed"]), found["bytes"], found["coverage"], tuple(found["engines"]),
+            digest=digest, compile_seconds=found["compile_seconds"],
+        )  # fmt: skip
+
+    def _timing(self, candidate: Candidate) -> Pending:
+        """Submit the comparison of a candidate with the baseline."""
+        jobs = {name: self.job("load", one) for name, one in (("", self.baseline), (candidate.name, candidate))}
+        return self.pool.measure(RaceMeasurement(jobs, _ROUNDS, _TOLERANCE, least=_SECONDS), self.deadline)
+
+    def _timed(self, trial: CandidateTrial, timing: Pending) -> CandidateTrial:
+        """Add the ratio to the baseline, and record the trial."""
+        name = trial.candidate.name
+        try:
+            answer = timing()
+            if "" in answer.failed and name not in answer.failed and not self.deadline.is_over:
+                answer = self._timing(
+                    trial.candidate
+                )()  # that the baseline's process ended says nothing about this one
+        except TimeoutError:
+            return CandidateTrial(trial.candidate, NOT_TRIED, _TIME_UP)
+        if why := answer.failed.get(name) or answer.failed.get(""):
+            return self._without_result(trial.candidate, why)
+        trial.against, trial.run_seconds = answer.race.ratio(name, ""), answer.race.seconds(name)
+        return self._recorded(trial)
+
+    def _without_result(self, candidate: Candidate, why: str) -> CandidateTrial:
+        """Record that a candidate failed, unless that may be for lack of time, of which no journal speaks."""
+        if self.deadline.is_over:
+            return CandidateTrial(candidate, NOT_TRIED, _TIME_UP)
+        return self._recorded(CandidateTrial(candidate, FAILED, why))
+
+    def _recorded(self, trial: CandidateTrial) -> CandidateTrial:
+        self.journal.record("candidate", trial.candidate.name, **trial.as_dict())
+        return trial

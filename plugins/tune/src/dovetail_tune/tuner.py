@@ -1,0 +1,269 @@
+"""The tuner: every candidate is tried, the best few race as whole models, and the fastest within the goals wins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+
+from dovetail_tune.candidates import Candidate, CandidateSet
+from dovetail_tune.mixing import Mixing
+from dovetail_tune.outcome import Tuned, TunedCandidate, slower_integers
+from dovetail_tune.outside_data import unknown
+from dovetail_tune.race import RaceResult
+from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, CandidateTrial
+from dovetail_tune.trial_runner import TrialRunner
+from dovetail_tune.verdict import doubts_of, winner_of
+from dovetail_tune.worker_pool import RaceMeasurement
+from dovetail_tune.worker_process import WorkerError
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.plugin import PluginSet
+
+_FINALISTS = 4  # results that are loaded at the same time in the last race
+_MEASUREMENTS = 3  # of the last race, each in fresh processes
+_ROUNDS = 20  # of a measurement
+_SECONDS = 2.0  # of a measurement at least
+_TOLERANCE = 0.03  # a difference that is not worth a longer race
+_GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
+_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
+_SEARCH = 12  # compilations in the time of a search for nodes to raise: measured as 5 to 12
+_CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
+
+
+class Tuner:
+    """Tries candidates against the baseline, and lets the best race.
+
+    Args:
+        runner: Runs trials.
+        candidates: The candidates, the baseline first.
+        original: The source model.
+        plugins: The plugins.
+        progress: Called with (what, done, total).
+    """
+
+    def __init__(
+        self,
+        runner: TrialRunner,
+        candidates: CandidateSet,
+        original: Model,
+        plugins: PluginSet,
+        progress: Callable[[str, int, int], None] | None = None,
+    ):
+        self._runner, self._candidates, self._original, self._plugins = runner, candidates, original, plugins
+        self._progress = progress
+        self._trials: dict[str, CandidateTrial] = {}
+        self._done, self._total = 0, len(candidates.found) + 1
+        self._notes = [runner.data.text]
+        self._certified: Mixing | None = None
+
+    def run(self, mixed: bool) -> Tuned:
+        """Return the outcome.
+
+        Args:
+            mixed: Whether plans that mix candidates compete.
+
+        Raises:
+            DovetailError: The host cannot run the model, or the time is up before it did.
+        """
+        runner = self._runner
+        if runner.journal.others:
+            self._notes.append(f"the journal's figures are of {runner.journal.others}, and are not used")
+        first, whole = runner.baseline, runner.deadline
+        try:
+            self._try_first(first)
+            # Raising what misses the goal by little gains more than other options do, and than mixtures.
+            for group, share in ((self._candidates.defaults, _MIXING), (self._candidates.others, _TRYING)):
+                runner.deadline = whole.until(_TRYING)
+                self._try(group)
+                runner.deadline = whole.until(share)
+                while raised := self._worth_raising(is_last=group is self._candidates.others):
+                    self._total += len(raised)
+                    self._try(raised)
+            runner.deadline = whole.until(_MIXING)
+            mixing = self._try_mixed() if mixed else None
+            runner.deadline = whole
+            result, memory = self._last_race(first)
+        finally:
+            runner.pool.release()
+        self._notes += [*runner.doubts, *runner.pool.notes]
+        if mixing is not None and first.name in result.turns:
+            mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
+            self._certified = mixing
+        return self._outcome(first, result, memory)
+
+    def _try_first(self, first: Candidate) -> None:
+        """Try the baseline, without which there is no tuning.
+
+        Raises:
+            DovetailError: The host cannot run the model, or the time is up before it did.
+        """
+        self._try([first])
+        trial = self._trials[first.name]
+        if trial.status in (FAILED, NOT_TRIED):
+            if self._runner.deadline.is_over:
+                raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
+            raise DovetailError(f"the model does not run on the host: {trial.why}")
+
+    def _try(self, candidates: Sequence[Candidate]) -> None:
+        for trial in self._runner.run(candidates, self._step):
+            self._trials[trial.candidate.name] = trial
+
+    def _worth_raising(self, is_last: bool) -> list[Candidate]:
+        """Return requests that may meet the goals with nodes raised, or with more, and be faster than what meets them.
+
+        Those that miss by the least come first. Before everything else was tried, only those come for whose searches
+        there is time.
+        """
+        best = min((t.against.median for t in self._trials.values() if t.is_valid and t.against), default=1.0)
+        missing = [t for t in self._trials.values() if t.status == PREPARED and t.missed and not t.candidate.high]
+        faster = [t for t in missing if t.against is not None and t.against.low < min(best, 1.0)]
+        faster.sort(key=lambda t: -math.inf if t.snr_db is None else t.snr_db, reverse=True)
+        found, left = [], self._runner.deadline.remaining
+        for trial in faster:
+            raised = trial.candidate.raised()
+            if raised is None or raised.name in self._trials:
+                continue
+            left -= trial.compile_seconds * (1 if trial.candidate.margin else _SEARCH)
+            if is_last or left > 0:
+                found.append(raised)
+        return found
+
+    def _try_mixed(self) -> Mixing:
+        mixing = Mixing(self._runner, self._original, self._plugins, self._trials, self._step)
+        for candidate in mixing.candidates():
+            self._total += 1
+            self._try([candidate])
+            mixing.learn(self._trials[candidate.name])
+        self._notes += mixing.notes
+        return mixing
+
+    def _finalists(self, first: Candidate) -> list[CandidateTrial]:
+        """Return the baseline and the best few that meet the goals."""
+        valid = [t for t in self._trials.values() if t.is_valid and t.against is not None]
+        valid.sort(key=lambda t: t.against.median if t.against else 1.0)
+        best = min([1.0, *(t.against.high for t in valid if t.against)])
+        close = [t for t in valid if t.against and t.against.low <= best * _CLOSE]
+        return [self._trials[first.name], *close[: _FINALISTS - 1]]
+
+    def _last_race(self, first: Candidate) -> tuple[RaceResult, dict[str, int]]:
+        """Let the finalists race in fresh processes; return the race, and the memory of each."""
+        finalists = self._finalists(first)
+        names = [trial.candidate.name for trial in finalists]
+        known = self._runner.journal.find("race", ", ".join(names))
+        if known is not None:
+            if (other := unknown({**known["turns"], **known["failed"]}, names)) or not known["turns"]:
+                problem = f"turns: {other!r} did not race" if other else "turns: nobody raced"
+                raise self._runner.journal.invalid("race", ", ".join(names), problem)
+            return RaceResult.of(known), known["memory"]
+        memory: dict[str, int] = {}
+        result = RaceResult()
+        active = list(finalists)
+        for number in range(_MEASUREMENTS):
+            result.add(self._measured(active, first, number, memory))
+            active = [t for t in active if t.candidate.name in result.turns]
+            if not active:
+                raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()))
+            base = active[0].candidate.name
+            result.leader = min((t.candidate.name for t in active), key=lambda name: result.ratio(name, base).median)
+            active = [
+                t for t in active
+                if t.candidate.is_baseline or result.ratio(t.candidate.name, result.leader).low <= 1 + _TOLERANCE
+            ]  # fmt: skip
+            if self._runner.deadline.is_over or len(active) == 1:
+                break
+        if result.failed and self._runner.deadline.is_over:
+            return result, memory  # more time may help, so that no journal says that they failed
+        self._runner.journal.record("race", ", ".join(names), **result.as_dict(), memory=memory)
+        return result, memory
+
+    def _measured(
+        self, finalists: Sequence[CandidateTrial], first: Candidate, done: int, memory: dict[str, int]
+    ) -> RaceResult:
+        """Measure finalists in fresh processes, whose luck with memory differs from one measurement to the next."""
+        jobs = {trial.candidate.name: self._runner.job("load", trial.candidate) for trial in finalists}
+        measurement = RaceMeasurement(jobs, _ROUNDS, _TOLERANCE, first.name, _SECONDS, is_fresh=True, limit=_GRACE)
+        pending = self._runner.pool.measure(
+            measurement, self._runner.deadline, lambda rounds: self._racing(done * _ROUNDS + rounds)
+        )
+        try:
+            answer = pending()
+        except TimeoutError:
+            hint = "start again with the same --journal FOLDER, when the machines have less to do"
+            raise DovetailError(f"the last race was not measured within {_GRACE:.0f} s", hint) from None
+        for name, found in answer.found.items():
+            memory[name] = max(found["bytes"], memory.get(name, 0))
+        answer.race.failed |= answer.failed
+        return answer.race
+
+    def _outcome(self, first: Candidate, result: RaceResult, memory: dict[str, int]) -> Tuned:
+        entries = []
+        base = result.seconds(first.name) if first.name in result.turns else None
+        for name, trial in self._trials.items():
+            entry = TunedCandidate(
+                trial.candidate, None, None, trial.snr_db, trial.answers, trial.bytes, memory.get(name), trial.engines,
+                _remark(trial), trial.is_valid,
+            )  # fmt: skip
+            if name in result.turns:
+                entry.seconds = result.seconds(name)
+                if name != first.name and first.name in result.turns:
+                    entry.against = result.ratio(name, first.name)
+            elif name in result.failed:
+                entry.remark, entry.meets = f"left out: {result.failed[name]}", False
+            elif trial.against is not None:
+                entry.against = trial.against
+                entry.seconds = None if base is None else base * trial.against.median
+            entries.append(entry)
+        entries.sort(key=lambda e: (e.seconds is None, e.seconds or 0.0))
+        for name, why in self._candidates.absent.items():
+            self._notes.append(f"{name} does not compete: {why}")
+        raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
+        winner = winner_of(raced, result) if raced else None
+        if winner is not None:
+            winner.remark = "the fastest within the goal"
+            self._notes += doubts_of(winner, raced, result)
+        self._notes += slower_integers(entries, self._candidates)
+        if any(trial.status == NOT_TRIED for trial in self._trials.values()):
+            self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
+        return Tuned(
+            "",
+            entries,
+            winner,
+            notes=self._notes,
+            certificate=self._certificate(winner),
+            front=() if self._certified is None else self._certified.front,
+        )
+
+    def _certificate(self, winner: TunedCandidate | None) -> str:
+        """Say how far the winner is from the bound."""
+        mixing = self._certified
+        if mixing is not None and mixing.unproven:
+            return f"no certificate: {mixing.unproven}"
+        if mixing is None or mixing.bound is None or winner is None:
+            return ""
+        gap = (1.0 if winner.against is None else winner.against.median) / mixing.bound - 1
+        measured = f"these measurements of {mixing.segments} segments allow (by HiGHS)"
+        return f"within {100 * max(0.0, gap):.0f} % of the best that {measured}"
+
+    def _racing(self, rounds: int) -> None:
+        if self._progress:
+            self._progress(
+                f"last race{self._runner.deadline.text}", min(rounds, _MEASUREMENTS * _ROUNDS), _MEASUREMENTS * _ROUNDS
+            )
+
+    def _step(self, what: str) -> None:
+        if self._progress:
+            deadline = self._runner.deadline
+            left = deadline.elapsed / self._done * (self._total - self._done) if self._done else 0.0
+            text = deadline.text or (f" (about {left:.0f} s to go)" if left else "")
+            self._progress(f"{what}{text}", self._done, self._total)
+        self._done = min(self._done + 1, self._total)
+
+
+def _remark(trial: CandidateTrial) -> str:
+    if trial.status == FAILED:
+        return f"left out: {trial.why}"
+    return trial.why or "; ".join(trial.missed)
