@@ -151,7 +151,7 @@ SLOW = ("pipeline", "two", "past")
 FORMS = {
     "vision": (nets.vision_folder, ["vision", "embedding", "decoder"]),
     "pipeline": (nets.pipeline_folder, ["decoder.embeddings", "decoder.layers"]),
-    "merged": (lambda folder: nets.optimum_folder(folder, "merged"), ["decoder"]),
+    "merged": (lambda folder: nets.optimum_folder(folder, "merged"), ["decoder", "decoder_with_past"]),
     "two": (lambda folder: nets.optimum_folder(folder, "two"), ["decoder", "decoder_with_past"]),
     "both": (lambda folder: nets.optimum_folder(folder, "both"), ["decoder", "decoder_with_past"]),
     "past": (lambda folder: nets.optimum_folder(folder, "past"), ["decoder"]),
@@ -205,6 +205,28 @@ def test_a_merged_decoder_is_made_of_the_results_of_its_branches(prompts, tmp_pa
         wanted = alone.run(None, {value.name: feeds[value.name] for value in alone.get_inputs()})
         for one, other in zip(wanted, merged.run(None, feeds)):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["cpu-int8:weights=int8", "cpu-int8:weights=int8-blocks", "cpu-int8:weights=int4"])
+@pytest.mark.parametrize("external", [True, False])
+def test_a_merged_decoder_alone_is_compiled_by_its_branches(prompts, tmp_path, backend, external):
+    """Nothing of it stays on the host, as it would in the bodies of an If, and generators load what is made of it."""
+    (tmp_path / "source").mkdir()
+    source, out = nets.optimum_folder(tmp_path / "source", "merged"), tmp_path / "out"
+    (file,) = source.rglob("*.onnx")
+    if external:
+        nets.save(onnx.load(file), file, external=True)
+    compiled = api.compile(source, backend, data=prompts)
+    assert {node.backend for part in compiled.parts.values() for node in part.plan.nodes} == {"cpu-int8"}
+    assert compiled.failed == [] and compiled.comparison.kl < 0.01
+    compiled.save(out)
+    assert [path.relative_to(out) for path in out.rglob("*.onnx")] == [file.relative_to(source)]
+    found = onnx.load(out / file.relative_to(source), load_external_data=False).graph
+    bodies = [attribute.g for attribute in found.node[0].attribute]
+    assert all("DequantizeLinear" in {node.op_type for node in body.node} for body in bodies)
+    del compiled
+    onnxruntime.InferenceSession(out / file.relative_to(source), providers=["CPUExecutionProvider"])
 
 
 def test_arrays_give_what_a_vision_part_needs(tmp_path):

@@ -67,8 +67,8 @@ class ExpandTiles(Fusion):
     """`Tile(x, repeats)` as `Expand(x, repeats)` where only axes of one element are repeated.
 
     Other axes get an axis before them: `[d]` becomes `[1, d]`, is expanded to `[r, d]`, and joined to `[r * d]`. Only
-    the forms that the limits of Tile refuse are replaced: with computed repeats OpenVINO leaves memory unwritten, and with
-    open extents it may leave out the channels of a layout.
+    the forms that the limits of Tile refuse are replaced: with computed repeats OpenVINO leaves memory unwritten, and
+    with open extents it may leave out the channels of a layout.
     """
 
     name, operator, opset = "expand-tiles", "Expand", 14
