@@ -17,7 +17,7 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST = 5_925
+MOST = 6_000
 """Lines of code of core, as `lines_of_code` counts them. Raising it needs a reason in the commit."""
 
 LONGEST = 350

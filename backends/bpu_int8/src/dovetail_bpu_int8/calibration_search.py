@@ -239,7 +239,7 @@ class _Decided:
         if any(one.kind == "cast" for one in self.ctx.round.joins):
             return None
         self.ctx.request = replace(self.ctx.request, options=request.options)
-        work = self._model.clone()
+        work = self._model.continued()
         replace_observer(work, self._observer, _observer(request))
         return work if self._driver.calibrate(work) else None
 
