@@ -7,6 +7,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +177,11 @@ def _form(one: QuantizedValue) -> _Form:
     return one.value, one.format, one.readers, one.made_by
 
 
-_SHARED = "quantized-model"
+@dataclass
+class _Shared:
+    """The quantized model of a search, once one is made."""
+
+    model: QuantizedModel | None = None
 
 
 def share_quantized_model(ctx: Context) -> None:
@@ -184,18 +189,15 @@ def share_quantized_model(ctx: Context) -> None:
 
     A search that calibrates a model in several ways saves most of the copies.
     """
-    ctx.kept[_SHARED] = None
+    ctx.kept.put(_Shared())
 
 
 def quantized_model_of(model: Model, ctx: Context) -> QuantizedModel:
     """Return a quantized copy of a calibrated model: the shared one, if there is one and it can be adapted."""
-    known: QuantizedModel | None = ctx.kept.get(_SHARED)
-    if known is not None and known.adapt(model, ctx):
-        return known
-    made = QuantizedModel(model, ctx)
-    if _SHARED in ctx.kept:
-        ctx.kept[_SHARED] = made
-    return made
+    shared = ctx.kept.get(_Shared) or _Shared()
+    if shared.model is None or not shared.model.adapt(model, ctx):
+        shared.model = QuantizedModel(model, ctx)
+    return shared.model
 
 
 Batch = Mapping[str, Any]

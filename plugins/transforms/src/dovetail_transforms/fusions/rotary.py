@@ -4,9 +4,9 @@ Given:  %y = %x * %cos + Concat(-%x[half:], %x[:half]) * %sin, along the last ax
 Result: %y = RotaryEmbedding(%x, cos of one half, sin of one half)
 
 The operator takes cosines and sines of half the size, so both halves must be equal: they are constants, or made by
-`Cos` and `Sin` of angles that a Concat repeats, as models of transformers do. Where they are those of one row, or are not
-known to have a row for each, they are expanded to the rows of the input. The form in which pairs of neighbors rotate is
-not recognized.
+`Cos` and `Sin` of angles that a Concat repeats, as models of transformers do. Where they are those of one row, or are
+not known to have a row for each, they are expanded to the rows of the input. The form in which pairs of neighbors
+rotate is not recognized.
 """
 
 from __future__ import annotations
