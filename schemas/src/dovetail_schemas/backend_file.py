@@ -94,7 +94,7 @@ def _variants(
     if node is None:
         return []
     found = []
-    for item in getattr(node, "items", (node,)):
+    for item in node.many():
         entries = item.entries("variants").only("variant", ("when", "file", *VARIANT_KEYS))
         if not variant_applies(entries.require("when"), declared, chosen):
             continue

@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.passes import Request
     from dovetail.plugin.loading import format_of, load_backend_file, open_file
 
+    from dovetail_schemas.backend import Backend as BackendOfFile
+
     chosen = OptionChain(registry, option_keywords(args), "check")
     asked = Request(data=existing(args.data))
     backend = load_backend_file(registry, args.file, dict(args.option))
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     def load(options: Mapping[str, str]) -> Backend:
         loaded = load_backend_file(registry, args.file, options)
-        for spec in getattr(loaded, "types", {}).values():
+        for spec in loaded.types.values() if isinstance(loaded, BackendOfFile) else ():
             if spec.observer.name:
                 resolve_observer(spec.observer, registry.observer)
         return loaded
@@ -251,7 +253,7 @@ def lint_backend(
 
 def _variants(tree: Entries) -> Iterator[Entries]:
     node = tree.get("variants")
-    for item in getattr(node, "items", (node,)) if node is not None else ():
+    for item in node.many() if node is not None else ():
         yield item.entries("variants")
 
 

@@ -87,7 +87,7 @@ def unused_options(
 def _variants(trees: Sequence[Entries]) -> Iterator[Entries]:
     for tree in trees:
         node = tree.get("variants")
-        for item in getattr(node, "items", (node,)) if node else ():
+        for item in node.many() if node else ():
             yield item.entries("variants")
 
 

@@ -65,6 +65,10 @@ class Node(abc.ABC):
         """Return the scalars of a list; a single scalar is a list of one. An empty list is an error unless `empty`."""
         raise self.error(f"{what}: a word or a list of words is expected")
 
+    def many(self) -> tuple[Node, ...]:
+        """Return the items of a list; any other node is a list of one."""
+        return (self,)
+
     @abc.abstractmethod
     def plain(self) -> object:
         """Return the node as Python data."""
@@ -128,6 +132,10 @@ class Items(Node):
     """A list."""
 
     items: tuple[Node, ...]
+
+    def many(self) -> tuple[Node, ...]:
+        """Return the items."""
+        return self.items
 
     def words(self, what: str, *, empty: bool = False) -> list[Scalar]:
         """Return the items, all of which must be scalars."""

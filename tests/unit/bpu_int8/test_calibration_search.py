@@ -6,6 +6,9 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.plugin import hookimpl, load_plugins
+from dovetail_quantize.refining import layerwise, quantized_model
+from dovetail_quantize.refining.quantized_model import QuantizedModel, quantized_model_of
+from dovetail_verify.runners import reference
 
 from .outliers import net, pictures
 
@@ -96,6 +99,26 @@ def test_candidates_of_a_scheme_share_their_decisions_and_equal_ones_are_compare
 def test_candidates_with_different_parameters_are_all_calibrated():
     _, runs = searched(200)
     assert runs["calibrate"] == 10  # nine candidates and the result
+
+
+def test_candidates_of_a_scheme_share_one_quantized_model(monkeypatch):
+    made, served = [], []
+
+    def compared(model, ctx):
+        found, alone = quantized_model_of(model, ctx), QuantizedModel(model, ctx)
+        outputs = [reference(one.model, ctx)(pictures(1)) for one in (found, alone)]
+        assert outputs[0].keys() == outputs[1].keys()
+        assert all(np.array_equal(array, outputs[1][name]) for name, array in outputs[0].items())
+        assert list(alone.nodes) == list(found.nodes)
+        if not any(found is other for other in made):
+            made.append(found)
+        served.append(found)
+        return found
+
+    for module in (quantized_model, layerwise):
+        monkeypatch.setattr(module, "quantized_model_of", compared)
+    dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(200))
+    assert len(made) == 2 and len(served) == 12  # one per scheme; nine comparisons, and three corrections of biases
 
 
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])

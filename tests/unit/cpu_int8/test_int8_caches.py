@@ -132,16 +132,30 @@ def test_verification_quantizes_what_enters_and_dequantizes_what_leaves():
     assert any("callers must hand these on" in remark.why for remark in result.remarks)
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [({"window": True}, "rows that the operator leaves open"), ({"shared": True}, "other nodes read them")],
-)
+@pytest.mark.parametrize("rows", [8, 11])
+def test_caches_that_drop_rows_are_int8_as_well_and_rows_in_no_use_do_not_count(rows, tmp_path):
+    """The operator leaves rows open that hold no position: what stands there must not widen the ranges."""
+    source, exact = model(window=True), session(model(window=True).SerializeToString())
+    caches, data = [np.full((1, KV, rows, SIZE), 1e6, np.float32)] * 2, []
+    for seed, tokens in enumerate((5, 1, 1, 1, 1, 4, 1)):
+        before = sum(len(one["x"][0]) for one in data)
+        lengths = {"seqlens": np.array([before + tokens - 1], np.int32), "total": np.array(before + tokens, np.int32)}
+        data.append({**prompt(seed, tokens), "past_key": caches[0], "past_value": caches[1], **lengths})
+        _, *caches = exact.run(None, data[-1])
+    result = dovetail.compile(source, f"{OPTIONS},cache=int8", data=data, plugins=plugins(), verify=False)
+    result.save(tmp_path)
+    found = session((tmp_path / "model.onnx").read_bytes())
+    mine = [np.zeros((1, KV, rows, SIZE), np.int8)] * 2
+    for feeds in data:
+        expected, *_ = exact.run(None, feeds)
+        given, *mine = found.run(None, {**feeds, "past_key": mine[0], "past_value": mine[1]})
+        assert snr(expected, given) > 25
+
+
+@pytest.mark.parametrize(("settings", "why"), [({"shared": True}, "other nodes read them")])
 def test_caches_that_cannot_be_int8_stay_as_they_are(settings, why):
     source = model(**settings)
     data = [prompt(seed) for seed in range(2)]
-    if "window" in settings:
-        room = np.zeros((1, KV, 8, SIZE), np.float32)
-        data = [{**one, "past_key": room, "past_value": room} for one in data]
     result = dovetail.compile(source, f"{OPTIONS},cache=int8", data=data, plugins=plugins(), verify=False)
     assert {value.dtype.name for value in result.model.graph.outputs} == {"FLOAT"}
     assert [remark.kind for remark in result.remarks if why in remark.why] == ["missed"]

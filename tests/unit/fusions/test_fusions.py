@@ -85,6 +85,8 @@ FORMS |= {
     "fuse-rotary": {
         "llama": ANGLES + ROTARY + "{" + SINES + ROTATED + "p = Mul(x, c) u = Mul(r, s) y = Add(p, u) }",
         "split": ANGLES + ROTARY + "{" + SINES + "f, b = Split<axis = 3>(x, halves) n = Neg(b) r = Concat<axis = 3>(n, f) p = Mul(c, x) u = Mul(s, r) y = Add(u, p) }",
+        "positions of one row": ANGLES.replace("float[2,5,4] t", "float[1,5,4] t") + ROTARY + "{" + SINES + ROTATED + "p = Mul(x, c) u = Mul(r, s) y = Add(p, u) }",
+        "one position for all": ANGLES.replace("float[2,5,4] t", "float[2,1,4] t") + ROTARY + "{" + SINES + ROTATED + "p = Mul(x, c) u = Mul(r, s) y = Add(p, u) }",
     },
     "fuse-attention": {
         "divided": QKV + "{ t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) b = Div(a, g) c = Add(b, m) d = Softmax<axis = -1>(c) y = MatMul(d, v) }",
@@ -237,6 +239,8 @@ UNLIKE = {
     },
     "fuse-rotary": {
         "halves that differ": HALVES.replace("a = Concat<axis = -1>(t, t)", "o = Neg(t) a = Concat<axis = -1>(t, o)"),
+        "cosines of more rows": HALVES.replace("float[2,3,5,8] x", "float[1,3,5,8] x"),
+        "cosines of other positions": HALVES.replace("float[2,3,5,8] x", "float[2,3,1,8] x"),
         "first half negated": HALVES.replace("n = Neg(b) r = Concat<axis = -1>(n, f)", "n = Neg(f) r = Concat<axis = -1>(n, b)"),
     },
     "fuse-attention": {
@@ -274,6 +278,17 @@ def test_constant_cosines_are_cut_in_halves(fused):
     before, after, _ = fused(text, "fuse-rotary")
     assert [node.op_type for node in after.nodes()] == ["RotaryEmbedding"]
     inputs = random_inputs(before)
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
+
+
+def test_open_extents_of_exporters_are_fused(fused):
+    """Batch, heads and positions are open, and positions have one row, which the operator does not broadcast."""
+    text = f"""(float[B,H,S,8] x, float[1,T,4] t) => (float[B,H,S,8] y) {ROTARY}
+        {{ {SINES} {ROTATED} p = Mul(x, c) u = Mul(r, s) y = Add(p, u) }}"""
+    before, after, _ = fused(text, "fuse-rotary")
+    assert "RotaryEmbedding" in {node.op_type for node in after.nodes()}
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.standard_normal((2, 3, 5, 8), np.float32), "t": rng.standard_normal((1, 5, 4), np.float32)}
     np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
 
 

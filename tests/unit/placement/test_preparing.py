@@ -99,6 +99,20 @@ def test_where_the_backend_does_not_take_it_the_nodes_stay(planned, changes, why
     assert said(plan)[0].source.startswith("inline.yaml:") or "strategy" in why
 
 
+def test_a_group_of_a_known_form_that_stays_says_why(planned):
+    """A layer norm over the first axis is none."""
+    norm = """<ir_version: 10, opset_import: ["": 17]>
+        g (float[2,8] x) => (float[2,8] y) <int64[1] first = {0}, float two = {2}, float e = {0.00001}, float[8] w> {
+        [mean] m = ReduceMean<axes = [0]>(x) [centered] d = Sub(x, m) [square] p = Pow(d, two)
+        [variance] v = ReduceMean<axes = [0]>(p) [shifted] s = Add(v, e) [root] r = Sqrt(s)
+        [quotient] n = Div(d, r) [norm] y = Mul(n, w) }"""
+    plan = planned(file(ops='"LayerNormalization": {types: f}', prepare="fuse-layernorm"), model=norm)
+    assert [(one.kind, one.node, one.why) for one in said(plan, "fuse-layernorm")] == [
+        ("missed", name, "not applied for npu: its axes are not the last ones") for name in ("norm", "quotient")
+    ]
+    assert said(plan, "fuse-layernorm")[0].source.startswith("inline.yaml:")
+
+
 def test_undone_is_as_if_nothing_had_been(planned):
     """The nodes have the formats and the regions that they have without the fusion."""
     ops = '"MatMul, Mul, Add": {types: f}, Gelu: {types: f, limits: {X.rank: 3}}'

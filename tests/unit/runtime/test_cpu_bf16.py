@@ -40,6 +40,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
         ("conformance", "cpu-bf16"),
         ("edit", "clamp-comparisons"),
         ("edit", "early-casts"),
+        ("edit", "expand-tiles"),
         *registered,
     }
     code = (
@@ -183,6 +184,55 @@ def test_masks_are_cast_before_they_are_moved(to, dtype):
     mask = np.array([[0, 1, 2**32], [2**40, 3, 0]])
     result = compiled.run({"mask": mask, "x": np.zeros((2, 1, 3, 3), np.float32)})["y"]
     np.testing.assert_allclose(result, np.broadcast_to(mask.astype(dtype)[:, None, None], (2, 1, 3, 3)), rtol=2**-8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "extents", "repeats", "computed"),
+    [
+        pytest.param(
+            "N,1,C,1", (2, 1, 4, 1), (1, 1, 1, 2), False, id="the angles of GPT-J: only one element is repeated"
+        ),
+        pytest.param("N,3,H,W", (2, 3, 2, 2), (1, 2, 1, 3), False, id="several elements"),
+        pytest.param("N,1,H,W", (2, 1, 3, 2), (2, 3, 1, 1), False, id="one channel"),
+        pytest.param("1,N", (1, 5), (3, 1), True, id="the positions of Whisper, once for each sample"),
+        pytest.param("N", (3,), (4,), True, id="one axis"),
+        pytest.param("N,2,M", (2, 2, 3), (3, 2, 2), True, id="all axes"),
+        pytest.param("N,2,M", (2, 2, 3), (1, 1, 1), True, id="none"),
+        pytest.param("N,M", (0, 3), (2, 2), True, id="no elements"),
+        pytest.param("N,M", (2, 3), (2, 0), True, id="no repetition"),
+    ],
+)
+def test_repeated_tensors_are_expanded(shape, extents, repeats, computed):
+    """OpenVINO's Tile leaves memory unwritten with computed repeats, and mixes layouts up with open extents."""
+    rank = len(extents)
+    given = f", int64[{rank}] r" if computed else ""
+    held = "" if computed else f"int64[{rank}] r = {{{', '.join(map(str, repeats))}}}"
+    text = f"""g (float[{shape}] x{given}) => (float[{",".join("PQRS"[:rank])}] y) <{held}> {{
+        e = Abs(x) t = Tile(e, r) y = Neg(t) }}"""
+    compiled = dovetail.compile(parse(text), "cpu-bf16", input_ranges={"r": (0, 100)} if computed else {})
+    assert {node.backend for node in compiled.plan.nodes} == {"cpu-bf16"}
+    x = np.arange(np.prod(extents), dtype=np.float32).reshape(extents)
+    for _ in range(2):  # memory of a first call must not show in a second
+        found = compiled.run({"x": x, **({"r": np.array(repeats)} if computed else {})})["y"]
+        np.testing.assert_array_equal(found, -np.tile(x, repeats))
+
+
+def test_an_index_that_is_also_a_number_elsewhere_is_an_index_where_it_selects_rows():
+    """The distances of T5's decoder choose rows of a table; their logarithm is computed in floats besides."""
+    text = """g (float[N,1] cache, float[M,1] new, float[32,4] table) => (float[Q,T,4] y, float[Q,T] z) <
+        int64 zero = {0}, int64 one = {1}, int64[1] back = {-1}, int64 most = {31}> {
+        c = Shape<end = 1>(cache) past = Squeeze(c) d = Shape<end = 1>(new) more = Squeeze(d)
+        end = Add(past, more) i = Range(past, end, one) p = Unsqueeze(i, back) j = Range(zero, end, one)
+        o = Sub(p, j) distance = Max(o, zero) near = Less(distance, most)
+        row = Where(near, distance, most) y = Gather(table, row) z = Cast<to = 1>(distance) }"""
+    compiled = dovetail.compile(parse(text), "cpu-bf16")
+    assert {node.backend for node in compiled.plan.nodes} == {"cpu-bf16"}
+    feeds = {"cache": np.zeros((40, 1), np.float32), "new": np.zeros((2, 1), np.float32)}
+    table = np.arange(128, dtype=np.float32).reshape(32, 4)
+    distance = np.maximum(np.arange(40, 42)[:, None] - np.arange(42), 0)
+    found = compiled.run({**feeds, "table": table})
+    np.testing.assert_array_equal(found["y"], table[np.minimum(distance, 31)])
+    np.testing.assert_array_equal(found["z"], distance)
 
 
 def test_clamping_where_it_would_not_be_exact_is_refused():

@@ -137,6 +137,9 @@ def test_the_table_counts_what_is_on_the_host_apart(run, vendor, pytester):
     rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("|")}
     assert rows["Relu"].startswith("| Relu | 1 | 0 | 1 | 0 | 0 | 0 |")
     assert rows["Acosh"] == f"| Acosh | 2 | {vendor.name} does not list Acosh |"
+    cases, host, placed, *fates = (int(cell) for cell in rows[f"[{vendor.name}](#{vendor.name})"].split("|")[2:-1])
+    assert cases == host + placed
+    assert placed == sum(fates) == fates[0] > 0
     assert f"## {vendor.name}" in table
     assert "`onnxruntime-cpu`" in table
 

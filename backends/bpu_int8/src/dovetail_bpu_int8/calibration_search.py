@@ -213,7 +213,10 @@ class _Decided:
     """
 
     def __init__(self, job: CompileJob, request: Request):
+        from dovetail_quantize.refining.quantized_model import share_quantized_model
+
         self.ctx = _context(job, request)
+        share_quantized_model(self.ctx)
         self._driver = Driver(job.original, self.ctx, job.passes)
         self._model, _ = self._driver.decide()
         self._observer = _observer(request)
@@ -233,7 +236,7 @@ class _Decided:
         if any(one.kind == "cast" for one in self.ctx.round.joins):
             return None
         self.ctx.request = replace(self.ctx.request, options=request.options)
-        work = self._model.clone()
+        work = self._model.continued()
         replace_observer(work, self._observer, _observer(request))
         return work if self._driver.calibrate(work) else None
 
@@ -274,14 +277,14 @@ def _cosine(
     job: CompileJob, request: Request, decided: _Decided, calibrated: Model | None, original: Run
 ) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
-    from dovetail_quantize.refining.quantized_model import QuantizedModel
+    from dovetail_quantize.refining.quantized_model import quantized_model_of
     from dovetail_runtime.data.batches import batches, fitted
     from dovetail_verify.compare import verify
     from dovetail_verify.runners import reference
 
     if calibrated is not None:
         ctx = decided.ctx
-        made = QuantizedModel(calibrated, ctx).model
+        made = quantized_model_of(calibrated, ctx).model
     else:
         ctx = _context(job, request)
         made = Driver(job.original, ctx, job.passes).compile().model

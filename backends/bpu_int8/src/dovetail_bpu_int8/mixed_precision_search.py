@@ -119,15 +119,16 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
 
 
 def _march(job: CompileJob) -> str:
-    backend = next((one for one in job.ctx.backends if one.name == _BACKEND), None)
+    backend = job.ctx.backend(_BACKEND)
     if backend is None:
         raise UsageError(f"--ladder is for {_BACKEND}, which is not among the backends", f"add --backend {_BACKEND}")
     if job.request.data is None:
         raise UsageError("--ladder needs data to measure on", "give --data: inputs like those the model will see")
     if job.keywords.get("verify") is False:
         raise UsageError("--ladder measures the result, and verify=False forbids it", "leave one of them out")
-    goals = ("min_snr", "min_cosine", "min_top1", "max_abs", "max_kl", "max_perplexity_rise")
-    others = [name for name in goals if job.keywords.get(name) is not None]
+    from dovetail_verify.arguments import GOALS
+
+    others = [name for name in GOALS if job.keywords.get(name) is not None]
     if others:
         other = f"--{others[0].replace('_', '-')}"
         raise UsageError(f"--ladder and {other} are two goals", f"--ladder COSINE gives bits, {other} raises nodes")

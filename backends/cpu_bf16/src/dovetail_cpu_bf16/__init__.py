@@ -13,6 +13,7 @@ def register(registry):
     registry.conformance("cpu-bf16", "dovetail_cpu_bf16:conformance.yaml")
     registry.edit("clamp-comparisons", "dovetail_cpu_bf16.clamped_comparisons:ClampComparisons")
     registry.edit("early-casts", "dovetail_cpu_bf16.early_casts:EarlyCasts")
+    registry.edit("expand-tiles", "dovetail_cpu_bf16.expanded_tiles:ExpandTiles")
     for fact in (
         "channel_multiplier",
         "computes_integers",

@@ -62,6 +62,8 @@ def wide_integers(node: ir.Node) -> bool:
     for value in (*read, *node.outputs):
         if value is None or value.dtype not in types or _fits(value, bits):
             continue
+        if fits_as_control(value, bits) and all(map(only_controls, node.outputs)):
+            continue  # whatever else reads the value, this node takes an index or an extent from it
         if value.is_initializer() and node.op_type in SELECTION and all(_fits(one, bits) for one in node.outputs):
             continue  # OpenVINO replaces it by the largest integer of its own
         return True

@@ -27,7 +27,7 @@ _LARGEST_EXTENT = 2.0**29 - 1
 _USUAL_EXTENT, _USUAL_INTEGER = 2.0**10, 2.0**20
 _MAX_ELEMENTS = 4096
 """Largest constant that is read; larger ones are not extents or offsets."""
-_MAX_NODES = 32
+_MAX_NODES = 64
 """Nodes visited per value, which keeps the cost of facts linear in the model's size."""
 _MAX_STEPS, _FEW = 6, 8  # nodes between extents and what they are seen in at once, and numbers in a constant
 _INT64 = 7  # onnx.TensorProto.INT64

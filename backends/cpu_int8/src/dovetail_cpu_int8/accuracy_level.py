@@ -47,6 +47,7 @@ class KeepFloats(Pass):
 
     name = "keep-floats"
     stage = "calibrate"
+    for_backend = "cpu-int8"
     before = ("calibrate", "smooth")
 
     def run(self, model: Model, ctx: Context) -> bool:
@@ -67,6 +68,7 @@ class AccuracyLevel(Pass):
 
     name = "accuracy-level"
     stage = "join"
+    for_backend = "cpu-int8"
     requires = ("join",)
     after = ("half-scales",)
 

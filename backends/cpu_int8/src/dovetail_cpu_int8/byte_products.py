@@ -41,6 +41,7 @@ class ByteProducts(Pass):
 
     name = "byte-products"
     stage = "join"
+    for_backend = "cpu-int8"
     requires = ("join",)
     after = ("accuracy-level", "half-scales")
 

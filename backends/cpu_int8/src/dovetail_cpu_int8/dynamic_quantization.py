@@ -32,6 +32,7 @@ class DynamicQuantization(Pass):
 
     name = "dynamic-quantization"
     stage = "quantize"
+    for_backend = "cpu-int8"
     requires = ("quantize",)
     after = ("integer-biases",)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir import constant_of, input_of, name_of
+from dovetail.ir import FLOAT32, Format, constant_of, input_of, name_of, producer_of
 from dovetail.passes import Pass
+from dovetail.planning import Placement, set_placement
 
 from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ _SCALES = {
 }
 """Inputs with integers, each with that of their scales."""
 _SMALLEST = float(np.finfo(np.float16).smallest_normal)
+_HALF = Format.of("float16")
 _LARGEST = float(np.finfo(np.float16).max)
 
 
@@ -45,6 +47,7 @@ class HalfScales(Pass):
 
     name = "half-scales"
     stage = "join"
+    for_backend = "cpu-int8"
     requires = ("join",)
     after = ("float-borders",)
 
@@ -54,7 +57,7 @@ class HalfScales(Pass):
         Raises:
             UsageError: `scales=float16` is asked for without weights alone.
         """
-        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        backend = ctx.backend(BACKEND)
         if backend is None or backend.chosen["scales"] != "float16":
             return False
         if not weights_alone(backend):
@@ -64,7 +67,7 @@ class HalfScales(Pass):
             )
         nodes, halves = NewNodes(model, ctx), dict[ir.Value, tuple[ir.Value, ir.Value]]()
         order = list(model.graph.initializers)
-        for node in [node for node in model.graph if node.op_type in _SCALES and is_here(node)]:
+        for node in [node for node in self.own_nodes(model) if node.op_type in _SCALES]:
             for integers, index in _SCALES[node.op_type]:
                 if index >= len(node.inputs) or node.inputs[index] is None:
                     continue
@@ -116,8 +119,10 @@ def _cast(scale: ir.Value, node: ir.Node, nodes: NewNodes) -> tuple[ir.Value, ir
     half = nodes.constant(
         ir.LazyTensor(lambda: _in_half(tensor), ir.DataType.FLOAT16, shape, name=f"{scale.name}_half")
     )
-    name = f"{node.name}/scale"
-    return nodes.add(node, "Cast", [half], name, (ir.DataType.FLOAT, shape), to=int(ir.DataType.FLOAT)), half
+    like = (ir.DataType.FLOAT, shape)
+    cast = nodes.add(node, "Cast", [half], f"{node.name}/scale", like, to=int(ir.DataType.FLOAT))
+    set_placement(producer_of(cast), Placement(BACKEND, FLOAT32, {"input": _HALF}))
+    return cast, half
 
 
 def _put_in_place(model: Model, order: Sequence[str], halves: Mapping[str, ir.Value]) -> None:

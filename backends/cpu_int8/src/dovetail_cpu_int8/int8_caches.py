@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,20 @@ from dovetail_quantize.refining.record import Record
 from dovetail_runtime.data.quantized_ends import SCALE
 
 from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
+    from dovetail_quantize.observing import Watcher
 
 
 _DOMAIN = "com.microsoft"
 _RANGES = "dovetail.cache_ranges"
 _STEP = "cache-ranges"  # in the record of what data changed, so that a replay needs none
-_PASTS, _PRESENTS, _SCALES = (3, 4), (1, 2), (12, 13)
+_PASTS, _PRESENTS, _LENGTHS, _SCALES = (3, 4), (1, 2), 5, (12, 13)
 _LARGEST = 127
 _INTEGERS = ir.TensorType(ir.DataType.INT8)
 
@@ -42,6 +44,7 @@ class CacheRanges(Pass):
 
     name = "cache-ranges"
     stage = "calibrate"
+    for_backend = "cpu-int8"
     before = ("calibrate",)
     after = ("smooth",)
 
@@ -51,7 +54,7 @@ class CacheRanges(Pass):
         Raises:
             UsageError: Caches in int8 are asked for without the kernels that have them, or without data.
         """
-        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        backend = ctx.backend(BACKEND)
         if backend is None or backend.chosen["cache"] != "int8" or ctx.refusals.fresh:
             return False
         if not weights_alone(backend) or backend.chosen["kernel"] != "nbits":
@@ -59,7 +62,7 @@ class CacheRanges(Pass):
                 "cpu-int8: cache=int8 is an attribute of ONNX Runtime's GroupQueryAttention",
                 "write --backend cpu-int8:weights=int4,kernel=nbits,cache=int8",
             )
-        found = [node for node in model.graph if node.op_type == "GroupQueryAttention" and is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type == "GroupQueryAttention"]
         kept = []
         for node in found:
             if why := _unfit(node):
@@ -99,8 +102,20 @@ def _measured(model: Model, nodes: Sequence[ir.Node], ctx: Context) -> dict[ir.N
         raise UsageError(
             "cpu-int8: cache=int8 needs data for the ranges of keys and values", "give --data: prompts of the model"
         )
-    ranges = {name_of(node.outputs[index]): _Range() for node in nodes for index in _PRESENTS}
-    observe(model, {name: [one] for name, one in ranges.items()}, ctx)
+    ranges: dict[str, _Range] = {}
+    watchers: dict[str, list[Watcher]] = {}
+    for node in nodes:
+        for index in _PRESENTS:
+            name = name_of(node.outputs[index])
+            ranges[name] = _Range()
+            if _drops_rows(node):
+                lengths = node.inputs[_LENGTHS]
+                assert lengths is not None, "the operator needs the lengths"
+                used = _RangeOfRows(node.attributes.get_int("local_window_size", 0))
+                ranges[name] = used
+                watchers.setdefault(name_of(lengths), []).append(used.lengths)
+            watchers.setdefault(name, []).append(ranges[name])
+    observe(model, watchers, ctx)
     found = {}
     for node in nodes:
         both = [ranges[name_of(node.outputs[index])].largest for index in _PRESENTS]
@@ -123,6 +138,7 @@ class Int8Caches(Pass):
 
     name = "int8-caches"
     stage = "join"
+    for_backend = "cpu-int8"
     requires = ("join",)
     after = ("accuracy-level",)
 
@@ -175,12 +191,68 @@ class _Range:
             self.largest = found if self.largest is None else np.maximum(self.largest, found)
 
 
+class _Lengths:
+    """Shows the lengths of a batch, the last positions, to the range of a cache."""
+
+    extrema = None
+    format: Format = FLOAT32
+
+    def __init__(self, show: Callable[[np.ndarray], None]) -> None:
+        self._show = show
+
+    def update(self, array: np.ndarray) -> None:
+        """Pass the lengths of a batch on."""
+        self._show(array)
+
+
+class _RangeOfRows(_Range):
+    """The range of a cache that drops rows, over the rows that hold a position; the operator leaves others open.
+
+    Caches and lengths of a batch come in any order.
+
+    Args:
+        window: The number of positions that a token sees.
+    """
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.lengths = _Lengths(self._take_lengths)
+        self._window = window
+        self._waiting: tuple[deque[np.ndarray], deque[np.ndarray]] = deque(), deque()
+
+    def update(self, array: np.ndarray) -> None:
+        """Add the rows of a batch, once their number is known."""
+        self._waiting[0].append(array)
+        self._add()
+
+    def _take_lengths(self, array: np.ndarray) -> None:
+        self._waiting[1].append(array)
+        self._add()
+
+    def _add(self) -> None:
+        caches, lengths = self._waiting
+        while caches and lengths:
+            cache, last = caches.popleft(), lengths.popleft()
+            for entry, tokens in zip(cache, last.reshape(-1).tolist(), strict=True):
+                super().update(entry[np.newaxis, :, : self._used(int(tokens) + 1, entry.shape[1])])
+
+    def _used(self, tokens: int, rows: int) -> int:
+        """Return how many rows hold a position: several leave at once, so that not every call moves the others."""
+        step = max(rows - self._window + 1, 1)
+        return tokens - step * max(-((rows - tokens) // step), 0)
+
+
+def _drops_rows(node: ir.Node) -> bool:
+    return bool(node.attributes.get_int("sliding_window_cache", 0))
+
+
 def _unfit(node: ir.Node) -> str:
     """Return why the caches of a GroupQueryAttention cannot be int8; empty if they can."""
     if node.attributes.get_string("k_quant_type", "NONE") != "NONE":
         return "they are quantized already"
-    if node.attributes.get_int("sliding_window_cache", 0):
-        return "they have rows that the operator leaves open, so their ranges cannot be measured"
+    lengths = node.inputs[_LENGTHS] if len(node.inputs) > _LENGTHS else None
+    if _drops_rows(node) and (lengths is None or lengths.const_value is not None):
+        return "they have rows that the operator leaves open, and data does not tell which"
     for past, present in zip(_PASTS, _PRESENTS, strict=True):
         given = node.inputs[past] if past < len(node.inputs) else None
         result = node.outputs[present] if present < len(node.outputs) else None

@@ -35,11 +35,12 @@ class IntegerBiases(Pass):
 
     name = "integer-biases"
     stage = "quantize"
+    for_backend = "cpu-int8"
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Store the biases of the main graph, the only one with quantized nodes."""
-        found = [node for node in model.graph if node.op_type == "MatMul" and is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type == "MatMul"]
         if not found:
             return False
         names = ctx.analysis(FreshNames, model)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from dovetail.ir import input_of
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.new_nodes import NewNodes, is_here
+from dovetail_cpu_int8.new_nodes import NewNodes
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -28,11 +28,12 @@ class IntegerGathers(Pass):
 
     name = "integer-gathers"
     stage = "quantize"
+    for_backend = "cpu-int8"
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the Gathers of the main graph, the only one with quantized nodes."""
-        found = [node for node in model.graph if node.op_type == "Gather" and is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type == "Gather"]
         if not found:
             return False
         nodes = NewNodes(model, ctx)

@@ -11,7 +11,7 @@ from dovetail.ir import input_of
 from dovetail.passes import Pass
 
 from dovetail_cpu_int8.max_size import level_of, weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
 from dovetail_cpu_int8.packed_weights import PackedWeights, Weight
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class MatMulNBits(Pass):
 
     name = "matmul-nbits"
     stage = "quantize"
+    for_backend = "cpu-int8"
     requires = ("quantize",)
     before = ("integer-gathers",)
     after = ("dynamic-quantization",)
@@ -46,14 +47,14 @@ class MatMulNBits(Pass):
         Raises:
             UsageError: An option is asked for that only `kernel=nbits` has.
         """
-        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        backend = ctx.backend(BACKEND)
         if backend is None or not weights_alone(backend):
             return False
         if backend.chosen["kernel"] != "nbits":
             _check(backend)
             return False
         rewriter, made = _Rewriter(model, ctx, level_of(backend)), 0
-        here = [node for node in model.graph if is_here(node)]
+        here = self.own_nodes(model)
         for node in here:  # products first: a table takes the form of the one that shares it
             made += node.op_type in ("MatMul", "Gemm") and rewriter.product(node)
         for node in here:

@@ -38,6 +38,7 @@ class MergeProducts(Pass):
 
     name = "merge-products"
     stage = "quantize"
+    for_backend = "cpu-int8"
     requires = ("matmul-nbits",)
     before = ("integer-gathers",)
     after = ("matmul-nbits",)

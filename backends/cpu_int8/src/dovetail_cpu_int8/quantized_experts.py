@@ -13,7 +13,7 @@ from dovetail.plugin import is_onnx
 from dovetail_quantize.blocks import BlockTensor
 
 from dovetail_cpu_int8.max_size import level_of, weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes, is_here
+from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
 from dovetail_cpu_int8.packed_weights import BITS, PackedTensor, lazy, packed, store_rows, unsigned
 
 if TYPE_CHECKING:
@@ -41,14 +41,15 @@ class QuantizedExperts(Pass):
 
     name = "quantized-experts"
     stage = "quantize"
+    for_backend = "cpu-int8"
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the experts of the main graph, the only one with quantized nodes."""
-        backend = next((backend for backend in ctx.backends if backend.name == BACKEND), None)
+        backend = ctx.backend(BACKEND)
         if backend is None or not weights_alone(backend) or backend.chosen["kernel"] != "nbits":
             return False
-        found = [node for node in model.graph if node.op_type == "MoE" and node.domain == _DOMAIN and is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type == "MoE" and node.domain == _DOMAIN]
         if not found:
             return False
         nodes, level = NewNodes(model, ctx), level_of(backend)

@@ -37,6 +37,7 @@ class ReserveScales(Pass):
 
     name = "reserve-scales"
     stage = "analyze"
+    for_backend = "cpu-int8"
     before = ("edge-kinds",)
 
     def run(self, model: Model, ctx: Context) -> bool:
@@ -95,6 +96,7 @@ class DropScales(Pass):
 
     name = "drop-scales"
     stage = "calibrate"
+    for_backend = "cpu-int8"
     after = ("smooth",)
     before = ("calibrate",)
 

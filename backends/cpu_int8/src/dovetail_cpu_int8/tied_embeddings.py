@@ -39,6 +39,7 @@ class TieEmbeddings(Pass):
 
     name = "tie-embeddings"
     stage = "analyze"
+    for_backend = "cpu-int8"
     before = ("edge-kinds",)
 
     def run(self, model: Model, ctx: Context) -> bool:

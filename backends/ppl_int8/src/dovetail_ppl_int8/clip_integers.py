@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FreshNames, dtype_of, input_of, insert_after_value, name_of, producer_of
+from dovetail.ir import FreshNames, dtype_of, input_of, insert_after_value, is_onnx, name_of, producer_of
 from dovetail.passes import Pass
 from dovetail.planning import get_placement, keep_key, origin_of, set_origin, set_placement
-from dovetail.plugin import is_onnx
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
 
-_BACKEND = "ppl-int8"
 _ACTIVATIONS = ("Clip", "Relu")
 _CLIP_TAKES_INTEGERS = 12  # opset
 
@@ -38,13 +36,14 @@ class ClipIntegers(Pass):
 
     name = "clip-integers"
     stage = "quantize"
+    for_backend = "ppl-int8"
     requires = ("quantize",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Replace the activations of the main graph, the only one with quantized nodes."""
         if model.opset < _CLIP_TAKES_INTEGERS:
             return False
-        found = [node for node in model.graph if node.op_type in _ACTIVATIONS and _is_here(node)]
+        found = [node for node in self.own_nodes(model) if node.op_type in _ACTIVATIONS and is_onnx(node)]
         if not found:
             return False
         clips = _Clips(model, ctx)
@@ -55,11 +54,6 @@ class ClipIntegers(Pass):
             ctx.count("clipped", clips.made)
             model.touch()
         return clips.made > 0
-
-
-def _is_here(node: ir.Node) -> bool:
-    placement = get_placement(node)
-    return is_onnx(node) and placement is not None and placement.backend == _BACKEND
 
 
 class _Clips:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dovetail_transforms.rewriting import Replacement
 
 
-_BACKEND = "ppl-int8"
 _CLIP_TAKES_INPUTS = 11  # opset
 
 
@@ -34,12 +33,13 @@ class PplOperators(Pass):
 
     name = "ppl-operators"
     stage = "normalize"
+    for_backend = "ppl-int8"
     after = ("normalize", "fold-constants", "remove-identity")
     before = ("fold-affine",)
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Apply the rewrites."""
-        if all(backend.name != _BACKEND for backend in ctx.backends) or model.opset < _CLIP_TAKES_INPUTS:
+        if model.opset < _CLIP_TAKES_INPUTS:
             return False
         return rewrite_model(model, ctx, _REWRITES)
 

@@ -47,18 +47,10 @@ class Compilation:
     """
 
     def __init__(
-        self,
-        original: Model,
-        request: Request,
-        options: OptionChain,
-        *,
-        plugins: PluginSet,
-        passes: Sequence[Pass] = (),
-        try_engines: bool | None = None,
-        keep: Callable[[CompiledModel], None] | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
-        instrumentation: Instrumentation | None = None,
-    ):
+        self, original: Model, request: Request, options: OptionChain, *, plugins: PluginSet,
+        passes: Sequence[Pass] = (), try_engines: bool | None = None, instrumentation: Instrumentation | None = None,
+        keep: Callable[[CompiledModel], None] | None = None, progress: Callable[[str, int, int], None] | None = None,
+    ):  # fmt: skip
         self._original, self._request, self._options, self._plugins = original, request, options, plugins
         self._passes, self._try_engines, self._keep = passes, try_engines, keep
         self._progress = progress and own_output()(progress)

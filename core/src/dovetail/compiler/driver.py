@@ -171,7 +171,7 @@ class Driver:
             gc.collect()
         self._ctx.begin_round(self._after)
         with gc_paused():
-            return prepared.clone()
+            return prepared.continued()
 
     @cached_property
     def _parts(self) -> dict[str, Pipeline]:

@@ -52,7 +52,7 @@ def plan_of(model: Model, ctx: Context | None = None, source: Model | None = Non
 
 
 def _planned_backend(backend: Backend, ctx: Context) -> PlannedBackend:
-    choice = next((one for one in ctx.request.backends if one.name == backend.name), None)
+    choice = ctx.request.choice(backend.name)
     options = {**(choice.observer_options if choice is not None else {}), **backend.chosen}
     origin = ctx.plugins.provenance(backend.name) if ctx.plugins is not None else {}
     return PlannedBackend(backend.name, ctx.strategy_of(backend), options=options, **origin)
@@ -70,6 +70,5 @@ def _file_of(model: Model) -> dict[str, str]:
 
 
 def _lost_nodes(source: Model | None, model: Model) -> list[SourceNode]:
-    if source is None or source.dialect is None:
-        return []
-    return [SourceNode(*lost) for lost in source.dialect.lost_nodes(source, model)]
+    lost = source.dialect.lost_nodes(source, model) if source is not None and source.dialect is not None else ()
+    return [SourceNode(*one) for one in lost]

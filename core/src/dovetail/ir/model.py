@@ -134,6 +134,12 @@ class Model:
         _unshare_types(copied.graph)
         return Model(copied, self.path, checked=checked, dialect=self.dialect)
 
+    def continued(self) -> Model:
+        """Return a copy with which the compilation of this model goes on: both have one source and one history."""
+        model = self.clone()
+        model._source, model.revision = self._source, self.revision
+        return model
+
     def interface(self) -> tuple[list[str], list[str]]:
         """Return the names of the graph's inputs and outputs, in order, without building the graph."""
         if self._ir is None:

@@ -30,7 +30,8 @@ def compose(
     Args:
         registry: The registered passes.
         stages: The stages to include, in any order; requirements in other stages count as met.
-        request: The user's request, which plugins receive when they configure the pipeline.
+        request: The user's request, which plugins receive when they configure the pipeline; passes for backends that
+            it does not choose are left out.
         plugins: The plugins whose `configure_pipeline` hooks run last.
         passes: The caller's own passes, ordered by their constraints; one replaces a registered pass of the same name.
 
@@ -45,9 +46,10 @@ def compose(
     staged = {name: pass_ for name, pass_ in loaded.items() if pass_.stage is not None}
     staged |= {name: type(pass_) for name, pass_ in own.items()}
     predecessors = _predecessors(staged, registry)
+    ours = request and {"", *(choice.name for choice in request.backends)}
     steps: list[str] = []
     for stage in (stage for stage in STAGES if stage in wanted):
-        names = {name for name, pass_ in staged.items() if pass_.stage == stage}
+        names = {key for key, kind in staged.items() if kind.stage == stage and (not ours or kind.for_backend in ours)}
         steps += _sorted(names, predecessors, registry)
     pipeline = Pipeline(own.get(name) or _make(staged[name], registry) for name in steps)
     if plugins is not None:

@@ -39,13 +39,9 @@ def model_of(model: Model, region: Region, constants: Iterable[ir.Value], name: 
                 "infer the model's types first, or state the type in its value_info",
             )
     view = ir.GraphView(
-        region.inputs,
-        region.outputs,
-        nodes=region.nodes,
-        initializers=tuple(constants),
-        opset_imports=model.graph.opset_imports,
-        name=name,
-    )
+        region.inputs, region.outputs, nodes=region.nodes, initializers=tuple(constants),
+        opset_imports=model.graph.opset_imports, name=name,
+    )  # fmt: skip
     source = model.ir
     part = ir.Model(
         view.clone(),

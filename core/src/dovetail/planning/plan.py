@@ -100,10 +100,7 @@ class PlannedBackend:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as saved, without fields at their defaults."""
-        return {key: value for key in _SAVED if (value := getattr(self, key))}
-
-
-_SAVED = tuple(PlannedBackend.__dataclass_fields__)[:-1]
+        return {key: value for key in list(self.__dataclass_fields__)[:-1] if (value := getattr(self, key))}
 
 
 class SourceNode(NamedTuple):

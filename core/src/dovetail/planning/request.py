@@ -169,6 +169,10 @@ class Request:
         rest["costs"] = str(rest["costs"]) if rest.get("costs") else None
         return cls(tuple(BackendChoice.parse(backend) for backend in backends), **rest)
 
+    def choice(self, backend: str) -> BackendChoice | None:
+        """Return the choice of a backend; None if it is not chosen."""
+        return next((choice for choice in self.backends if choice.name == backend), None)
+
     @property
     def observers(self) -> dict[str, ObserverChoice]:
         """Return the observers that the user chose, by backend name."""

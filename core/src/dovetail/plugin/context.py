@@ -181,12 +181,15 @@ class Context:
         """The host backend, which takes unclaimed nodes; the user may set its options."""
         from dovetail.plugin.loading.backends import load_chosen
 
-        chosen = (choice for choice in self.request.backends if choice.name == HOST)
-        return load_chosen(self.registry, next(chosen, BackendChoice(HOST)))
+        return load_chosen(self.registry, self.request.choice(HOST) or BackendChoice(HOST))
+
+    def backend(self, name: str) -> Backend | None:
+        """Return a chosen backend; None if it is not chosen."""
+        return next((backend for backend in self.backends if backend.name == name), None)
 
     def strategy_of(self, backend: Backend) -> str:
         """Return the strategy of a backend: the user's for this backend, the user's for all backends, or its own."""
-        choice = next((choice for choice in self.request.backends if choice.name == backend.name), None)
+        choice = self.request.choice(backend.name)
         for_all = self.request.strategy if backend.name != HOST else None
         return (choice.strategy if choice is not None else "") or for_all or backend.strategy
 

@@ -187,12 +187,6 @@ def make_engine(registry: Registry, name: str) -> Engine:
     return derived(found.of(registry) if issubclass(found, SelectiveEngine) else found(), title, Engine)
 
 
-def evaluator_of(registry: Registry, name: str) -> Evaluator | None:
-    """Return the engine registered as `name` if it is installed and can evaluate single nodes; else None."""
-    found = registry.engine.get(name)
-    return found() if isinstance(found, type) and issubclass(found, Evaluator) else None
-
-
 class SpanRecorder(Protocol):
     """Receiver of timed spans of a run; may be called from several threads."""
 

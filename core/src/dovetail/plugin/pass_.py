@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import DovetailError
+from dovetail.planning.placement import get_placement
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from dovetail.ir.model import Model
     from dovetail.plugin.context import Context
     from dovetail.plugin.loading.registry import Registry
@@ -32,6 +35,8 @@ class Pass(ABC):
     Attributes:
         name: Its name in pipelines, in kebab case.
         stage: The stage it belongs to; None if it runs only in pipelines that name it.
+        for_backend: The backend that it is for: compilations that do not choose this backend leave the pass out; see
+            `own_nodes`. Empty for a pass that is for all.
         requires: Passes that must be installed and run before it.
         after: Passes that run before it, if installed.
         before: Passes that run after it, if installed.
@@ -42,6 +47,7 @@ class Pass(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[str | None] = None
+    for_backend: ClassVar[str] = ""
     requires: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
@@ -54,6 +60,11 @@ class Pass(ABC):
         Returns:
             Whether the model changed.
         """
+
+    def own_nodes(self, model: Model) -> list[ir.Node]:
+        """Return the nodes of the main graph that are placed on its backend."""
+        placed = ((node, get_placement(node)) for node in model.graph)
+        return [node for node, place in placed if place is not None and place.backend == self.for_backend]
 
     def __str__(self) -> str:
         from dovetail.plugin.pass_options import print_options

@@ -54,6 +54,9 @@ class View(Protocol):
     def verdict(self, node: ir.Node) -> Verdict:
         """Return whether the backend supports `node`, with which types, and if not, why."""
 
+    def only_here(self, node: ir.Node) -> bool:
+        """Check that neither a following backend nor the host supports `node` with its bodies."""
+
     def kind(self, node: ir.Node) -> str:
         """Return the kind of the results of `node`: `data`, `index` or `shape`."""
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.errors import DovetailError
 from dovetail.text import near_misses, printable
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import read_input
+
+if TYPE_CHECKING:
+    from dovetail.plugin import TemporaryFolder
 
 Phase = Literal["once", "always", "prompt", "step", "never"]
 """When a part runs: once per prompt (an encoder), for every call, for the prompt or for further tokens alone, or not as
@@ -33,6 +36,7 @@ class Part:
         inputs: Names of its inputs by role; a name with `%d` stands for one input per layer.
         outputs: Names of its outputs by role, likewise. A value goes from an output to the inputs of the same role.
         place: The keys that lead to its entry in the document of the configuration; empty if there is none.
+        made: The file to compile where the folder has none of this name, because the part is a branch of another model.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Part:
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     place: tuple[str | int, ...] = ()
+    made: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class GeneratorFolder:
         head_size: Extent of one of these heads; None if unknown.
         document: The configuration as a generator reads it, if it names files and providers.
         merged: The file of a decoder that is made of the parts `decoder` and `decoder_with_past`, if there is one.
+        apart: Holds the files of these two parts where they are branches of `merged` and no files of the folder.
     """
 
     path: Path
@@ -72,10 +78,11 @@ class GeneratorFolder:
     head_size: int | None = None
     document: Mapping[str, Any] | None = None
     merged: Path | None = None
+    apart: TemporaryFolder | None = field(default=None, compare=False)
 
     def file_of(self, part: Part) -> Path:
         """Return the path of a part's model."""
-        return self.path / part.file
+        return part.made or self.path / part.file
 
 
 def read_document(path: Path) -> dict[str, Any]:

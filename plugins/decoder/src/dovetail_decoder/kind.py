@@ -20,6 +20,7 @@ from dovetail_decoder.routing import requests_of_parts
 from dovetail_decoder.runtime_option import KEYWORD as RUNTIME_KEYWORD
 from dovetail_decoder.runtime_option import RUNTIMES
 from dovetail_decoder.saving import MANIFEST, check_output, check_source, size_of
+from dovetail_decoder.splitting import with_branches_apart
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
@@ -61,7 +62,7 @@ class GeneratorKind(TunableKind):
                     f"--{name} belongs to one model, and {folder} has several parts",
                     f"compile a part alone with --{name}",
                 )
-        source = _source(folder)
+        source = with_branches_apart(_source(folder))
         keep, data = request.pop("keep", None), request.pop("data", None)
         request = {name: value for name, value in request.items() if name not in _OF_ONE_MODEL}
         prompts = None
@@ -98,6 +99,8 @@ class GeneratorKind(TunableKind):
                 raise_unscored(compiled, compile_part)
         finally:
             chain.close()
+        if source.apart is not None:
+            compiled.note(f"{source.merged}: its two branches are compiled apart, and put together again")
         if runtime is not None:
             for part in source.parts:
                 check_plan(part, parts[part.name])

@@ -1,7 +1,8 @@
 """Merged decoders, as Optimum writes them: an If between the decoder of prompts and that of further tokens.
 
 Backends with integers quantize no bodies, and some engines run no If with open extents. The same decoders are in the
-folder apart, so these are compiled, and their results take the places of the branches.
+folder apart, or are taken out of it (`splitting.py`), so these are compiled, and their results take the places of the
+branches.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 JOINED = ("decoder", "decoder_with_past")
 """The parts of a folder that a merged decoder is made of."""
-_STEP, _FIRST = "then_branch", "else_branch"
-"""Where the condition holds, there are caches to go on from."""
+BRANCHES = ("else_branch", "then_branch")
+"""The branches that they are, in this order: where the condition holds, there are caches to go on from."""
+_FIRST, _STEP = BRANCHES
 
 
 def is_merged(model: onnx.ModelProto) -> bool:
@@ -87,19 +89,27 @@ class _Body:
         self._graph, self._prefix, self._given = graph, prefix, given
 
     def moved(self, outer: onnx.GraphProto, held: dict[bytes, str]) -> onnx.GraphProto:
-        """Return the branch without outputs; its weights go to the outer graph, equal ones once."""
+        """Return the branch without outputs; its weights go to the outer graph, equal ones once.
+
+        Weights that are dequantized stay in the branch: ONNX Runtime makes one operator of these and of the products
+        that read them, and does not load a model in which they are elsewhere.
+        """
         import onnx
 
-        names = {}
+        names, inside, own = {}, _dequantized(self._graph), []
         for tensor in self._graph.initializer:
             renamed = onnx.TensorProto.FromString(tensor.SerializeToString())
+            if tensor.name in inside:
+                names[tensor.name] = renamed.name = self._own(tensor.name)
+                own.append(renamed)
+                continue
             renamed.name = ""
             key = renamed.SerializeToString(deterministic=True)
             if key not in held:
                 held[key] = renamed.name = self._own(tensor.name)
                 outer.initializer.append(renamed)
             names[tensor.name] = held[key]
-        body = onnx.GraphProto(name=self._prefix, node=self._graph.node)
+        body = onnx.GraphProto(name=self._prefix, node=self._graph.node, initializer=own)
         self._rename(body, names)
         return body
 
@@ -121,6 +131,12 @@ class _Body:
         for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
             entry.name = self._own(entry.name)
         self._rename(graph, {name: new for name, new in names.items() if name not in own})
+
+
+def _dequantized(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of what nodes that dequantize read."""
+    nodes = (node for node in graph.node if node.op_type == "DequantizeLinear" and is_onnx(node))
+    return {name for node in nodes for name in node.input}
 
 
 def _outputs(

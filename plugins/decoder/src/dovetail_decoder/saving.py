@@ -238,6 +238,9 @@ def _join(folder: GeneratorFolder, merged: Path, made: Path) -> None:
         for name in JOINED
     )
     onnx.save(joined(source, first, step), made / merged)
+    for part in folder.parts:
+        if part.made is not None:  # the source has no such file; its weights are those of the merged one
+            (made / part.file).unlink()
 
 
 def _is_external(file: Path) -> bool:

@@ -89,14 +89,19 @@ def _fuse(
     model: Model, backend: Backend, fusions: Sequence[Fusion], claiming: Claiming, ctx: Context
 ) -> list[FusedNode]:
     view, refused = claiming.view_of(backend), ctx.refusals.nodes(backend.name)
+    stay: list[tuple[ir.Node, Fusion, str]] = []
 
     def matches(node: ir.Node, fusion: Fusion) -> bool:
-        nodes = fusion.found(node)
-        return bool(nodes) and fusion.key(node) not in refused and not any(map(view.hides, nodes))
+        tried = fusion.tried(node)
+        if not tried.nodes or fusion.key(node) in refused or any(map(view.hides, tried.nodes)):
+            return False
+        if tried.why and fusion.general:
+            stay.append((node, fusion, tried.why))
+        return not tried.why
 
     # From the end: longer groups end later, and contain shorter ones.
     sites = [(node, one) for node in reversed(model.graph) for one in fusions if matches(node, one)]
-    if not sites:
+    if not sites and not stay:
         return []
     anchors, names, made = Anchors(model), ctx.analysis(FreshNames, model), []
     edits = [anchors.recorded(Edit(fusion.name, node.name or ""), node) for node, fusion in sites]
@@ -112,7 +117,12 @@ def _fuse(
         ctx.remark("passed", name, fusion.name, f"{operator.op_type} replaces {sources}, for {backend.name}")
         ctx.count(fusion.name)
         made.append(FusedNode(operator, backend, fusion))
-    model.touch()
+    for node, fusion, why in stay:
+        if node.graph is not None:  # otherwise a longer group contains it
+            source = backend.prepare[fusion.name]
+            ctx.remark("missed", node, fusion.name, f"not applied for {backend.name}: {why}", source=source)
+    if made:
+        model.touch()
     return made
 
 

@@ -39,14 +39,21 @@ class Dequantize:
 
 
 def _parameters(op: Replacement, format_: Format, parameters: Parameters, value: ir.Value) -> tuple[ir.Value, ir.Value]:
+    shape = scale_shape(format_, value.shape) if format_.axis is None or format_.group is not None else None
+    scale, zero = parameter_tensors(format_, parameters, shape)
+    return op.constant(scale, "scale"), op.constant(zero, "zero_point")
+
+
+def parameter_tensors(
+    format_: Format, parameters: Parameters, shape: tuple[int, ...] | None = None
+) -> tuple[ir.Tensor, ir.Tensor]:
+    """Return scale and zero point as QuantizeLinear and DequantizeLinear read them, of `shape` (None for a vector)."""
     expressed = Format.of(format_.expressed).dtype.numpy()
     scale = np.asarray(parameters.scale, np.float32).astype(expressed)
     zero = np.asarray(parameters.zero_point).astype(format_.dtype.numpy())
-    if format_.axis is None or format_.group is not None:
-        shape = scale_shape(format_, value.shape)
+    if shape is not None:
         scale, zero = scale.reshape(shape), zero.reshape(shape)
-    made = (ir.Tensor(scale), ir.Tensor(zero, dtype=format_.dtype))
-    return op.constant(made[0], "scale"), op.constant(made[1], "zero_point")
+    return ir.Tensor(scale), ir.Tensor(zero, dtype=format_.dtype)
 
 
 def _typed(result: ir.Value, dtype: ir.DataType, like: ir.Value) -> ir.Value:

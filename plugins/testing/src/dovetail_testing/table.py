@@ -1,7 +1,8 @@
-"""Markdown page of results: one table per backend, one row per operator."""
+"""Markdown page of results: one row per backend, then for each a folded table with one row per operator."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,26 +55,49 @@ def page(backends: Iterable[BackendTable], made_by: str, versions: Mapping[str, 
         made_by: The command that writes the page.
         versions: Installed versions by name.
     """
+    backends = list(backends)
     installed = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [
         "# Conformance",
         "",
-        f"Written by `{made_by}` with {installed}; do not edit it.",
+        "| backend | cases | on the host | placed | exact | relaxed | run | failed |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_overview(backend) for backend in backends),
         "",
-        "Each case runs by a reference (ONNX Runtime, else the reference of the onnx package, on the source model)",
-        "and as compiled for the backend. `placed` counts cases of which something is on the backend; `host` those",
-        "that it leaves to the host, with the most frequent reason; they count as nothing else. Of the placed ones,",
-        "`exact` ones give the same numbers, rounded to the format in which the backend holds them; `relaxed` ones",
-        "are within the tolerance that the backend's lists allow; `run` ones are not compared, as listed; `failed`",
-        "ones are neither, or are known defects by the lists. `worst` is the largest difference as a share of the",
-        "largest value.",
+        "Each case runs twice: the source model on a reference (ONNX Runtime, else that of the onnx package), and the",
+        "model as compiled for the backend:",
+        "",
+        "- `on the host`: the backend takes no node of the case; such a case counts as nothing else;",
+        "- `placed`: at least one node is on the backend. Of these cases,",
+        "- `exact` ones give the same numbers, rounded to the format in which the backend holds them;",
+        "- `relaxed` ones are within the tolerance that the backend's lists allow;",
+        "- `run` ones are not compared, as listed;",
+        "- `failed` ones differ by more, or are known defects by the lists.",
+        "",
+        "The tables per operator also give `worst`, the largest difference as a share of the largest value, and the",
+        "most frequent reason why cases are on the host.",
+        "",
+        f"Written by `{made_by}` with {installed}; do not edit it.",
     ]
     for backend in backends:
         lines += ["", f"## {backend.name}", "", f"{backend.engines} {backend.summary()}."]
         lines += [line for note in backend.notes for line in ("", note)]
-        lines += ["", *_rows(backend.verdicts)]
-        lines += _failures(backend.verdicts)
+        lines += ["", '<details markdown="1"><summary>Every operator</summary>', ""]
+        lines += [*_rows(backend.verdicts), *_failures(backend.verdicts), "", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def _overview(backend: BackendTable) -> str:
+    counts = backend.counts()
+    cases = len(backend.verdicts)
+    numbers = [cases, counts["host"], cases - counts["host"], counts["exact"], counts["relaxed"]]
+    numbers += [counts["ran"] + counts["skipped"], counts["failed"] + counts["known"]]
+    return f"| [{backend.name}](#{_anchor(backend.name)}) | {' | '.join(map(str, numbers))} |"
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor that renderers of Markdown give a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _rows(verdicts: Sequence[Verdict]) -> list[str]:

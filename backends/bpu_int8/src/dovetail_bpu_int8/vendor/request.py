@@ -115,7 +115,7 @@ def changed(
 
 
 def _march_of(request: Request) -> March:
-    choice = next((one for one in request.backends if one.name == BACKEND), None)
+    choice = request.choice(BACKEND)
     if choice is None and request.plan is None:
         raise UsageError(
             f"a quant_config and int16 are for {BACKEND}, which was not chosen",

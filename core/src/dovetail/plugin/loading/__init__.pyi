@@ -1,7 +1,6 @@
 # What `dovetail.plugin.loading` exports, each name with its module: type checkers and `lazy_imports` read this.
 
 from dovetail.plugin.engine import (
-    evaluator_of as evaluator_of,
     make_engine as make_engine,
     record_spans as record_spans,
 )

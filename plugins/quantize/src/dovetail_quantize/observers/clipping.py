@@ -275,12 +275,13 @@ def _threshold(counts: np.ndarray, levels: int, format_: Format) -> float:
     fewest = min(max(levels // sum(sides), 1), reach)
     thresholds = np.unique(np.linspace(fewest, reach, _CANDIDATES).astype(int))[::-1]
     divergences = []
+    histogram = _Histogram(counts)
     for threshold in thresholds:
         first = max(middle - (threshold - 1) * sides[0], 0)
         end = min(middle + (threshold - 1) * sides[1], counts.size - 1) + 1
-        if counts[first:end].sum() < _KEPT * counts.sum():
+        if histogram.numbers(first, end) < _KEPT * histogram.number:
             break  # all later thresholds are smaller
-        divergences.append(_divergence(counts, first, end, levels))
+        divergences.append(histogram.divergence(first, end, levels))
     return float(thresholds[int(np.argmin(divergences))])
 
 
@@ -291,20 +292,42 @@ def _folded(counts: np.ndarray, middle: int) -> np.ndarray:
     return folded
 
 
-def _divergence(counts: np.ndarray, first: int, end: int, levels: int) -> float:
-    """Return the divergence of bins `first` to `end`, quantized to `levels`, from all bins clipped to them."""
-    within = counts[first:end].astype(np.float64)
-    cut = within.copy()
-    cut[0] += counts[:first].sum()
-    cut[-1] += counts[end:].sum()
-    level = np.arange(within.size) * levels // within.size if within.size > levels else np.arange(within.size)
-    sums, bins = np.bincount(level, within), np.bincount(level, within > 0)
-    spread = np.where(within > 0, (sums / np.maximum(bins, 1))[level], 0)
-    total = spread.sum()
-    if not total:
-        return np.inf
-    expected, found = cut / cut.sum(), spread / total
-    inside = cut > 0
-    # An empty outermost bin that receives the clipped numbers has no counterpart in Q; give it the mass of one number.
-    found = np.where(inside & (found == 0), 1 / cut.sum(), found)
-    return float(np.sum(expected[inside] * np.log(expected[inside] / found[inside])))
+class _Histogram:
+    """The counts of bins, and those of all bins before each."""
+
+    def __init__(self, counts: np.ndarray):
+        self._counts, self._used = counts.astype(np.float64), counts > 0
+        self._numbers_before, self._used_before = (np.zeros(counts.size + 1, np.int64) for _ in range(2))
+        np.cumsum(counts, out=self._numbers_before[1:])
+        np.cumsum(self._used, out=self._used_before[1:])
+        self.number = int(self._numbers_before[-1])
+
+    def numbers(self, first: int, end: int) -> int:
+        """Return how many numbers are in bins `first` to `end`."""
+        return int(self._numbers_before[end] - self._numbers_before[first])
+
+    def divergence(self, first: int, end: int, levels: int) -> float:
+        """Return the divergence of bins `first` to `end`, quantized to `levels`, from all bins clipped to them."""
+        spread = self._spread(first, end, levels)
+        total = spread.sum()
+        if not total:
+            return np.inf
+        cut = self._counts[first:end].copy()
+        cut[0] += self._numbers_before[first]
+        cut[-1] += self.number - self._numbers_before[end]
+        inside = np.flatnonzero(cut)
+        expected, found = cut[inside] / self.number, spread[inside] / total
+        # An empty outermost bin that receives the clipped numbers has none in Q; give it the mass of one number.
+        found[found == 0] = 1 / self.number
+        return float(np.sum(expected * np.log(expected / found)))
+
+    def _spread(self, first: int, end: int, levels: int) -> np.ndarray:
+        """Return the counts that are left of levels: the mean of its nonempty bins at each of these."""
+        size = end - first
+        if size <= levels:
+            return self._counts[first:end]
+        starts = -(-np.arange(levels + 1) * size // levels)  # the first bin of every level
+        means = np.diff(self._numbers_before[first + starts]) / np.maximum(
+            np.diff(self._used_before[first + starts]), 1
+        )
+        return np.repeat(means, np.diff(starts)) * self._used[first:end]

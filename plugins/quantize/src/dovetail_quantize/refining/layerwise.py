@@ -17,7 +17,7 @@ from dovetail_runtime.data.batches import batches
 
 from dovetail_quantize.refining.float_outputs import FloatOutputs
 from dovetail_quantize.refining.partition import blocks_of, same_blocks
-from dovetail_quantize.refining.quantized_model import ActivationCache, QuantizedModel, Replica
+from dovetail_quantize.refining.quantized_model import ActivationCache, Replica, quantized_model_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
     from dovetail_quantize.refining.layers import Layer
+    from dovetail_quantize.refining.quantized_model import QuantizedModel
 
 
 class Refiner(Protocol):
@@ -71,7 +72,7 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         by_block[block_of[layer.node]].append(layer)
     inputs = ActivationCache()
     number = _keep_inputs(model, ctx, inputs)
-    quantized_model = QuantizedModel(model, ctx)
+    quantized_model = quantized_model_of(model, ctx)
     read = {layer: input_of(quantized_model.nodes[layer.node], 0) for layer in layers}
     computed = {layer: quantized_model.nodes[layer.node].outputs[0] for layer in layers}
     exact = FloatOutputs(model, blocks, by_block, inputs, number, ctx)

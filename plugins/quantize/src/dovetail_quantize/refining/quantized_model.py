@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +18,14 @@ from dovetail.ir import FlatGraph, constant_of, input_of, name_of
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import RegionModel, TemporaryFolder
 from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
+from dovetail_precision.source_quantization import is_atom
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file
 
+from dovetail_quantize.conversions import parameter_tensors
+from dovetail_quantize.inserting import insert_conversions
 from dovetail_quantize.integers import dequantize_array, parameters_of
-from dovetail_quantize.quantize import Quantize
 from dovetail_quantize.quantized_tensor import QuantizedTensor
 
 if TYPE_CHECKING:
@@ -67,12 +71,84 @@ class QuantizedModel:
 
     def __init__(self, model: Model, ctx: Context):
         self.model = model.clone()
-        self.nodes = dict(zip(model.graph, list(self.model.graph)))
+        self._copies = list(self.model.graph)
+        self.nodes = dict(zip(model.graph, self._copies))
         said, counts = len(ctx.remarks), Counter(ctx.counts)
-        Quantize().run(self.model, ctx)
+        self._inserted = insert_conversions(self.model, ctx)
         # Drop the remarks about the copy; the model itself will produce them again.
         del ctx.remarks[said:]
         ctx.counts = counts
+        self._forms = {_form(one) for one in ctx.outcome.quantized_values}
+        self._inputs = [node.inputs for node in self._copies]
+        self._outputs = list(self.model.graph.outputs)
+
+    def adapt(self, model: Model, ctx: Context) -> bool:
+        """Take over the parameters and constants of another calibrated copy of the same decided model.
+
+        Returns:
+            False if more than these differs; the copy can then no longer be used.
+        """
+        originals = list(model.graph)
+        if [node.name for node in originals] != [node.name for node in self._copies] or any(map(is_atom, originals)):
+            return False
+        self.nodes = dict(zip(originals, self._copies))
+        self.model.graph.outputs.clear()
+        self.model.graph.outputs.extend(self._outputs)
+        dropped = sum(map(self._take_inputs, originals, self._copies, self._inputs))
+        found = {_form(one): one for one in ctx.outcome.quantized_values}
+        if not found.keys() <= self._forms or len(self._forms) - len(found) != dropped:
+            return False
+        given = model.graph.initializers
+        for name, value in self.model.graph.initializers.items():
+            if name in given:
+                value.const_value = given[name].const_value
+        self.model.touch()
+        return self._take_weights(given, found) and self._take_parameters(found)
+
+    def _take_inputs(self, original: ir.Node, copy: ir.Node, inputs: Sequence[ir.Value | None]) -> int:
+        """Give a node the inputs that it had when the copy was made, without those that its original has dropped.
+
+        Returns:
+            How many are dropped.
+        """
+        left = inputs[: len(original.inputs)]
+        if len(copy.inputs) != len(left):
+            copy.resize_inputs(len(left))
+            for index, value in enumerate(left):
+                copy.replace_input_with(index, value)
+        return len(inputs) - len(left)
+
+    def _take_weights(self, given: Mapping[str, ir.Value], found: Mapping[_Form, QuantizedValue]) -> bool:
+        for stored, source, known in self._inserted.stored:
+            quantized, name = found.get(_form(known)), name_of(source)
+            if quantized is None:
+                continue  # a dropped bias
+            if name not in given or quantized.parameters is None:
+                return False
+            weight = constant_of(given[name])
+            stored.const_value = QuantizedTensor(weight, quantized.format, quantized.parameters, name_of(stored))
+        return True
+
+    def _take_parameters(self, found: Mapping[_Form, QuantizedValue]) -> bool:
+        taken: dict[ir.Value, bytes] = {}
+        for nodes, step, known in self._inserted.converting:
+            quantized = found.get(_form(known))
+            if quantized is None:
+                continue  # a dropped bias
+            if quantized.parameters is None or len(nodes) != 1 or not is_atom(nodes[0]):
+                return False
+            format_ = step.target if step.kind == "quantize" else step.source
+            assert format_ is not None
+            constants = [input_of(nodes[0], index) for index in (1, 2)]
+            shape = tuple(constant_of(constants[0]).shape.numpy())
+            if math.prod(shape) != len(quantized.parameters.scale):
+                return False
+            for constant, tensor in zip(constants, parameter_tensors(format_, quantized.parameters, shape)):
+                tensor.name, data = constant.name, tensor.tobytes()
+                if taken.setdefault(constant, data) != data:
+                    return False  # two conversions share a constant, and no longer can
+                constant.const_value = tensor
+        return True
 
     def numbers(self, node: ir.Node, index: int, quantized: QuantizedValue | None) -> np.ndarray:
         """Return what a constant input of a node's copy stands for, in float32."""
@@ -91,6 +167,37 @@ class QuantizedModel:
             return
         stored = input_of(producer, 0)
         stored.const_value = QuantizedTensor(tensor, quantized.format, parameters_of(quantized), name_of(stored))
+
+
+_Form = tuple[str, Any, tuple[str, ...], str]
+
+
+def _form(one: QuantizedValue) -> _Form:
+    """Return what identifies a quantized value, whatever observer its group is named after."""
+    return one.value, one.format, one.readers, one.made_by
+
+
+@dataclass
+class _Shared:
+    """The quantized model of a search, once one is made."""
+
+    model: QuantizedModel | None = None
+
+
+def share_quantized_model(ctx: Context) -> None:
+    """Make one quantized model serve all calibrated copies of a decided model, which must be used one after the other.
+
+    A search that calibrates a model in several ways saves most of the copies.
+    """
+    ctx.kept.put(_Shared())
+
+
+def quantized_model_of(model: Model, ctx: Context) -> QuantizedModel:
+    """Return a quantized copy of a calibrated model: the shared one, if there is one and it can be adapted."""
+    shared = ctx.kept.get(_Shared) or _Shared()
+    if shared.model is None or not shared.model.adapt(model, ctx):
+        shared.model = QuantizedModel(model, ctx)
+    return shared.model
 
 
 Batch = Mapping[str, Any]

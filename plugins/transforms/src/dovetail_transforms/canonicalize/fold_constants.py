@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, input_of, is_onnx
 from dovetail.passes import Pass
-from dovetail.plugin import EngineError
-from dovetail.plugin.loading import evaluator_of
+from dovetail.plugin import EngineError, Evaluator
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.canonicalize.open_values import RANDOM
@@ -22,11 +21,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.plugin import Evaluator, Registry
+    from dovetail.plugin import Registry
 
 
 _REFERENCE = "reference"
 """The engine that evaluates single nodes."""
+_FEW_BYTES = 256
+"""Size of the indices with which a Gather takes extents; larger ones are not looked at."""
 
 # Not pure functions of their inputs, or part of the form of quantized models.
 _NEVER = frozenset({
@@ -39,8 +40,9 @@ _NEVER = frozenset({
 class FoldConstants(Pass):
     """Evaluate nodes with constant inputs, and turn Constant nodes into initializers.
 
-    Given:  %s = Shape(%x) with the extents of %x known, or %c = Add(1, 2), or %l = CastLike(3, %x)
-    Result: %s, %c and %l are initializers.
+    Given:  %s = Shape(%x) with the extents of %x known, or %g = Gather(Shape(%x), 1) with that one known, or
+            %c = Add(1, 2), or %l = CastLike(3, %x)
+    Result: %s, %g, %c and %l are initializers.
 
     Options:
         limit: The largest result to fold, in bytes; larger ones would increase the size of the model. Filters of a few
@@ -95,6 +97,8 @@ class FoldConstants(Pass):
             return None
         if node.op_type in ("Shape", "Size"):
             return _shape(node)
+        if node.op_type == "Gather" and (extents := _extents(node, overridable)) is not None:
+            return [extents]
         # Early exit for almost all nodes.
         if any(value is not None and value.const_value is None for value in node.inputs) or self._too_large(node):
             return None
@@ -197,16 +201,39 @@ def _shape(node: ir.Node) -> list[ir.TensorProtocol] | None:
     import numpy as np
     import onnx_ir as ir
 
+    given = _extents_read(node)
+    extents = [extent for extent in given or () if isinstance(extent, int)]
+    if given is None or len(extents) < len(given):
+        return None
+    numbers = np.array(extents, np.int64)
+    return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
+
+
+def _extents_read(node: ir.Node) -> list[int | ir.SymbolicDim] | None:
+    """Return the extents that a Shape or Size reads; None if the rank is unknown."""
     shape = input_of(node, 0).shape
     if shape is None:
         return None
     start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(shape))
-    given = list(shape)[start:end] if node.op_type == "Shape" else list(shape)
-    extents = [extent for extent in given if isinstance(extent, int)]
-    if len(extents) < len(given):
+    return list(shape)[start:end] if node.op_type == "Shape" else list(shape)
+
+
+def _extents(gather: ir.Node, overridable: set[int]) -> ir.TensorProtocol | None:
+    """Return what a Gather takes of a Shape with open extents, if those that it takes are known; None otherwise."""
+    import numpy as np
+    import onnx_ir as ir
+
+    source, index = (gather.inputs[at] for at in (0, 1))
+    shape_of = None if source is None else source.producer()
+    if index is None or shape_of is None or shape_of.op_type != "Shape" or shape_of.domain not in ("", "ai.onnx"):
         return None
-    numbers = np.array(extents, np.int64)
-    return [ir.tensor(numbers if node.op_type == "Shape" else np.int64(math.prod(extents)))]
+    places, given = _constant_array(index, overridable, _FEW_BYTES), _extents_read(shape_of)
+    if places is None or given is None or not ((-len(given) <= places) & (places < len(given))).all():
+        return None
+    extents = [given[int(place)] for place in places.reshape(-1)]
+    if not all(isinstance(extent, int) for extent in extents):
+        return None
+    return ir.tensor(np.array(extents, np.int64).reshape(places.shape))
 
 
 def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> int:
@@ -229,3 +256,9 @@ def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProto
 def _evaluator(registry: Registry) -> Evaluator | None:
     """Return the engine `reference`, if it is installed and evaluates single nodes."""
     return evaluator_of(registry, _REFERENCE)
+
+
+def evaluator_of(registry: Registry, name: str) -> Evaluator | None:
+    """Return the engine registered as `name` if it is installed and can evaluate single nodes; else None."""
+    found = registry.engine.get(name)
+    return found() if isinstance(found, type) and issubclass(found, Evaluator) else None

@@ -13,7 +13,7 @@ from dovetail.planning import origin_of, set_key
 from dovetail.plugin import Editor
 from dovetail.text import did_you_mean, pluralize
 
-from dovetail_transforms.rewriting import Outcome, Rewrite, matched, rewrite_node
+from dovetail_transforms.rewriting import Match, Outcome, Rewrite, matched, rewrite_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -54,12 +54,20 @@ class Fusion(Editor):
 
     def found(self, node: ir.Node) -> Sequence[ir.Node]:
         """Return the nodes that would be replaced, users before producers, if the group ends with `node`; else none."""
+        tried = self.tried(node)
+        return () if tried.why else tried.nodes
+
+    def tried(self, node: ir.Node) -> Match:
+        """Return the group that ends with `node`, or why it cannot be replaced; without nodes if there is none."""
+        refused = Match(why=f"no form of {self.operator} that exporters write ends with it")
         for rewrite in self.rewrites:
             if rewrite.root.is_operator_of(node):
                 found = matched(rewrite, node)
                 if not found.why:
-                    return found.nodes
-        return ()
+                    return found
+                if rewrite.commutes and found.nodes:  # of others, nodes are those before the first that differs
+                    refused = found
+        return refused
 
     def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
         """Replace the group that ends with `node`. The caller marks the model as changed.

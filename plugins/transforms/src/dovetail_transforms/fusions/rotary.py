@@ -4,7 +4,8 @@ Given:  %y = %x * %cos + Concat(-%x[half:], %x[:half]) * %sin, along the last ax
 Result: %y = RotaryEmbedding(%x, cos of one half, sin of one half)
 
 The operator takes cosines and sines of half the size, so both halves must be equal: they are constants, or made by
-`Cos` and `Sin` of angles that a Concat repeats, as models of transformers do. The form in which pairs of neighbors
+`Cos` and `Sin` of angles that a Concat repeats, as models of transformers do. Where they are those of one row, or are
+not known to have a row for each, they are expanded to the rows of the input. The form in which pairs of neighbors
 rotate is not recognized.
 """
 
@@ -51,8 +52,8 @@ def _check(
     split: ir.Node | None = None,
 ) -> str:
     known = extents(x)
-    if known is None or len(known) != 4 or known[1] is None or known[3] is None or known[3] % 2:
-        return "its input is not [batch, heads, sequence, size] with known heads and an even size"
+    if known is None or len(known) != 4 or known[3] is None or known[3] % 2:
+        return "its input is not [batch, heads, sequence, size] with a known, even size"
     if attribute(joined, "axis") not in (-1, 3):
         return "its halves are not joined along the last axis"
     size = known[3]
@@ -84,14 +85,12 @@ def _cut(part: ir.Node, size: int) -> tuple[int, int] | None:
 
 def _why_not_halved(value: ir.Value, x: ir.Value) -> str:
     """Return why cosines or sines are not `[batch, 1, sequence, size]` with two equal halves; empty if they are."""
-    import onnx_ir as ir
-
-    known = extents(value)
-    if known is None or len(known) > 4 or known[-1] != shape_of(x)[3] or any(each != 1 for each in known[-3:-2]):
+    known, rows = extents(value), extents(x) or []
+    if known is None or not 2 <= len(known) <= 4 or known[-1] != rows[3] or any(each != 1 for each in known[-3:-2]):
         return "its cosines or sines are not one row per position"
-    batch = shape_of(value)[0] if len(known) == 4 else 1
-    if batch != shape_of(x)[0] or batch == ir.SymbolicDim(None):
-        return "its cosines or sines are for another batch than its input, or the batch is open"
+    for extent, own in zip(_rows(value), (rows[0], rows[2])):
+        if extent not in (1, own) and None not in (extent, own) or own == 1 and extent != 1:
+            return "its cosines or sines are for other rows than its input has"
     held = _constant(value)
     if held is not None:
         half = held.shape[-1] // 2
@@ -100,6 +99,21 @@ def _why_not_halved(value: ir.Value, x: ir.Value) -> str:
     if source is None or rank(source) != 3:
         return "its cosines or sines are no constants, and not computed as [batch, sequence, size]"
     return "" if _repeats(source) else "the halves of its cosines or sines are not known to be equal"
+
+
+def _rows(value: ir.Value) -> tuple[int | None, int | None]:
+    """Return the extents of batch and sequence of cosines or sines."""
+    known = extents(value) or []
+    return known[0] if len(known) == 4 else 1, known[-2]
+
+
+def _has_rows_of(value: ir.Value, x: ir.Value) -> bool:
+    """Check whether cosines or sines have a row for each of the input, of which symbols tell as well."""
+    import onnx_ir as ir
+
+    shape, rows = shape_of(value), shape_of(x)
+    batch = shape[0] if len(shape) == 4 else 1
+    return all(one == other and one != ir.SymbolicDim(None) for one, other in ((batch, rows[0]), (shape[-2], rows[2])))
 
 
 def _constant(value: ir.Value) -> np.ndarray | None:
@@ -136,24 +150,31 @@ def _repeats(value: ir.Value) -> bool:
     return False
 
 
-def _half(op: Any, value: ir.Value, what: str) -> ir.Value:
-    """Build one half of cosines or sines as `[batch, sequence, size / 2]`."""
+def _half(op: Any, value: ir.Value, x: ir.Value, what: str) -> ir.Value:
+    """Build one half of cosines or sines as `[batch, sequence, size / 2]`, with the rows of the input."""
     import numpy as np
     import onnx_ir as ir
+
+    def constant(number: int) -> ir.Value:
+        return op.constant(ir.tensor(np.array([number], np.int64)), what)
 
     held = _constant(value)
     half = ((extents(value) or [0])[-1] or 0) // 2
     if held is not None:
         rows = held.reshape(-1 if held.ndim < 4 else held.shape[0], *held.shape[-2:])[..., :half]
-        return op.constant(ir.tensor(np.ascontiguousarray(rows), dtype=value.dtype), what)
-    source = _without_heads(value)
-    assert source is not None, "the check asks for it"
-    bounds = (op.constant(ir.tensor(np.array([bound], np.int64)), what) for bound in (0, half, -1))
-    return op.Slice(source, *bounds)
+        found = op.constant(ir.tensor(np.ascontiguousarray(rows), dtype=value.dtype), what)
+    else:
+        source = _without_heads(value)
+        assert source is not None, "the check asks for it"
+        found = op.Slice(source, constant(0), constant(half), constant(-1))
+    if _has_rows_of(value, x):
+        return found
+    rows_of_x = op.Shape(x, start=0, end=1), op.Shape(x, start=2, end=3)
+    return op.Expand(found, op.Concat(*rows_of_x, constant(half), axis=0))
 
 
 def _rotary(op: Any, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
-    return op.RotaryEmbedding(x, _half(op, cos, "cos"), _half(op, sin, "sin"))
+    return op.RotaryEmbedding(x, _half(op, cos, x, "cos"), _half(op, sin, x, "sin"))
 
 
 class FuseRotary(Fusion):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.ir import dtype_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -82,12 +84,21 @@ def windowed_rows(op: Formula, past: ir.Value, new: ir.Value, before: ir.Value, 
     rows = op.size(past, 2)
     op.refuse_if(isinstance(rows, int) and rows < window, f"its cache has {rows} rows for a window of {window}")
     more, capacity = op.size(new, 2), op.as_value(rows)
-    step, last = op.Sub(capacity, _int64(op, window - 1)), op.Sub(capacity, _int64(op, 1))
+    last = op.Sub(capacity, _int64(op, 1))
+    step = op.Max(op.Sub(capacity, _int64(op, window - 1)), _int64(op, 1))
 
     def first_position(tokens: ir.Value) -> ir.Value:
+        # The quotient of `over` and `step`, rounded up, times `step`; each term is small where tokens and rows are.
         over = op.Max(op.Sub(tokens, capacity), _int64(op, 0))
-        leaving = op.Div(op.Add(over, op.Sub(step, _int64(op, 1))), step)
-        return op.unsqueeze(op.Mul(leaving, step), 1)
+        whole = op.Max(op.Sub(over, _int64(op, 1)), _int64(op, 0))
+        leaving = op.Sub(whole, op.Mod(whole, step))
+        found = op.Add(leaving, op.Mul(op.Min(over, _int64(op, 1)), step))
+        # The bounds change nothing; they let engines of 32 bits prove what is computed from it.
+        return op.unsqueeze(op.Min(op.Max(found, _int64(op, 0)), _int64(op, BEYOND)), 1)
+
+    def used(positions: ir.Value, tokens: ir.Value) -> ir.Value:
+        unused = op.cast(op.GreaterOrEqual(positions, tokens), dtype_of(positions))
+        return op.Add(positions, op.Mul(unused, _int64(op, _FAR)))
 
     places, tokens = op.unsqueeze(op.counting(rows), 0), op.unsqueeze(before, 1)
     old, first = op.Add(places, first_position(before)), first_position(after)
@@ -95,14 +106,14 @@ def windowed_rows(op: Formula, past: ir.Value, new: ir.Value, before: ir.Value, 
     kept = op.Sub(op.Add(places, first), first_position(before))
     kept = op.Min(op.Max(kept, _int64(op, 0)), last)
     index = op.Where(op.Less(ahead, _int64(op, 0)), kept, _behind(op, ahead, rows, more))
-    old = op.Where(op.Less(old, tokens), old, _int64(op, BEYOND))
     added = op.Add(tokens, op.unsqueeze(op.counting(more), 0))
-    added = op.Where(op.Less(added, op.unsqueeze(after, 1)), added, _int64(op, BEYOND))
-    return Rows(index, rows, None, op.Concat(old, added, axis=1))
+    return Rows(index, rows, None, op.Concat(used(old, tokens), used(added, op.unsqueeze(after, 1)), axis=1))
 
 
 BEYOND = 2**29
 """A position after all others, so that no query sees it; small enough for engines of 32 bits to add others to it."""
+_FAR = 2**27
+"""What is added to positions from the last one on, so that no query sees them: more than the tokens of a call."""
 
 
 def _int64(op: Formula, number: int) -> ir.Value:

@@ -145,17 +145,15 @@ def _allowed(op: Formula, lengths: _Lengths, new: Size, keys: ir.Value) -> ir.Va
         new: The number of queries.
         keys: The positions of the keys, [batch or 1, 1, 1, keys].
     """
-    import onnx_ir as ir
-
     if not op.attribute("causal"):
         return op.Less(keys, op.reshape(lengths.cached, -1, 1, 1, 1))
     rows = op.Add(op.reshape(lengths.past, -1, 1, 1, 1), op.reshape(op.counting(new), 1, 1, -1, 1))
-    allowed = op.LessOrEqual(keys, rows)
     window = op.attribute("local_window_size")
-    if window > 0:
-        oldest = op.Sub(rows, op.number(window, ir.DataType.INT64))
-        allowed = op.And(allowed, op.Greater(keys, oldest))
-    return allowed
+    if window <= 0:
+        return op.LessOrEqual(keys, rows)
+    # Positions may have more bits than engines compare exactly; zero and the window do not.
+    ahead = op.Sub(rows, keys)
+    return op.And(op.GreaterOrEqual(ahead, op.number(0, ahead)), op.Less(ahead, op.number(window, ahead)))
 
 
 def _sink(op: Formula, dtype: ir.DataType) -> ir.Value | None:
