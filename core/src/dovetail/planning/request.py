@@ -196,7 +196,7 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], plan: Plan | None = None) -> Request:
-        """Parse a mapping of `as_dict`, but for the plan in it, which a store reads: `plan`.
+        """Parse a mapping of `as_dict`, except for the plan in it, which a store reads and the caller passes as `plan`.
 
         Raises:
             DovetailError: A field is unknown or malformed.

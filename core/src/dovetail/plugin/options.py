@@ -142,7 +142,7 @@ class Option(ABC):
         return request
 
     def node_requests(self, recorded: Mapping[str, Any]) -> Iterable[NodeRequest]:
-        """Return what its record asks of single nodes; strategies and typing read it with the user's own requests.
+        """Return the node requests in its record; strategies and typing read them with the user's own requests.
 
         Args:
             recorded: The entry of the option in the request.

@@ -1,4 +1,4 @@
-"""The contracts of what decides: strategies with their view of the model, editors that they call, and solvers."""
+"""Contracts for decisions: strategies with their view of the model, editors that they call, and solvers."""
 
 from __future__ import annotations
 

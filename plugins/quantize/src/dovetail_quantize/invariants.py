@@ -1,4 +1,4 @@
-"""What holds for quantized values after the stage `calibrate`."""
+"""The invariant of quantized values after the stage `calibrate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Calibrated(Invariant):
     text = "every quantized value has a scale and a zero point"
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield values without them."""
+        """Yield quantized values without scale and zero point."""
         for one in ctx.outcome.quantized_values:
             if one.parameters is None:
                 yield f"'{one.value}' has none as {one.format}"

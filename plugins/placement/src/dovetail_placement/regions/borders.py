@@ -1,4 +1,4 @@
-"""The borders of regions: which value of the source model each input and output of a region's model holds, and how."""
+"""The borders of regions: for each input and output of a region's model, the source model's value, and its format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Borders:
     """Borders of regions of one model.
 
     Args:
-        decided: The model as it was decided on, before any of it was carried out; None for a model that is its own
+        decided: The model with all decisions, before any of them was carried out; None for a model that is its own
             source.
         quantized_values: The quantized values of the compilation.
     """
