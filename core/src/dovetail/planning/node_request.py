@@ -1,5 +1,4 @@
-"""Requests for nodes, as one record whatever their origin: a user, an option, a file of another tool, a goal, a
-plan."""
+"""Requests for nodes, as one record for every origin: user, option, file of another tool, goal, plan."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class BackendSummary(NamedTuple):
         summary: A one-line description.
         device: The device it runs on.
         engines: Names of its engines, in order of preference.
-        extends: Name of the backend that has whatever of these is empty; empty if there is none.
+        extends: Name of the backend that provides those of these fields that are empty; empty if there is none.
     """
 
     name: str

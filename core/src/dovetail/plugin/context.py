@@ -71,7 +71,7 @@ class Round:
 
     Attributes:
         remarks: All remarks so far.
-        files: Texts to save beside the result, by file name.
+        files: Texts to save next to the result, by file name.
         pipelines: The text of every pipeline that completed.
         edits: The requested edits that have been applied.
         joins: The conversions that the plan implies, once types are known.

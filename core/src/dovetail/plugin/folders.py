@@ -28,7 +28,7 @@ class CompiledFolder(ABC):
 
     @abstractmethod
     def save(self, folder: str | Path, *, external: bool | None = None, progress: Any = None) -> None:
-        """Write all models and the files beside them; an earlier result is replaced only by a complete one.
+        """Write all models and the files next to them; an earlier result is replaced only by a complete one.
 
         Args:
             folder: The folder to write to.

@@ -106,7 +106,7 @@ class Strategy(ABC):
 
         Called until nothing changes. It may neither add claims nor withdraw pinned ones; it may narrow the formats that
         pins leave open. Withdrawn nodes are offered to the following backends; if there is another round of decisions,
-        they are claimed and withdrawn anew.
+        they are claimed and withdrawn again.
 
         Args:
             view: Shows the claims of all backends.

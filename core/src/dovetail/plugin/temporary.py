@@ -1,7 +1,7 @@
 """Temporary files and folders: created in one place, locked while their owner lives, and removed if it was killed.
 
-The kernel releases a lock when the process ends, however it ends, and sees through namespaces of process ids. Hence a
-file or folder that can be locked has no owner. Process ids would be reused, and mean nothing on another machine.
+The kernel releases a lock when the process ends, for whatever reason, and sees through namespaces of process ids. Hence
+a file or folder that can be locked has no owner. Process ids would be reused, and mean nothing on another machine.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TemporaryFolder:
     As a context manager, it yields its path.
 
     Args:
-        purpose: What it is for, in a word or two that its name shows: `artifacts`.
+        purpose: Its purpose, in one or two words that become part of its name: `artifacts`.
         within: The folder to make it in, for content that is moved to a place nearby; by default the folder of this
             process below the system's temporary folder.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx
 
 JOINED = ("decoder", "decoder_with_past")
-"""The parts of a folder that a merged decoder is made of."""
+"""The parts of a folder from which a merged decoder is built."""
 _STEP, _FIRST = "then_branch", "else_branch"
 """Where the condition holds, there are caches to go on from."""
 _DEFAULT = ("", "ai.onnx")

@@ -187,7 +187,7 @@ def _effect(remedy: Remedy) -> object:
 
 
 def _fixing(model: Model, request: Request) -> Remedy | None:
-    """Return the option that fixes what the model leaves open, by the data if there is some; None if it cannot."""
+    """Return the option that fixes open extents of the model, by data if there is some; None if none can."""
     inputs = [value for value in open_inputs(model) if value.name not in request.options.get(OPTION, {})]
     if not inputs:
         return None
