@@ -95,7 +95,7 @@ def plan(
         costs: Cost table for the solver `min-cut`: a path, or the name of a registered table.
         pins: Manual placements, `SELECTOR=backend/precision`.
         edits: Graph edits by name, `KIND=NODE[:before|after]`; plugins bring the kinds.
-        low: Selectors of nodes to compute in the low precision whatever their policy is.
+        low: Selectors of nodes to compute in the low precision regardless of their policy.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         freeze_inputs: Turn inputs that have a default value into constants; callers can no longer override them.

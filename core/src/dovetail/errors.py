@@ -30,7 +30,7 @@ class DovetailError(Exception):
 
 
 def system_error(error: OSError, doing: str = "") -> DovetailError:
-    """Return the error for what the operating system refused: its reason is the message, and nobody's defect.
+    """Return the error for a refusal of the operating system: its reason is the message, and no code is blamed.
 
     Args:
         error: The exception.

@@ -75,7 +75,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def plain_value(text: str) -> Any:
-    """Convert text that looks like a number, a truth value or None; return other text unchanged."""
+    """Convert text that looks like a number, a Boolean or None; return other text unchanged."""
     words = {"true": True, "false": False, "none": None}
     if text in words:
         return words[text]

@@ -161,7 +161,7 @@ class Backend(dovetail.plugin.Backend):
         return tuple(self._rules)
 
     @property
-    def limits_regions(self) -> bool:  # type: ignore[override]  # nobody sets it
+    def limits_regions(self) -> bool:  # type: ignore[override]  # never set
         """Whether it has requirements on regions as a whole."""
         return bool(self.region.limits or self.region.need or self.region.count)
 
@@ -170,12 +170,12 @@ class Backend(dovetail.plugin.Backend):
         return self.region.refusals(counts, operators)
 
     @cached_property
-    def region_maxima(self) -> dict[str, int]:  # type: ignore[override]  # nobody sets it
+    def region_maxima(self) -> dict[str, int]:  # type: ignore[override]  # never set
         """The maximum number of nodes, inputs, outputs, constants and bytes of a region; larger regions are split."""
         return self.region.maxima()
 
     @property
-    def region_count(self) -> tuple[int, str]:  # type: ignore[override]  # nobody sets it
+    def region_count(self) -> tuple[int, str]:  # type: ignore[override]  # never set
         """The maximum number of regions in a model, 0 for any number, with file and line."""
         return self.region.count, self.region.count_source
 
@@ -192,7 +192,7 @@ class Backend(dovetail.plugin.Backend):
         return max(self.opset[0], 21 if new else 19 if computed else 13 if quantized else 0)
 
     @cached_property
-    def asks_region(self) -> bool:  # type: ignore[override]  # nobody sets it
+    def asks_region(self) -> bool:  # type: ignore[override]  # never set
         """Whether a limit, a row or a type depends on `region.last`."""
         rows = [row for rule in (*self._rules.values(), self._unlisted) for row in rule.rows]
         return any("region.last" in row.names for row in rows) or any(spec.when.limits for spec in self.types.values())

@@ -89,7 +89,7 @@ def _variants(
     chosen: Mapping[str, str],
     read: list[Source],
 ) -> list[_Layer]:
-    """Return the variants that apply, in order; variants in files of their own are loaded, and appended to `read`."""
+    """Return the variants that apply, in order; variants in separate files are loaded, and appended to `read`."""
     node = tree.get("variants")
     if node is None:
         return []

@@ -260,7 +260,7 @@ class _Decided:
 
 
 def _essence(one: QuantizedValue) -> tuple[object, ...]:
-    """What a quantized value is computed with; its group and its source name the observer, too."""
+    """The calibration of a quantized value; its group and its source also name the observer."""
     return one.value, one.format, one.parameters, one.readers, one.made_by
 
 

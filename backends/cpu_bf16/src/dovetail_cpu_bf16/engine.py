@@ -130,7 +130,7 @@ class OpenVinoCpu(ConvertingEngine):
             marked = widened(model, ExactConstants.of(region.model)) if is_mixed(model) else []
             before = {operation.get_name() for operation in model.get_ops()}
             adapt(model)
-            if marked:  # what stands between inputs and the plan's operations moves what is not rounded
+            if marked:  # operations between inputs and the plan's operations move unrounded values
                 marked += [one for one in model.get_ops() if one.get_name() not in before and _moves_floats(one)]
             model.set_rt_info("0", ["runtime_options", "DYNAMIC_QUANTIZATION_GROUP_SIZE"])
             model.set_rt_info("f32", ["runtime_options", "KV_CACHE_PRECISION"])

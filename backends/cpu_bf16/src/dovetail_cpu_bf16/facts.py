@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _32_BITS, _64_BITS = (6, 12), (7, 13)  # onnx.TensorProto.INT32, UINT32; INT64, UINT64
-# Operators that OpenVINO computes in float32, whatever the type: integers beyond 2^24 are rounded.
+# Operators that OpenVINO computes in float32, regardless of the type: integers beyond 2^24 are rounded.
 _ROUNDED = frozenset({
     "Clip", "Div", "Einsum", "Gemm", "MatMul", "Mod", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum",
     "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu",

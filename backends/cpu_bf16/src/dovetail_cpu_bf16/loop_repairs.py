@@ -39,7 +39,7 @@ def separate_transposes(operations: list[ov.Node]) -> None:
 
     OpenVINO inserts a Transpose to batch-first before each, and merges those of one value. A recurrent kernel reads
     either layout, so OpenVINO may drop its Transpose, and with it that of all other readers. It does not merge
-    Transposes whose orders have different element types, nor those behind different fusion barriers.
+    Transposes whose orders have different element types, nor those after different fusion barriers.
     """
     import numpy as np
     import openvino as ov

@@ -1,4 +1,4 @@
-"""What is known of the trips of a Loop before it runs, as facts for the limits of `cpu-bf16`.
+"""Facts about the trips of a Loop that are known before it runs, for the limits of `cpu-bf16`.
 
 After a call without trips, outputs that only the body computes hold what an earlier call, of anybody, has left in their
 memory: scan outputs, and carried values that the body does not read. If OpenVINO 2026.4 knows that there are no trips,
@@ -25,7 +25,7 @@ _EXTENTS = frozenset({"Shape", "Size"})
 
 
 def trips(node: ir.Node) -> str:
-    """Return what is known of the trips of a Loop.
+    """Return the known facts about the trips of a Loop.
 
     Returns:
         `none`; `some`, at least one; `any`, also none.

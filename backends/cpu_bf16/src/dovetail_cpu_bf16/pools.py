@@ -1,4 +1,4 @@
-"""Maximum pools behind convolutions, which OpenVINO fuses with the operator behind them in the wrong order."""
+"""Maximum pools after convolutions, which OpenVINO fuses with the operator after them in the wrong order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _KEEP_ORDER = frozenset({"Clamp", "Elu", "Exp", "HardSigmoid", "Sigmoid", "SoftP
 
 
 def separate_pools(operations: list[ov.Node]) -> None:
-    """Insert a fusion barrier behind every MaxPool with a reader that may change the order of numbers.
+    """Insert a fusion barrier after every MaxPool with a reader that may change the order of numbers.
 
-    OpenVINO fuses an operator behind a MaxPool into the convolution before it, in every precision, and so computes the
+    OpenVINO fuses an operator after a MaxPool into the convolution before it, in every precision, and so computes the
     maximum of f(x) in place of f of the maximum. That differs unless f keeps the order of numbers: for Abs, and for
     HardSwish, which falls before it rises.
     """

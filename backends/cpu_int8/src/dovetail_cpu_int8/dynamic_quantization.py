@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DynamicQuantization(Pass):
-    """Quantize what a MatMul with integer weights reads when it is run.
+    """Quantize the input of a MatMul with integer weights at run time.
 
     Given:  %w = DequantizeLinear(%w_int8, %t, 0)   %y = MatMul(%x, %w), where %x is a float
     Result: %q, %s, %z = DynamicQuantizeLinear(%x)   %i = MatMulInteger(%q, %w_int8, %z)
             %y = Mul(Cast(%i), Mul(%s, %t))
 
     That is how `cpu-int8:activations=dynamic` plans a MatMul. ONNX Runtime fuses all of it into one kernel, with the
-    Add of a bias behind it. One DynamicQuantizeLinear serves all products that read a value.
+    Add of a bias after it. One DynamicQuantizeLinear serves all products that read a value.
     """
 
     name = "dynamic-quantization"
@@ -91,7 +91,7 @@ class _Rewriter:
         self.made += 1
 
     def _dynamic(self, value: ir.Value, before: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Return the integers, the scale and the zero point of a value, computed in front of its first product."""
+        """Return the integers, the scale and the zero point of a value, computed before its first product."""
         if value not in self._quantized:
             made = ir.node(
                 "DynamicQuantizeLinear", [value], num_outputs=3, name=self._names.fresh(f"{value.name}_quantize")

@@ -28,7 +28,7 @@ _CAVEAT = (
 class OpenVinoCpuInt8(OpenVinoCpu):
     """OpenVINO's CPU plugin with its low-precision transformations.
 
-    They read QuantizeLinear and DequantizeLinear as the ranges of FakeQuantize, move scales behind products and other
+    They read QuantizeLinear and DequantizeLinear as the ranges of FakeQuantize, move scales after products and other
     operators, and so compute these in 8 bits: with VNNI or AMX where the CPU has them. `executed()` names the integers
     that a kernel reads; an operator that the transformations leave alone is reported in floats.
 

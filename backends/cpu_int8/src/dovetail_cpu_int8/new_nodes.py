@@ -1,4 +1,4 @@
-"""Nodes that passes of `cpu-int8` insert in front of another one, with names, types and placement."""
+"""Nodes that passes of `cpu-int8` insert before another one, with names, types and placement."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NewNodes:
         """Insert a node, and return its result.
 
         Args:
-            before: The node that it stands in front of.
+            before: The node that it comes before.
             operator: Its operator.
             inputs: Its inputs.
             name: Prefix of its name.
@@ -64,7 +64,7 @@ class NewNodes:
         """Insert a Split along the last axis, and return its results, which have no types yet.
 
         Args:
-            before: The node that it stands in front of.
+            before: The node that it comes before.
             value: What it divides.
             extents: The last extent of each part.
             name: Prefix of its name.
@@ -98,7 +98,7 @@ class NewNodes:
         result.name, old.name = old.name, None
 
     def drop_unread(self, value: ir.Value | None) -> None:
-        """Remove what computed a value, and the constants behind it, where nothing reads them any more."""
+        """Remove the nodes that computed a value, and their constants, if nothing reads them any more."""
         while value is not None and not value.uses() and not value.is_graph_output():
             if value.is_initializer():
                 del self.graph.initializers[name_of(value)]

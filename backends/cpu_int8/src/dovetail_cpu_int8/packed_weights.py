@@ -93,7 +93,7 @@ class Weight(NamedTuple):
 
 
 class PackedWeights:
-    """Stores weights in the order of ONNX Runtime's operators, each once, whatever reads it.
+    """Stores weights in the layout of ONNX Runtime's operators, each once, regardless of its readers.
 
     Integers are [N, K / block, block * bits / 8] bytes, or for tables alone [N, K * bits / 8], the same bytes. Scales
     and zero points are [N, K / block]; a scale per channel is repeated for blocks of up to 128. All of them are

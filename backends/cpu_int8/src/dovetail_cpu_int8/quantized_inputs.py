@@ -34,7 +34,7 @@ class QuantizedInputs(Autocast):
     (`fuses`) passes that demand on. A result that all of its readers want in integers is quantized where it is
     computed. Any other stays a float; that of a product is its sum, which is never rounded to 8 bits.
 
-    So QuantizeLinear stands in front of what computes in integers, and a value that nobody multiplies, such as the
+    So QuantizeLinear comes before operators that compute in integers, and a value that is never multiplied, such as the
     residual stream of a transformer, keeps its digits.
     """
 

@@ -24,17 +24,17 @@ _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
 def repair_low_precision(model: ov.Model) -> None:
     """Apply all repairs to `model`, in place, if it computes anything in low precision.
 
-    A fusion barrier stands behind
+    A fusion barrier is inserted after
 
-    - a maximum or minimum over axes with a FakeQuantize behind it, even behind further operators: its kernel computes
+    - a maximum or minimum over axes with a FakeQuantize after it, even after further operators: its kernel computes
       them all, and gives other numbers, off by dozens of steps;
-    - an AvgPool with a scale per channel behind it: OpenVINO folds the scale into the ranges of the FakeQuantize behind
+    - an AvgPool with a scale per channel after it: OpenVINO folds the scale into the ranges of the FakeQuantize after
       that, and the kernel takes the range of one channel for all;
     - a MatMul whose result is scaled along another axis than its last: fusing the scale is refused;
     - a Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale, and
       refuses the MatMul over them.
 
-    OpenVINO also refuses an Interpolate behind a MatMul in 8 bits; the barrier stands in front of it. MaxPool behind a
+    OpenVINO also refuses an Interpolate after a MatMul in 8 bits; the barrier comes before it. MaxPool after a
     convolution is repaired in every precision (`dovetail_cpu_bf16.pools`).
     """
     operations = model.get_ordered_ops()

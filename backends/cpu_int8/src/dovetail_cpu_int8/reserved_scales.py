@@ -26,7 +26,7 @@ _RESERVED = "dovetail.reserved_scale"
 
 @dataclass(frozen=True)
 class ReserveScales(Pass):
-    """Insert a Mul by ones in front of products that read what others read, too, if their inputs may be smoothed.
+    """Insert a Mul by ones before products whose inputs have other readers, if these inputs may be smoothed.
 
     Given:  %x = LayerNormalization(...)   %q = MatMul(%x, %w)   %y = Add(%x, %z)
     Result: %x = LayerNormalization(...)   %s = Mul(%x, %ones)   %q = MatMul(%s, %w)   %y = Add(%x, %z)

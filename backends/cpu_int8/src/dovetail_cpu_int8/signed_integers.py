@@ -71,7 +71,7 @@ def _make_signed(fake: ov.Node, convert: ov.Node) -> bool:
 
 
 def _read_by_matmul_only(operations: list[ov.Node]) -> set[str]:
-    """Return the names of operations whose result only MatMul reads, behind scales, moves and further conversions."""
+    """Return the names of operations whose result only MatMul reads, after scales, moves and further conversions."""
     found: set[str] = set()
     for node in reversed(operations):
         ports = [port for output in node.outputs() for port in output.get_target_inputs()]
@@ -98,7 +98,7 @@ def _is_middle(value: ov.Output) -> bool:
 
 
 def _constant(value: ov.Output) -> np.ndarray | None:
-    """Return the numbers of a constant, also behind operations that only convert or reshape it."""
+    """Return the numbers of a constant, also after operations that only convert or reshape it."""
     node = value.get_node()
     while node.get_type_name() in ("Convert", "Reshape", "Broadcast") and node.get_input_size():
         node = node.input_value(0).get_node()

@@ -60,7 +60,7 @@ def device_of(backend: Backend, registry: Registry) -> str:
         try:
             engine = registry.engine[name]
         except DovetailError:
-            continue  # an engine that is not installed; whoever loads the result is told
+            continue  # an engine that is not installed; loading the result reports it
         if isinstance(engine, type) and issubclass(engine, OnnxRuntimeCpu):
             return engine.device
         return ""

@@ -1,4 +1,4 @@
-"""What ONNX Runtime misreads: inputs that a node leaves out at the end, and lists of axes behind a Transpose."""
+"""Constructs that ONNX Runtime misreads: omitted inputs at the end of a node, and lists of axes after a Transpose."""
 
 from __future__ import annotations
 

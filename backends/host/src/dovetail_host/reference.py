@@ -35,7 +35,7 @@ class ReferenceEngine(Evaluator):
         return Availability(True, "slow: every operator is a NumPy expression")
 
     @property
-    def reads(self) -> Reads:  # type: ignore[override]  # nobody sets it
+    def reads(self) -> Reads:  # type: ignore[override]  # never set
         """The opset, IR version and types of the installed onnx package."""
         import onnx
 

@@ -31,7 +31,7 @@ def settings_of(
         options: The options of the engine.
         engine: Its name, for messages.
         records_assignments: Whether the session has to know which execution provider runs a node.
-        waits: Whether threads that shall not spin behind a run may not spin within one either. A session whose threads
+        waits: Whether threads that must not spin after a run may not spin within one either. A session whose threads
             may spins 15 ms of a core's time when it is created, and many small ones are mostly that.
 
     Raises:

@@ -219,7 +219,7 @@ def _shift_zero_point(node: ir.Node, ports: _Ports, names: FreshNames) -> None:
 
 
 def _shift_at_run_time(node: ir.Node, ports: _Ports, names: FreshNames) -> None:
-    """Give a node its weight as uint8, computed in front of it."""
+    """Give a node its weight as uint8, computed before it."""
     weight = _input(node, ports.weight)
     assert weight is not None
     _shift_zero_point(node, ports, names)
@@ -227,7 +227,7 @@ def _shift_at_run_time(node: ir.Node, ports: _Ports, names: FreshNames) -> None:
 
 
 def _shifted(value: ir.Value, reader: ir.Node, names: FreshNames) -> ir.Value:
-    """Return an int8 value plus the offset, as uint8, computed in front of `reader`."""
+    """Return an int8 value plus the offset, as uint8, computed before `reader`."""
     import numpy as np
     import onnx_ir as ir
 

@@ -121,7 +121,7 @@ def _compiled(model: Model, ctx: Context) -> Model:
 
 
 def _parts(model: Model, backend: str, planned: Collection[str]) -> Iterator[Region]:
-    """Yield the regions of the backend, and every other planned node as a region of its own."""
+    """Yield the regions of the backend, and every other planned node as a separate region."""
     groups: list[list[ir.Node]] = []
     rest: list[ir.Node] = []
     places: list[str] = []

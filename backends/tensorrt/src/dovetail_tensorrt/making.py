@@ -139,7 +139,7 @@ def make_engine(
     """Write the engine of a region and its description into `folder`.
 
     Args:
-        region: The region as a model of its own, with its nodes.
+        region: The region as a separate model, with its nodes.
         library: The TensorRT that builds it.
         profile: The bounds of its inputs.
         target: The target GPUs; see `dovetail_tensorrt.target`.

@@ -25,6 +25,7 @@ class _Deferring:
 def defer_imports() -> None:
     """Let this process execute the deferred modules on first use.
 
-    Like the settings of the garbage collector, this is a choice for a process of our own, which no library may make.
+    Like the settings of the garbage collector, this is a choice for the program's own process, which no library may
+    make.
     """
     sys.meta_path.insert(0, _Deferring())

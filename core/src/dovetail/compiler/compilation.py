@@ -1,4 +1,4 @@
-"""One compilation through the chain of options: recognized, compiled once or several times, and kept."""
+"""One compilation with its options: find an existing result, or compile once or several times; keep the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Compilation:
         self._kept: CompiledModel | None = None
 
     def run(self) -> CompiledModel:
-        """Return the result: the model itself if it is one for this request, else a new one.
+        """Return the result: the model itself if it already is a result of this request, else a new one.
 
         Raises:
             ResultError: An option found something wrong with the complete result.

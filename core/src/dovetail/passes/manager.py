@@ -92,7 +92,7 @@ class Manager:
         return result
 
     def _check_stage(self, stage: str) -> None:
-        """Check what holds after a stage, unless verification is off."""
+        """Check the invariants of a stage, unless verification is off."""
         for invariant in invariants_of(self._ctx.registry, stage) if self._watch.verify_each else ():
             for problem in invariant.violations(self._model, self._ctx):
                 passes = ", ".join(step.name for step in passes_in(self._pipeline.steps) if step.stage == stage)

@@ -1,4 +1,4 @@
-"""Regions as models of their own."""
+"""Extraction of regions as separate models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of what is asked of nodes, whoever asks: a user, an option, a file of another tool, a goal, a plan."""
+"""Requests for nodes, as one record for every origin: user, option, file of another tool, goal, plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NodeRequest:
 
     Attributes:
         kind: What is asked: that `backend` has the nodes, in these `formats` (`pin`); that it takes them wherever it
-            can (`prefer`); that it leaves them (`avoid`); or that they are computed in `precision`.
+            can (`prefer`); that it does not take them (`avoid`); or that they are computed in `precision`.
         selector: The nodes; see `select`.
         asked_by: The option, or file, line and key, for messages: `--high head.*`, `config.yaml:31, run_on_bpu`.
         backend: Name of the backend; empty if `precision` is for whichever backend has the nodes.

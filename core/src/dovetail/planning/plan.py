@@ -78,7 +78,7 @@ class PlannedBackend:
     Attributes:
         name: Its name.
         strategy: The strategy that claimed nodes for it.
-        distribution: The distribution that brought it, with its version; the name of a backend file.
+        distribution: The distribution that provides it, with its version; or the name of a backend file.
         contract: Version of the plugin contract of that distribution.
         sha256: Digest of a backend file.
         options: Its options as text.
@@ -127,7 +127,7 @@ class Plan:
         edits: The edits that were applied; see `dovetail.planning.edits.Edit`.
         remarks: The reasons.
         summary: Coverage, regions, joins, and what passes and options record.
-        request: What was asked for, without data in memory; None for the plan of a replay, or of a model alone.
+        request: The request, without data in memory; None for the plan of a replay, or of a model without a request.
         files: Files that belong to the plan, by name; `files` in `summary` has the SHA-256 of each.
         source: The file of the source model, hashed when the plan is saved; None if there is none.
         registry: The registry whose stores write it; None for that of all installed plugins.

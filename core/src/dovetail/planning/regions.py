@@ -31,7 +31,7 @@ class BorderValue:
 
     Attributes:
         name: Its name in the model of the region.
-        source: Name of the value of the source model that it holds, perhaps in another format.
+        source: Name of the value of the source model that it represents, possibly in another format.
         format: The format that it has there; None for a value of another kind, such as an index.
         parameters: Scale and zero point of a quantized format.
     """
@@ -67,7 +67,7 @@ class Region:
         return tuple(dict.fromkeys(value for value in used if value.is_initializer()))
 
     def part(self, nodes: Sequence[ir.Node]) -> Region:
-        """Return the region of some of its nodes, with the inputs that they have in the graph as it is now."""
+        """Return the region formed by some of its nodes, with inputs recomputed from the current graph."""
         inside = set(nodes)
         read = dict.fromkeys(value for node in nodes for value in used_values(node) if not value.is_initializer())
         inputs = tuple(value for value in read if value.producer() not in inside)
@@ -105,7 +105,7 @@ def regions_from(
 def numbered_regions(graph: ir.Graph) -> list[Region] | None:
     """Return the regions recorded in a model's placements, in an executable order.
 
-    None if a node has no number, or the numbers contradict the graph, as after an edit.
+    None if a node has no number, or if the numbers no longer fit the graph, for example after an edit.
     """
     groups: dict[tuple[int, str], list[ir.Node]] = {}
     for node in graph:

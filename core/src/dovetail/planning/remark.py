@@ -22,7 +22,7 @@ class Remedy(NamedTuple):
         edits: Edits to add.
         options: Options of `backend` to change.
         backend: The backend, if pins do not name it.
-        why_not: Why the backend's own tools reject the node whatever the plan says; such a remedy is not tried.
+        why_not: Why the backend's own tools reject the node regardless of the plan; such a remedy is not tried.
     """
 
     text: str

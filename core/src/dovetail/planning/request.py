@@ -131,7 +131,7 @@ class Request:
         costs: Cost table of the solver `min-cut`: a file, or the name of a registered one.
         pins: Manual placements, `SELECTOR=backend/precision`.
         edits: Graph edits by name, `KIND=NODE[:before|after]`.
-        low: Selectors of nodes to compute in the low precision whatever their policy is.
+        low: Selectors of nodes to compute in the low precision regardless of their policy.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
         freeze_inputs: Turn inputs that have a default value into constants.
@@ -200,7 +200,7 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], plan: Plan | None = None) -> Request:
-        """Parse a mapping of `as_dict`, but for the plan in it, which a store reads: `plan`.
+        """Parse a mapping of `as_dict`, except for the plan in it, which a store reads and the caller passes as `plan`.
 
         Raises:
             DovetailError: A field is unknown or malformed.

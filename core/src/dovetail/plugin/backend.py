@@ -44,7 +44,7 @@ class BackendSummary(NamedTuple):
         summary: A one-line description.
         device: The device it runs on.
         engines: Names of its engines, in order of preference.
-        extends: Name of the backend that has whatever of these is empty; empty if there is none.
+        extends: Name of the backend that provides those of these fields that are empty; empty if there is none.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Backend(ABC):
         source: Name of its file or class, for remarks.
         options: Possible values of every option by name, for remedies to try.
         idle_options: Options that do not affect placement; remedies skip them.
-        unused_options: Options that change nothing beside the other choices; a tuning skips them.
+        unused_options: Options without effect given the other choices; tuning skips them.
         place: Options of its strategy.
         place_sources: File and line of each of these options.
         regions: Name of its partitioner; empty for the default.

@@ -46,7 +46,7 @@ class Analysis(Protocol[Fact_co]):
 
 
 class Kept:
-    """What passes keep beyond one revision of the model: at most one object of each class."""
+    """Objects that passes keep beyond one revision of the model: at most one of each class."""
 
     def __init__(self) -> None:
         self._objects: dict[type, Any] = {}
@@ -56,11 +56,11 @@ class Kept:
         return cast("T | None", self._objects.get(kind))
 
     def of(self, kind: type[T]) -> T:
-        """Return the object of a class, made without arguments on first use."""
+        """Return the object of a class, created without arguments on first use."""
         return self.get(kind) or self.put(kind())
 
     def put(self, found: T) -> T:
-        """Keep an object in place of the one of its class, and return it."""
+        """Store an object, replacing any of its class, and return it."""
         self._objects[type(found)] = found
         return found
 
@@ -71,7 +71,7 @@ class Round:
 
     Attributes:
         remarks: All remarks so far.
-        files: Texts to save beside the result, by file name.
+        files: Texts to save next to the result, by file name.
         pipelines: The text of every pipeline that completed.
         edits: The requested edits that have been applied.
         joins: The conversions that the plan implies, once types are known.

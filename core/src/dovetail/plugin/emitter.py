@@ -59,8 +59,8 @@ class Artifact:
 
     Attributes:
         files: Names of the files that it wrote into its folder; all of them belong to the result.
-        node: The replacement of the region: an operator of the engine's own, or a call of a function that holds the
-            region; None if the region stays as it is.
+        node: The replacement of the region: an operator that only the engine knows, or a call of a function that holds
+            the region; None if the region stays as it is.
         notes: Shortcomings of these files, one sentence each; they become remarks.
     """
 
@@ -82,7 +82,7 @@ class EmittedRegion:
             highest opset that the backend reads; the whole model has that of the compilation.
         nodes: Names of its nodes in the plan; for the whole model, of the nodes on the backend.
         quantized_values: The quantized values that these nodes compute and read, with their parameters.
-        inputs: What each input of `model` holds: the value of `source`, its format, and scale and zero point.
+        inputs: The border value of each input of `model`: the value of `source`, its format, and scale and zero point.
         outputs: The same for each output of `model`.
         context: The context of the compilation, with request and plugins; None outside of a compilation.
     """

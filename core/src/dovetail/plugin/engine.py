@@ -72,7 +72,7 @@ class Executed(NamedTuple):
 
 @dataclass(frozen=True)
 class RegionModel:
-    """A part of a plan as a model of its own.
+    """A part of a plan as a separate model.
 
     Attributes:
         model: The model; node names are those of the whole model.

@@ -1,4 +1,4 @@
-"""The contract of folders that are compiled as one thing: several models that belong together, such as a generator."""
+"""The contract of folders that are compiled as a unit: several models that belong together, such as a generator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class CompiledFolder(ABC):
-    """The result of compiling a folder as one thing.
+    """The result of compiling a folder as a unit.
 
     Attributes:
         parts: The result of each of its models, by name.
-        failed: What is wrong with the complete result, such as a goal that it misses, as sentences.
+        failed: Problems of the complete result, such as a goal that it misses, as sentences.
     """
 
     parts: Mapping[str, CompiledModel]
@@ -28,7 +28,7 @@ class CompiledFolder(ABC):
 
     @abstractmethod
     def save(self, folder: str | Path, *, external: bool | None = None, progress: Any = None) -> None:
-        """Write all models and the files beside them; an earlier result is replaced only by a complete one.
+        """Write all models and the files next to them; an earlier result is replaced only by a complete one.
 
         Args:
             folder: The folder to write to.
@@ -113,7 +113,7 @@ def compiled_folder(
 def with_kind(
     folder: Path, plugins: PluginSet, output: Path | None, work: Callable[[Any], Result], contract: type = FolderKind
 ) -> Result | None:
-    """Return what `work` makes of the first kind that recognizes a folder; None if none does.
+    """Return the result of `work` for the first kind that recognizes a folder; None if none does.
 
     Args:
         folder: The folder.

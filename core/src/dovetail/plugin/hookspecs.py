@@ -54,7 +54,7 @@ def opened(model: Model, registry: Registry) -> None:
 def configure_pipeline(pipeline: StepList, request: Request) -> None:
     """Adjust the composed pipeline: add, move or remove steps in place.
 
-    Called once per compilation, with the passes of all its stages, however often it decides again.
+    Called once per compilation, with the passes of all its stages, regardless of the number of rounds.
 
     Args:
         pipeline: The passes of all plugins in order; `pipeline.steps` is an ordinary list.

@@ -1,4 +1,4 @@
-"""The contract of invariants: what holds for every model after a stage, checked between stages."""
+"""The contract of invariants: properties of every model after a stage, checked between stages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Invariant(ABC):
-    """What holds for every model once a stage is done: `registry.invariant("acme-packed", "acme.spec:Packed")`.
+    """A property of every model once a stage is done: `registry.invariant("acme-packed", "acme.spec:Packed")`.
 
-    It is checked after the last pass of the stage, where `--verify-each` is on, and not in pipelines that a user wrote.
+    It is checked after the last pass of the stage if `--verify-each` is on, but not in pipelines that a user wrote.
     Its class is instantiated without arguments.
 
     Attributes:
         stage: The stage.
-        text: What holds, as a clause: `every float port has a format`.
+        text: The property, as a clause: `every float port has a format`.
     """
 
     stage: ClassVar[str]
@@ -32,7 +32,7 @@ class Invariant(ABC):
 
     @abstractmethod
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield what violates it, one clause each that names the node; must be linear, and not change the model."""
+        """Yield one clause per violation, which names the node. Must take linear time and not change the model."""
 
 
 def invariants_of(registry: Registry, stage: str) -> list[Invariant]:

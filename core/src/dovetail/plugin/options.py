@@ -56,7 +56,7 @@ class CompileJob:
         passes: The caller's own passes, in addition to those of plugins.
         tried: The engines that the result is tried on, by backend.
         on_prepared: Called with the prepared model of the request, once, before anything is decided. Options add to it;
-            what is called must not change the model, and ends the compilation by raising a `DovetailError`.
+            these callbacks must not change the model, and end the compilation by raising a `DovetailError`.
     """
 
     original: Model
@@ -142,7 +142,7 @@ class Option(ABC):
         return request
 
     def node_requests(self, recorded: Mapping[str, Any]) -> Iterable[NodeRequest]:
-        """Return what its record asks of single nodes; strategies and typing read it with the user's own requests.
+        """Return the node requests in its record; strategies and typing read them with the user's own requests.
 
         Args:
             recorded: The entry of the option in the request.

@@ -1,4 +1,4 @@
-"""The contracts of partitioners, which form regions, and of what hands out the regions of a model."""
+"""The contracts of partitioners, which form regions, and of access to the regions of a model."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Finished(NamedTuple):
 
 
 class PythonProcess(subprocess.Popen[bytes]):
-    """A module as a Python program of its own, which ends with this process if it calls `end_with_parent`.
+    """A module run as a separate Python program, which ends with this process if it calls `end_with_parent`.
 
     It finds the modules that this process finds, except those of the current folder.
 
@@ -95,7 +95,7 @@ class PythonProcess(subprocess.Popen[bytes]):
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it as a `PythonProcess` ends, however it does.
+    """End this process when the one that started it as a `PythonProcess` ends, for whatever reason.
 
     The kernel sends the signal, so that native code that holds Python's lock does not delay it.
     """

@@ -53,7 +53,7 @@ class ResultStore(ABC):
         Args:
             compiled: The result.
             path: The path to write to.
-            external: Store weights in a file of their own (True), with the graph (False), or depending on size (None).
+            external: Store weights in a separate file (True), with the graph (False), or depending on size (None).
             progress: Called with ("save", weights written, weights in total).
 
         Raises:

@@ -1,4 +1,4 @@
-"""The contracts of what runs results: executors, their runner, input data, and the comparison with the original."""
+"""Contracts for running results: executors, their runner, input data, and the comparison with the original."""
 
 from __future__ import annotations
 

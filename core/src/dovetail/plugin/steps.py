@@ -32,7 +32,7 @@ class Fixpoint:
 
 @dataclass(frozen=True)
 class Nested:
-    """Passes that run on every region of a backend separately, each region as a model of its own.
+    """Passes that run on each region of a backend as a separate model.
 
     Attributes:
         backend: Name of the backend, the anchor of the nested pipeline.

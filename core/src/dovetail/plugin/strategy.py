@@ -1,4 +1,4 @@
-"""The contracts of what decides: strategies with their view of the model, editors that they call, and solvers."""
+"""Contracts for decisions: strategies with their view of the model, editors that they call, and solvers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Strategy(ABC):
 
         Called until nothing changes. It may neither add claims nor withdraw pinned ones; it may narrow the formats that
         pins leave open. Withdrawn nodes are offered to the following backends; if there is another round of decisions,
-        they are claimed and withdrawn anew.
+        they are claimed and withdrawn again.
 
         Args:
             view: Shows the claims of all backends.

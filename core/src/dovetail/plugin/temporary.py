@@ -1,7 +1,7 @@
-"""Temporary files and folders: made in one place, locked while their owner lives, removed after it was killed.
+"""Temporary files and folders: created in one place, locked while their owner lives, and removed if it was killed.
 
-The kernel releases a lock when the process ends, however it ends, and sees through namespaces of process ids. Hence a
-file or folder that can be locked has no owner. Process ids would be reused, and mean nothing on another machine.
+The kernel releases a lock when the process ends, for whatever reason, and sees through namespaces of process ids. Hence
+a file or folder that can be locked has no owner. Process ids would be reused, and mean nothing on another machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _ABANDONED_AFTER = 24 * 3600  # seconds, if files cannot be locked
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 _ATTEMPTS = 100  # to make a folder that other processes remove as abandoned before it is locked
 RECEIPTS = "receipts"
-"""Folder of links, in that of the user, to what other processes have to finish. A link stays until it leads nowhere."""
+"""Subfolder of the user's folder with links to work that other processes have to finish. A link stays until its target
+is gone."""
 
 
 def hold(descriptor: int, wait: bool = False) -> bool | None:
@@ -41,7 +42,7 @@ def hold(descriptor: int, wait: bool = False) -> bool | None:
         wait: Wait for the current holder.
 
     Returns:
-        True if it is held now, False if another process holds it, None if locking is not supported.
+        True if it is locked now, False if another process has locked it, None if locking is not supported.
     """
     if fcntl is None:
         return None
@@ -131,7 +132,7 @@ class TemporaryFolder:
     As a context manager, it yields its path.
 
     Args:
-        purpose: What it is for, in a word or two that its name shows: `artifacts`.
+        purpose: Its purpose, in one or two words that become part of its name: `artifacts`.
         within: The folder to make it in, for content that is moved to a place nearby; by default the folder of this
             process below the system's temporary folder.
 

@@ -1,1 +1,2 @@
-"""Compiled models behind interfaces that programs have: ONNX Runtime's session, `onnx.backend`, `torch.compile`."""
+"""Compiled models behind interfaces that programs use: ONNX Runtime's session, `onnx.backend`,
+`torch.compile`."""

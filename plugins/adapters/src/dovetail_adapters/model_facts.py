@@ -1,4 +1,4 @@
-"""What a session says of its model: inputs and outputs with their types, and metadata, as ONNX Runtime words them."""
+"""Facts that a session reports about its model, in ONNX Runtime's terms: inputs, outputs, types, metadata."""
 
 from __future__ import annotations
 

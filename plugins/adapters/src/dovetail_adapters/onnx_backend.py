@@ -126,7 +126,7 @@ class DovetailBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return whether a device can be named: `CPU`, with a number behind it or not."""
+        """Return whether a device can be named: `CPU`, with a number after it or not."""
         return device.partition(":")[0] == _DEVICE
 
 

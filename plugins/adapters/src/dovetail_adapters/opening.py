@@ -1,4 +1,4 @@
-"""Opening of what a program names: a saved result is loaded, any other model is compiled."""
+"""Opening the argument of a session: a saved result is loaded, any other model is compiled."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class InferenceSession:
         backend: The backend or backends to compile for: `cpu-bf16`, `["npu", "cpu-bf16"]`, ... The host by default,
             which is ONNX Runtime on the CPU.
         enable_fallback: Ignored, because engines are replaced in any case; ONNX Runtime has this argument.
-        disabled_optimizers: Names of optimizers that ONNX Runtime shall not use.
+        disabled_optimizers: Names of optimizers that ONNX Runtime should not use.
         plugins: The plugins to use; all installed ones by default.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `high`, ...
 
@@ -201,7 +201,7 @@ class InferenceSession:
         return node_args(value for value in self.compiled.model.graph.inputs if value.is_initializer())
 
     def get_modelmeta(self) -> Any:
-        """Return the metadata of the model, without what the compilation added; see `ModelMetadata`."""
+        """Return the metadata of the model, without the entries that the compilation added; see `ModelMetadata`."""
         return metadata_of(self.compiled.model)
 
     def get_providers(self) -> list[str]:

@@ -83,7 +83,7 @@ class _Compiled:
             return self._in_torch(_first_line(error), inputs)
 
     def _kind(self, at: int, value: Any) -> object:
-        """Return what a compiled graph depends on: type and shape of a tensor, the value of a number."""
+        """Return the properties that a compiled graph depends on: type and shape of a tensor, the value of a number."""
         if at in self._numbers:
             return value.item()
         return (value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else value

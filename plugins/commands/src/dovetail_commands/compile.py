@@ -97,7 +97,7 @@ def run_compile(args: argparse.Namespace) -> int:
 
 
 def _run_whole(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int | None:
-    """Compile a folder that a plugin compiles as one thing; return None if no plugin does."""
+    """Compile a folder that a plugin compiles as a unit; return None if no plugin does."""
     from dovetail_commands.compile_folder import compile_whole
 
     external = True if args.external_data else None

@@ -1,4 +1,4 @@
-"""Compilation of every model in a folder, each into a folder of its own, with one table of what became of them."""
+"""Compilation of every model in a folder, each into its own folder, with one table of the results."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def compile_folder(
     keywords_of: Callable[[Path | None], Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> list[ModelOutcome]:
-    """Compile every model below a folder; the others are compiled whatever becomes of one.
+    """Compile every model below a folder; a failure of one does not affect the others.
 
     Args:
         folder: The folder. Models are the files with a suffix that a front end reads, apart from `.json` and
             `.txt`, which have other uses. Folders of saved results and hidden ones are left out. A folder that a plugin
-            compiles as one thing, such as a language model, has its parts as models, and its result is in `output`.
+            compiles as a unit, such as a language model, has its parts as models, and its result is in `output`.
         backends: As for `dovetail.compile`.
         output: The folder to write to: the result of `a/b.onnx` goes to `a/b` in it. Nothing is written without it.
         data: A folder with a file or folder of data for each model, which has its name, as in `a/b.npz`; or one file
@@ -146,7 +146,7 @@ def compile_folder(
             raise  # the request is wrong for every model
         except DovetailError as error:
             outcomes.append(ModelOutcome(model, "failed", error.message, error.hint))
-        except Exception as error:  # a defect that one model shows costs no other
+        except Exception as error:  # a defect that one model reveals must not affect the others
             hint = "this is a defect of Dovetail or of a plugin: compile this model alone with --debug"
             outcomes.append(ModelOutcome(model, "failed", described(error), hint))
     return outcomes
@@ -155,7 +155,7 @@ def compile_folder(
 def _compile_whole(
     folder: Path, output: Path | None, external: bool | None, request: Mapping[str, Any]
 ) -> list[ModelOutcome] | None:
-    """Compile a folder that a plugin compiles as one thing, and return what became of its parts; None for others."""
+    """Compile a folder that a plugin compiles as a unit, and return the outcomes of its parts; None for others."""
     compiled, failure = compile_whole(folder, output, external, request)
     if compiled is None:
         return None
@@ -166,7 +166,7 @@ def _compile_whole(
 def compile_whole(
     folder: Path, output: Path | None, external: bool | None, request: Mapping[str, Any]
 ) -> tuple[CompiledFolder | None, ResultError | None]:
-    """Compile a folder that a plugin compiles as one thing, and save it.
+    """Compile a folder that a plugin compiles as a unit, and save it.
 
     Returns:
         The result, and the goal that it misses; None and None if no plugin compiles the folder.

@@ -25,12 +25,12 @@ class Comparison:
     """Source and result in figures.
 
     Attributes:
-        source: What the source does.
-        result: What the result does.
+        source: Measurement of the source.
+        result: Measurement of the result.
         sizes: Bytes of the models of both.
-        kl: Mean divergence of the scores of the next token, each with its own caches, behind the same tokens; in nats.
+        kl: Mean divergence of the scores of the next token, each with its own caches, after the same tokens; in nats.
         agreement: Share of the tokens of the source's greedy answers that the result gives at the same place.
-        top1: Share of the next tokens that are the same behind the same tokens.
+        top1: Share of the next tokens that are the same after the same tokens.
         tokens: Number of tokens that were compared.
         judged: Whether there were prompts; random tokens say nothing about accuracy.
     """
@@ -102,7 +102,7 @@ def compared(
         source: The source.
         result: The result.
         prompts: The prompts.
-        before: What the source does.
+        before: Measurement of the source.
         judged: Whether the prompts are some, and not random tokens.
 
     Raises:

@@ -34,7 +34,7 @@ class CompiledGenerator(CompiledFolder):
     Args:
         source: The source folder.
         parts: The result of each part, by name.
-        failed: What is wrong with single parts, as sentences.
+        failed: Problems of single parts, as sentences.
         prompts: The prompts that it was compiled with, or None.
         request: The keywords of `dovetail.compile`.
         ports: The ports of each part, by name.
@@ -141,7 +141,7 @@ class CompiledGenerator(CompiledFolder):
 
     @property
     def unscored(self) -> list[Part]:
-        """The parts that give no scores of tokens, which no goal over tokens reaches by itself."""
+        """The parts that compute no token scores, to which goals over tokens do not apply directly."""
         return [part for part in self.source.parts if self._ports[part.name].output(LOGITS) is None]
 
     def replace(self, part: Part, compiled: CompiledModel) -> None:

@@ -1,4 +1,4 @@
-"""What a folder of a language model holds: its parts, in the order in which they run, and the limits of the model."""
+"""The contents of a language model's folder: its parts, in execution order, and the limits of the model."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class GeneratorFolder:
         kv_heads: Number of heads of keys and values in the caches; None if unknown.
         head_size: Extent of one of these heads; None if unknown.
         document: The configuration as a generator reads it, if it names files and providers.
-        merged: The file of a decoder that is made of the parts `decoder` and `decoder_with_past`, if there is one.
+        merged: The file of a decoder that is built from the parts `decoder` and `decoder_with_past`, if there is one.
         apart: Holds the files of these two parts where they are branches of `merged` and no files of the folder.
     """
 

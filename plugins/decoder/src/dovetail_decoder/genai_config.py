@@ -1,4 +1,4 @@
-"""`genai_config.json`, the configuration that onnxruntime-genai reads: which models there are, and what is whose input.
+"""`genai_config.json`, the configuration that onnxruntime-genai reads: the models, and the roles of their inputs.
 
 Every mapping below `model` with a `filename` that ends in `.onnx` is a part, so that parts of newer versions are found,
 too. What is not known here stays as it is.

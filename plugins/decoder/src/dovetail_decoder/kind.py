@@ -33,7 +33,7 @@ _OF_TOKENS = ("min_top1", "max_kl", "max_perplexity_rise")
 
 _MISSED = "the result is complete: lower the goal, name other backends, or keep more in the source's types (--high)"
 _LARGEST_UNASKED = 1 << 30
-"""Bytes of models that are run without data, merely to time them: ONNX Runtime may hold several times as many."""
+"""Maximum bytes of models that are only timed, without data: ONNX Runtime may need several times as many."""
 
 _OF_ONE_MODEL = ("plan", "report")
 """Keywords that belong to a single model."""
@@ -154,7 +154,7 @@ def _source(folder: Path) -> GeneratorFolder:
 
 
 def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Sequence[Prompt] | None) -> dict[str, Any]:
-    """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that it can be held to."""
+    """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that apply to it."""
     from dovetail_transforms.canonicalize.input_ranges import ranges_by_name
     from dovetail_verify.arguments import GOALS
 

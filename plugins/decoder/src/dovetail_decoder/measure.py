@@ -1,4 +1,4 @@
-"""Measurement of a folder in ONNX Runtime, in a process of its own: speed, memory, and what it answers.
+"""Measurement of a folder in ONNX Runtime, in a separate process: speed, memory, and answers.
 
 python -m dovetail_decoder.measure FOLDER REQUEST.npz ANSWER.npz
 """
@@ -36,14 +36,14 @@ _TURNS = 3
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one folder does.
+    """The measurements of one folder.
 
     Attributes:
         prefill_ms: Milliseconds to read 100 tokens.
         tokens_per_second: Tokens that are decoded in a second, one stream.
-        memory: Peak memory of the process in bytes; None if the system does not tell.
+        memory: Peak memory of the process in bytes; None if the system does not report it.
         answers: The tokens that it gives the highest scores, for each prompt.
-        scores: For each prompt, the scores behind the prompt and each of the tokens that were to follow it.
+        scores: For each prompt, the scores after the prompt and each of the tokens that were to follow it.
         surprise: Mean of -log p over the tokens of the prompts but their first; None where a decoder does not read them
             or gives scores of the last one alone.
     """
@@ -59,7 +59,7 @@ class Measurement:
 def measured(
     folder: GeneratorFolder, prompts: Sequence[Prompt], following: Sequence[np.ndarray] | None = None
 ) -> Measurement:
-    """Measure a folder in a process of its own.
+    """Measure a folder in a separate process.
 
     Args:
         folder: The folder.
@@ -162,7 +162,7 @@ def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _memory() -> int | None:
-    """Return the peak memory of this process in bytes; None where the system does not tell."""
+    """Return the peak memory of this process in bytes; None if the system does not report it."""
     try:
         # Not `getrusage`, whose peak begins with that of the process that started this one.
         lines = Path("/proc/self/status").read_text().splitlines()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 JOINED = ("decoder", "decoder_with_past")
-"""The parts of a folder that a merged decoder is made of."""
+"""The parts of a folder from which a merged decoder is built."""
 BRANCHES = ("else_branch", "then_branch")
 """The branches that they are, in this order: where the condition holds, there are caches to go on from."""
 _FIRST, _STEP = BRANCHES

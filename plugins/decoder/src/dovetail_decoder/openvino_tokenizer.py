@@ -1,4 +1,4 @@
-"""Conversion of a folder's tokenizer to models of OpenVINO, in a process of its own, without network.
+"""Conversion of a folder's tokenizer to models of OpenVINO, in a separate process, without network.
 
 python -m dovetail_decoder.openvino_tokenizer FOLDER OUT
 """
@@ -37,7 +37,7 @@ def check_tokenizer(folder: Path) -> None:
 def convert_tokenizer(folder: Path, output: Path) -> None:
     """Write `openvino_tokenizer.xml` and `openvino_detokenizer.xml`.
 
-    The converter replaces functions of `openvino`, so that it has a process of its own.
+    The converter replaces functions of `openvino`, so it runs in a separate process.
 
     Raises:
         DovetailError: The tokenizer cannot be converted; the message is that of the converter.

@@ -1,4 +1,4 @@
-"""Parts without scores of tokens, such as encoders, held to a goal over tokens that the whole model misses.
+"""Tighter goals for parts without token scores, such as encoders, if the whole model misses a goal over tokens.
 
 Goals over the next token are judged where its scores are: in the decoder, which meets them on what the encoder of the
 source gives. If the whole misses one, what the other parts give is not close enough to the source.

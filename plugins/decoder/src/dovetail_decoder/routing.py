@@ -62,7 +62,7 @@ def _shares(models: Mapping[str, Model]) -> dict[str, float]:
 
 
 def _entries(given: object) -> list[Any]:
-    """Return what a keyword asks for, one by one; the text `data` for shapes is that of all parts."""
+    """Return the entries of a keyword, one by one; the text `data` for shapes applies to all parts."""
     if isinstance(given, Mapping):
         return list(given.items())
     if isinstance(given, str):

@@ -71,14 +71,14 @@ def save_folder(
     external: bool | None,
     progress: Progress | None,
 ) -> None:
-    """Write a complete result beside an earlier one, then move it into place; the configuration comes last.
+    """Write a complete result next to an earlier one, then move it into place; the configuration comes last.
 
     Args:
         folder: The source.
         parts: The result of each part.
         target: The folder to write to.
         providers: See `written_config`.
-        external: Store weights in files of their own; by default as the source does.
+        external: Store weights in separate files; by default as the source does.
         progress: See `CompiledModel.save`.
 
     Raises:
@@ -244,12 +244,12 @@ def _join(folder: GeneratorFolder, merged: Path, made: Path) -> None:
 
 
 def _is_external(file: Path) -> bool:
-    """Return whether a source model keeps weights in files of their own."""
+    """Return whether a source model keeps weights in separate files."""
     return bool(_data_of(file))
 
 
 def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> None:
-    """Copy what belongs to no model: the tokenizer, and whatever programs look for beside it."""
+    """Copy the files that belong to no model: the tokenizer, and other files that programs expect there."""
     sources = [folder.file_of(part) for part in folder.parts]
     sources += [] if folder.merged is None else [folder.path / folder.merged]
     models = {file.resolve() for file in sources}

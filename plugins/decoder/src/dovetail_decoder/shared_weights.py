@@ -63,7 +63,7 @@ def _rewrite(
     places: Sequence[tuple[onnx.TensorProto, Place]],
     shared: Sequence[tuple[onnx.TensorProto, Place]],
 ) -> None:
-    """Write a model's data without what it shares, and the model with the new places."""
+    """Write a model's data without the shared weights, and the model with the new locations."""
     from dovetail_onnx.files.writing import replacing
     from dovetail_onnx.saving import CONTENT_DIGEST
 

@@ -249,9 +249,9 @@ def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = ST
     """Yield the inputs that a part has while the model reads prompts and decodes, as batches for verification.
 
     All but the last `steps` tokens of a prompt are read at once, the others one by one, with the caches of all before.
-    A prompt that is too short for that goes on with the tokens that the model gives the highest scores. A part with the
-    scores of tokens also has labels: the next token of the prompt where there is one. Calls without a sample, such as
-    those that embed no image, are left out.
+    A prompt that is too short for that continues with the tokens that the model gives the highest scores. A part with
+    the scores of tokens also has labels: the next token of the prompt where there is one. Calls without a sample, such
+    as those that embed no image, are left out.
 
     Args:
         chain: The parts.

@@ -1,4 +1,4 @@
-"""Times of a folder in ONNX Runtime, prefill and decoding apart, in a process of its own.
+"""Times of a folder in ONNX Runtime, separately for prefill and decoding, in a separate process.
 
 python -m dovetail_decoder.timing FOLDER REQUEST.npz ANSWER.json
 """
@@ -33,7 +33,7 @@ class Times:
 
     Attributes:
         prefill: To read 100 tokens, by all streams together.
-        token: For one token that is decoded behind them, by all streams together, divided by their number.
+        token: For one token that is decoded after them, by all streams together, divided by their number.
     """
 
     prefill: float

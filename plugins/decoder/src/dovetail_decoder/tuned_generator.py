@@ -104,7 +104,7 @@ class TunedGenerator(TunedFolder):
     Args:
         source: The source folder.
         trials: All candidates, the host first.
-        notes: What is to be said about the data.
+        notes: Notes on the data.
         streams: Texts that were made at the same time.
         held: Keeps the candidates' folders; closed when this object goes.
 

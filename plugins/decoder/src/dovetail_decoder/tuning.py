@@ -67,7 +67,7 @@ class GeneratorTuner:
 
     Args:
         source: The folder.
-        prompts: Half of them calibrate, the others judge; the first one is what is timed.
+        prompts: Half of them are used for calibration, the others to check goals; the first one is timed.
         goals: Goals over the next token.
         streams: Texts that are made at the same time.
         place: Folder for results and the journal.
@@ -147,7 +147,7 @@ class GeneratorTuner:
         }  # fmt: skip
 
     def _compile(self, spec: str, folder: Path) -> None:
-        """Compile in a process of its own, whose crash costs this candidate alone.
+        """Compile in a separate process, whose crash affects only this candidate.
 
         Raises:
             DovetailError: It fails, or the time is up; the message is that of the process.

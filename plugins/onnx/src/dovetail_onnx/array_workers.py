@@ -148,7 +148,7 @@ class _Process:
     """One further process.
 
     Attributes:
-        usable: Whether it is there, as far as is known.
+        usable: Whether it is running, as far as is known.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _Process:
         self.usable = True
 
     def call(self, function: Callable[..., Arrays], settings: Mapping[str, Any], arrays: Arrays) -> Arrays | None:
-        """Return what a function gives there; None if it fails, or the process has ended.
+        """Return the result of a function in that process; None if it fails, or the process has ended.
 
         This process then calls the function itself, so that errors are raised where they are understood.
         """

@@ -1,4 +1,4 @@
-"""Where the data files of a model are: beside its path, whatever links lead to the model or to the data.
+"""The locations of a model's data files: next to its path, regardless of links to the model or to the data.
 
 Models are opened through links where caches keep content apart from names: Hugging Face has
 `snapshots/REVISION/model.onnx -> ../../blobs/HASH`, and its data likewise. The rule is that of ONNX Runtime: data lies

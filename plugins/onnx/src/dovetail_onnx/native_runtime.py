@@ -1,4 +1,4 @@
-"""ONNX Runtime, imported in one place: without its telemetry, and with its own sessions whatever a program replaced.
+"""ONNX Runtime, imported in one place: without telemetry, and with its own sessions even if a program replaced them.
 
 Since version 1.29, ONNX Runtime writes an identifier and events below the cache and temporary folders when it is
 imported, and sends them. Its environment variable is read at that moment only.

@@ -1,4 +1,4 @@
-"""What holds for placements after the stages `place` and `outline`."""
+"""Invariants of placements after the stages `place` and `outline`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Placed(Invariant):
     text = "every node is on a backend of the request or on the host"
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield nodes that are nowhere, or elsewhere."""
+        """Yield nodes without a backend, and nodes on a backend that is not in the request."""
         known = {*(backend.name for backend in ctx.backends), ctx.host.name}
         for node in ctx.analysis(FlatGraph, model).nodes:
             placement = get_placement(node)

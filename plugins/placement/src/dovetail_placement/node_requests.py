@@ -1,4 +1,4 @@
-"""What is asked of the nodes of a model, by whoever asks, and the nodes that each request is about."""
+"""All node requests of a compilation, whatever their origin, and the nodes that each request is about."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _LOST_SHAPE = "lost-shape"
 def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
     """Remark the open extents of the model's inputs, their cost on each backend, and the option that fixes them.
 
-    No remark if they cost nothing. One walk over the nodes per backend.
+    No remark if they have no effect. One walk over the nodes per backend.
     """
     inputs = open_inputs(claiming.model)
     if not inputs:

@@ -129,7 +129,7 @@ def planned_pins(
     """Convert a plan to pins: every node that it lists keeps its backend and its types.
 
     A node is matched by its operator and the value that it computes, else by its structure; unmatched nodes are placed
-    anew.
+    again.
 
     Returns:
         The pins by `id(node)`, and the entries of the plan that match no node, with the reason.

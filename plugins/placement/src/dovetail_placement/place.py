@@ -72,7 +72,7 @@ _NAMED = 3
 
 
 def _given_to_others(claiming: Claiming, backend: Backend) -> Counter[str]:
-    """Return the backends that have the nodes that this one's file takes; none if it takes one that nobody has."""
+    """Return the backends that have the nodes that this one's file takes; none if no backend has one of these."""
     view, owners = claiming.view_of(backend), Counter[str]()
     for node in claiming.flat.nodes:
         owner = claiming.claimed.get(id(node))
@@ -129,7 +129,7 @@ class Place(Pass):
     file requests and that may be declined is a remark. Once all backends have claimed, fix-ups withdraw or narrow
     claims of their own backend, and withdrawn nodes are offered to the following backends. Then limits that depend on
     `region.last` are evaluated. Fusions that a backend asks for (`prepare:`) are made before anything is claimed, and
-    are refused where the backend does not claim the result. Operators of ONNX Runtime that nobody claims are
+    are refused where the backend does not claim the result. Operators of ONNX Runtime that no backend claims are
     written out for a backend that takes the nodes in their place.
     """
 

@@ -1,4 +1,4 @@
-"""Fusions that backends ask for under `prepare:`, made on the nodes that each is offered, and undone where it declines.
+"""Fusions that backends ask for under `prepare:`, made on the nodes that it is offered, and undone if it refuses them.
 
 A fusion is an edit, and part of the plan. One whose operator does not end up on the backend is refused, so that the
 next round of decisions begins with the original nodes and does without it.
@@ -73,7 +73,7 @@ def fuse_offered(model: Model, ctx: Context, begin: Callable[[], Claiming]) -> l
 
 
 def _is_usable(fusion: Fusion, backend: Backend, model: Model, ctx: Context) -> bool:
-    """Check whether a backend may take what a fusion makes; remark why not, once for the model."""
+    """Check whether a backend may take the fused operator; remark why not, once for the model."""
     why = ""
     if not backend.takes(fusion.domain, fusion.operator):
         why = f"it makes {fusion.operator}, which {backend.name} does not take"

@@ -43,7 +43,7 @@ class WrittenOut(NamedTuple):
 
 
 def write_out_unclaimed(model: Model, ctx: Context, claiming: Claiming) -> list[WrittenOut]:
-    """Write out the operators that nobody claims, each for the first backend that takes the nodes in its place.
+    """Write out the operators that no backend claims, each for the first backend that takes the nodes in its place.
 
     With a replayed plan nothing is written out here: it is made with the plan's other edits.
 

@@ -285,7 +285,7 @@ def _conditioning_warning(problem: TypingProblem, variable: Variable) -> str:
 
 
 def _why_high(problem: TypingProblem, variable: Variable) -> str:
-    """Return why the low type is impossible whatever its inputs are; empty if it is possible."""
+    """Return why the low type is impossible regardless of its inputs; empty if it is possible."""
     if variable.low not in variable.choices.floats:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
     return problem.obstacle(variable, variable.low)

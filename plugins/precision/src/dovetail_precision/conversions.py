@@ -197,7 +197,7 @@ class _Forms:
     def converted_by_source(self, node: ir.Node, index: int) -> bool:
         """Check whether a conversion of the source model serves an input: one before it, or the node itself.
 
-        An integer weight of the source model is stored anew if its integers do not fit.
+        An integer weight of the source model is stored again if its integers do not fit.
         """
         form = self.read(node, index)
         if form is not None:

@@ -1,4 +1,4 @@
-"""What holds for formats after the stages `type` and `join`."""
+"""Invariants of formats after the stages `type` and `join`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Typed(Invariant):
     text = "every float port has a format"
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield ports without one."""
+        """Yield float ports without a format."""
         for node, placement in _placed(model, ctx):
             if placement.precision is None:  # it is the format of every port that has none of its own
                 for port, _, format_ in _float_ports(node, placement, model):
@@ -39,7 +39,7 @@ class Joined(Invariant):
     text = "every float has the type in which its ports compute and read it"
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield ports of another type than their values."""
+        """Yield ports whose type differs from that of their value."""
         for node, placement in _placed(model, ctx):
             if not placement.ports and not _differs(node, placement.precision):
                 continue

@@ -48,7 +48,7 @@ def nanoseconds(node: ir.Node, held: Format | None, table: CostTable) -> float |
     None if an extent other than the first is open, or if the node has bodies, which run any number of times.
 
     Bytes and products take their time in the format of the node; a first extent that is open counts as 1. What engines
-    usually fuse takes none: views, elementwise operators behind a product, and conversions of weights or between
+    usually fuse takes none: views, elementwise operators after a product, and conversions of weights or between
     quantized nodes.
 
     Args:
@@ -106,7 +106,7 @@ class PredictTimes(Pass):
     """Predict the time of a quantized plan, and remark if floats on the host would take less.
 
     The backends and the host have to be profiled on this machine (`dovetail profile`), and all extents but the first
-    known; else nothing is said.
+    known; otherwise there is no prediction.
     """
 
     name = "predict-times"

@@ -1,4 +1,4 @@
-"""What holds for quantized values after the stage `calibrate`."""
+"""The invariant of quantized values after the stage `calibrate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Calibrated(Invariant):
     text = "every quantized value has a scale and a zero point, except for weights in blocks"
 
     def violations(self, model: Model, ctx: Context) -> Iterator[str]:
-        """Yield values without them. Those of weights in blocks are computed when the weights are written."""
+        """Yield quantized values without them. Those of weights in blocks are computed when the weights are written."""
         for one in ctx.outcome.quantized_values:
             if one.parameters is None and one.format.group is None:
                 yield f"'{one.value}' has none as {one.format}"

@@ -17,7 +17,7 @@ class TailHistogram(Histogram):
 
     Bins that cannot contain a percentile are merged into one, the inner bin: finding out that a number lies there takes
     a comparison. The outermost bins that together hold 128 times the share beyond the percentile stay as they are. They
-    are chosen anew whenever twice as many numbers have been seen, and the inner bin only grows.
+    are chosen again whenever twice as many numbers have been seen, and the inner bin only grows.
 
     The percentile is that of a `Histogram`, unless data that was seen at some point is followed by more than 127 times
     as much of far smaller magnitudes. Then it may be the outer edge of the inner bin, which covers more.

@@ -1,4 +1,4 @@
-"""`dovetail compile --report` and `dovetail.compile(..., report="report.html")`: the report beside the result."""
+"""`dovetail compile --report` and `dovetail.compile(..., report="report.html")`: the report next to the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of engines that write files of their own runtime, for programs that load these."""
+"""The contract of engines that write files for their runtime, for programs that load these files."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class GuardedSession:
         return results
 
     def executed(self) -> dict[str, Executed]:
-        """Return how every node was executed; empty if the engine fails to tell."""
+        """Return how every node was executed; empty if the engine fails to report it."""
         try:
             with foreign_output(self._engine.label):
                 return dict(self._session.executed())

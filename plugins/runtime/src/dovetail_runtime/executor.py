@@ -111,7 +111,7 @@ class Executor(dovetail.plugin.Executor):
         return [runner.engine for runner in self.runners]
 
     @property
-    def refusals(self) -> list[Refusal]:  # type: ignore[override]  # nobody sets it
+    def refusals(self) -> list[Refusal]:  # type: ignore[override]  # never set
         """Refusals of regions by engines."""
         return [refusal for runner in self.runners for refusal in runner.refusals]
 

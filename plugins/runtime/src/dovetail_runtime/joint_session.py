@@ -2,7 +2,7 @@
 
 Switching from one session to the next takes longer than many a kernel, and an engine fuses nothing across them. So a
 small result whose regions all run on ONNX Runtime, as integers and the host's floats do side by side, has a session for
-the whole beside those of its regions, which tell what ran where, and take over if the whole fails.
+the whole beside those of its regions, which report what ran where, and take over if the joint session fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What timings depend on besides the model: the machine and the versions of everything that computes."""
+"""The conditions of timings besides the model: the machine, and the versions of all libraries that compute."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class RegionRunner:
 
     Args:
         region: The region.
-        model: The region as a model of its own.
+        model: The region as a separate model.
         engines: The engines of its backend that are available here, in order of preference.
         options: Passed to the engine.
         note: Receives messages for the user.

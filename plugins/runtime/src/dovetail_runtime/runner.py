@@ -52,7 +52,7 @@ class Runner(dovetail.plugin.Runner):
         return tried_engines(ctx)
 
     @cached_property
-    def engines(self) -> Engines:  # type: ignore[override]  # nobody sets it
+    def engines(self) -> Engines:  # type: ignore[override]  # never set
         """The engines of each backend of the model.
 
         Raises:
@@ -97,7 +97,7 @@ class Runner(dovetail.plugin.Runner):
         return self._executors.get(self._last_used)
 
     @property
-    def loaded(self) -> bool:  # type: ignore[override]  # nobody sets it
+    def loaded(self) -> bool:  # type: ignore[override]  # never set
         """Whether engines have loaded the model."""
         return self._used is not None
 
@@ -107,7 +107,7 @@ class Runner(dovetail.plugin.Runner):
             self._executors.clear()
 
     @property
-    def runners(self) -> Sequence[RegionRunner]:  # type: ignore[override]  # nobody sets it
+    def runners(self) -> Sequence[RegionRunner]:  # type: ignore[override]  # never set
         """Runners of the regions in execution order."""
         return self.executor().runners
 
@@ -152,7 +152,7 @@ class Runner(dovetail.plugin.Runner):
         return "".join(f"; {text}" for text in texts)
 
     @property
-    def notes(self) -> list[str]:  # type: ignore[override]  # nobody sets it
+    def notes(self) -> list[str]:  # type: ignore[override]  # never set
         """Messages about engines that are missing, have a caveat, refused a region, or were not tried."""
         if self._used is not None:
             return [*self._used.notes, *self._cut_notes]

@@ -1,4 +1,4 @@
-"""Regions of graphs that no partitioner has cut: by what is ready on each backend, or in slices."""
+"""Regions of graphs without a partitioner: formed from the nodes that are ready on each backend, or slices."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ relaxed:
     why: sums are kept in float16
   - tests: [test_attention_*_expanded]
     tolerance: 0.01
-    why: a product behind a Softmax
+    why: a product after a Softmax
 run_only:
   - operators: [RandomNormal]
     why: random numbers

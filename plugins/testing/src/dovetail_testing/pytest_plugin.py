@@ -241,7 +241,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _write_table(run: Run, out: pytest.TerminalReporter, path: Path | None) -> None:
-    """Write the table, unless the run was interrupted; an earlier table is worth more then."""
+    """Write the table, unless the run was interrupted; then an earlier table is kept."""
     if path is None:
         return
     if len(run.verdicts) < run.selected:

@@ -85,7 +85,7 @@ class DifferenceSums:
         Args:
             original: Output of the original.
             result: Output of the result.
-            labels: Index of the correct score in every row: `UNKNOWN` where nobody knows it, `LEFT_OUT` in rows that
+            labels: Index of the correct score in every row: `UNKNOWN` where it is unknown, `LEFT_OUT` in rows that
                 are no answers, such as those of padding.
             findings: The unit of comparison for indices: `rows` (NonMaxSuppression), members of unordered `lists`
                 (TopK), or elements in their `places` (ArgMax).

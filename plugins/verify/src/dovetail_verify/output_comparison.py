@@ -34,7 +34,7 @@ class OutputComparison:
             None for indices.
         answers: Whether rows are known to be scores of answers: they are probabilities, or there are labels.
         kl: Mean divergence of rows of logits or probabilities, in nats; None for outputs of other ranks than 2 and 3.
-        agreement_db: For integers, truth values and strings, the SNR whose share of noise in the amplitude is the share
+        agreement_db: For integers, Booleans and strings, the SNR whose share of noise in the amplitude is the share
             of elements (or findings) that differ: 20 dB for a tenth. For integers of 8 and 16 bits, which hold numbers
             rather than indices, the SNR itself where that is higher. None for floats.
         open_because: Why two runs of the original differ in it, such as `random, because 'noise' (RandomNormal) has no
@@ -80,7 +80,7 @@ class OutputComparison:
 
     @property
     def disagreement(self) -> str:
-        """How many elements differ, of an output of integers, truth values or strings."""
+        """How many elements differ, of an output of integers, Booleans or strings."""
         return f"{100 * (1 - max(self.equal, self.set_agreement or 0.0)):.1f} % of the elements differ"
 
     @property

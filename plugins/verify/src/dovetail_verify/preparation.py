@@ -107,7 +107,7 @@ class PreparationCheck:
         self._remark("passed", f"computes on {self._inputs()} what the source computes, up to rounding")
 
     def _batch(self, prepared: Model, original: Callable[[Feeds], Outputs]) -> tuple[Feeds, Outputs]:
-        """Return inputs, and what the source computes of them."""
+        """Return inputs, and the outputs of the source for them."""
         source, data = self._job.original, self._job.request.data
         if data is None:
             _, feeds, outputs = random_run(source, original, self._job.request.seed, self._shapes)
@@ -121,7 +121,7 @@ class PreparationCheck:
     def _variations(
         self, source: Model, original: Callable[[Feeds], Outputs], feeds: Feeds
     ) -> Iterator[tuple[Outputs, bool]]:
-        """Yield what rounding makes of the outputs of the source, each with whether it ran on the very same inputs."""
+        """Yield rounded variants of the source's outputs, each with whether its inputs were exactly the same."""
         yield _flat(original(feeds)), True
         yield _flat(reference(source, self._job.ctx, OPTIONS)(feeds)), False
         yield _flat(original({name: _rounded(array) for name, array in feeds.items()})), False

@@ -29,7 +29,7 @@ class BpuOption(Option):
         hb_yaml: The YAML file of hb_mapper or hb_compile. It names the BPU, and on the command line the model; where
             the caller names no data, it names that, too.
         quant_config: The quant_config of hb_compile, in JSON.
-        int16: A selector of nodes that shall be computed in int16, or several.
+        int16: A selector, or several, of nodes to compute in int16.
         ladder: More bits for as few nodes as possible until the cosine similarity of every output is that number, or
             0.99 (True); see `dovetail_bpu_int8.mixed_precision_search`.
 

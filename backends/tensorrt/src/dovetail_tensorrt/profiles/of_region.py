@@ -149,7 +149,7 @@ def region_profile(region: Model, model: Model | None, ctx: Context | None) -> R
     """Derive the profile of a region from that of the model.
 
     Args:
-        region: The region as a model of its own.
+        region: The region as a separate model.
         model: The model that contains it.
         ctx: The context of the compilation; without one, only declared extents are known.
 

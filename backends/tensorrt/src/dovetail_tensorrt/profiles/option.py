@@ -36,7 +36,7 @@ class ProfileOption(Option):
         profiles: By the name of an input, its smallest, usual and largest shape; for an input whose numbers are used
             as extents `{"values": (smallest, usual, largest)}`. A value inside of the model whose extents depend on
             numbers may be named, too.
-        workspace: The most memory that an engine may use beside its weights, in bytes, or as text: `1GiB`.
+        workspace: The maximum memory that an engine may use in addition to its weights, in bytes, or as text: `1GiB`.
     """
 
     commands = ("compile", "plan", "bisect")

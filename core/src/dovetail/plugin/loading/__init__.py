@@ -1,4 +1,4 @@
-"""What finds, loads and calls plugins: registry, isolation of failures, files by suffix. Plugins see `dovetail.plugin`.
+"""Finding, loading and calling plugins: registry, isolation, files by suffix. Plugins import `dovetail.plugin` instead.
 
 Names are imported on first use, as `__init__.pyi` lists them.
 """

@@ -23,7 +23,7 @@ class _Routed(io.TextIOBase):
         self.users = 0
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # nobody sets it
+    def encoding(self) -> str:  # type: ignore[override]  # never set
         """The encoding of the original stream."""
         return self.real.encoding
 

@@ -2,8 +2,8 @@
 
 A folder `.dovetail-unfinished-<digest>` in the output holds the bytes, and a journal with a line for each weight that
 is complete. The digest is that of the request, the source, the versions and the graph. The next writer of the same
-checks the bytes and goes on behind them; a writer of something else removes them once it is done. A receipt says that a
-process of this user made the folder: what somebody else left there is not read.
+checks the bytes and continues after them; a writer of another result removes them when it is done. A receipt says that
+a process of this user made the folder: what somebody else left there is not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dovetail_onnx.files.receipts import discard_receipt, has_receipt, leave_rec
 from dovetail_onnx.files.writing import replacing, sync
 
 RESUMABLE_ABOVE = 1 << 26
-"""Bytes of weights; what is smaller is written anew."""
+"""Minimum bytes of weights; smaller data is written again."""
 
 UNFINISHED = re.compile(r"\.dovetail-unfinished-[0-9a-f]{32}")
 """Names of the folders."""
@@ -37,7 +37,7 @@ _CHUNK = 1 << 22  # bytes
 
 
 class _Place(NamedTuple):
-    """Where unfinished files are kept, and what says what they depend on; it returns None if that is not known."""
+    """Where unfinished files are kept, and the function that identifies them."""
 
     folder: Path
     identity: Callable[[], Mapping[str, Any] | None]
@@ -198,7 +198,7 @@ class DataFile:
         self.size += len(chunk)
 
     def has(self, name: str, length: int) -> bool:
-        """Go on behind a weight if an earlier run has written it; return whether it has.
+        """Skip a weight if an earlier run has written it; return whether it has.
 
         Args:
             name: Its name.

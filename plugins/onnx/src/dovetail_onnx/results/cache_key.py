@@ -116,7 +116,7 @@ def _versions(ctx: Context) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _requirements(distribution: str, version: str) -> frozenset[str]:
-    """Return the names of what a version of a distribution requires; parsing metadata takes long."""
+    """Return the names of the requirements of a distribution's version; parsing metadata takes long."""
     try:
         texts = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:

@@ -214,7 +214,7 @@ def _hint(key: str) -> str:
 
 
 def _backend(entry: Any, name: str) -> PlannedBackend:
-    """Parse a backend. A path that stands there is not taken: it would say something about another machine."""
+    """Parse a backend. A path in the file is ignored, because it may belong to another machine."""
     if isinstance(entry, dict) and isinstance(entry.get("name"), str):
         options, texts = entry.get("options", {}), [value for key, value in entry.items() if key in _TEXTS]
         if isinstance(options, dict) and all(isinstance(value, str) for value in (*options.values(), *texts)):

@@ -70,7 +70,7 @@ def origin_remarks(backends: Sequence[PlannedBackend], plugins: PluginSet) -> li
 
 
 def origins_of(compiled: CompiledModel) -> dict[str, Any]:
-    """Return what a manifest records: the origin of every backend, and of the emitters that made its artifacts."""
+    """Return the origins that a manifest records: of every backend, and of the emitters that made its artifacts."""
     recorded = {
         one.name: {key: value for key, value in one.as_dict().items() if key in ("distribution", "contract", "sha256")}
         for one in compiled.plan.backends

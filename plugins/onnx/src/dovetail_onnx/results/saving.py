@@ -72,7 +72,7 @@ def save_result(
 
 
 def _identity(compiled: CompiledModel) -> dict[str, Any] | None:
-    """Return what the weights of a new result depend on: its request and its source; None if that is not known."""
+    """Return the data that the weights of a new result depend on: its request and its source; None if unknown."""
     key = "" if compiled.edited or compiled.saved is not None else cache_key_of(compiled.model)
     if not key or compiled.source is None:
         return None

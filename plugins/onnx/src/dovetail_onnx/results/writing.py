@@ -172,7 +172,7 @@ def attached_files(compiled: CompiledModel, saved: SavedFolder | None) -> Mappin
 
 
 def copy_beside(files: Mapping[str, Path], path: Path) -> None:
-    """Copy the files of a plan next to its file, unless they are there already."""
+    """Copy the files of a plan next to its file, unless they already exist."""
     for name, source in files.items():
         target = path.parent / name
         if source.is_file() and not (target.exists() and target.samefile(source)):

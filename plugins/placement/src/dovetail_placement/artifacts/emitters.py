@@ -1,4 +1,4 @@
-"""Running emitters: what they may return, and files that are checked before they belong to the result."""
+"""Running emitters: checks of their results, and of files before these become part of the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def takes_whole_model(emitter: str, ctx: Context) -> bool:
 def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
     """Run emitters on a region, and merge their artifacts in the folder of the region.
 
-    Each emitter writes into a folder of its own; the files of all of them are then moved together.
+    Each emitter writes into its own folder; the files of all of them are then moved together.
 
     Args:
         region: A region of their backend, or the whole model.

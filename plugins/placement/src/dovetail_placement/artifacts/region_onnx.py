@@ -84,7 +84,7 @@ def _manifest(region: EmittedRegion, model: Model, formats: dict[str | None, str
 
 
 def _values(values: Iterable[ir.Value], borders: Iterable[BorderValue]) -> list[dict[str, Any]]:
-    """Return names, element types, shapes and what they hold of the source; an open extent is its name, or null."""
+    """Return names, element types, shapes, and the values of the source; an open extent is its name, or null."""
     return [
         {
             "name": value.name,

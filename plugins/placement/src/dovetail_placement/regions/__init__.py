@@ -1,1 +1,1 @@
-"""Regions of placed models: formed by partitioners, within limits, numbered, and taken out as models."""
+"""Regions of placed models: formed by partitioners, within limits, numbered, and extracted as models."""

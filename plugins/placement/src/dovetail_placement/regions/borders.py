@@ -1,4 +1,4 @@
-"""The borders of regions: which value of the source model each input and output of a region's model holds, and how."""
+"""The borders of regions: for each input and output of a region's model, the source model's value, and its format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Borders:
     """Borders of regions of one model.
 
     Args:
-        decided: The model as it was decided on, before any of it was carried out; None for a model that is its own
+        decided: The model with all decisions, before any of them was carried out; None for a model that is its own
             source.
         quantized_values: The quantized values of the compilation.
     """
@@ -45,7 +45,7 @@ class Borders:
         return BorderValue(name_of(value), source, format_of(value.dtype))
 
     def _source_name(self, value: ir.Value) -> str:
-        """Follow a value back to the value of the source model that it holds.
+        """Follow a value back to the value of the source model that it represents.
 
         Only conversions come between the two. They are in no plan, so they have no key.
         """
@@ -61,7 +61,7 @@ class Borders:
 
 
 def _scales(value: ir.Value) -> set[Sequence[float]]:
-    """Return the scales with which the conversions beside a value make or read it."""
+    """Return the scales with which the conversions next to a value compute or read it."""
     beside = [node for node, port in value.uses() if port == 0]
     if (producer := value.producer()) is not None:
         beside.append(producer)

@@ -1,4 +1,4 @@
-"""Limits on whole regions: on their size and content, and on how many there are."""
+"""Limits on regions as a whole: on their size, content and number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of units that run as one, single nodes or groups of them: what each waits for, and when it can run."""
+"""Units of execution, single nodes or groups of nodes: their dependencies, and an executable order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Dependencies(NamedTuple):
-    """What units of nodes wait for.
+    """Dependencies between units of nodes.
 
     Attributes:
         users: The units that read from each unit.
@@ -44,7 +44,7 @@ def dependencies(units: Groups, reads: Reads) -> Dependencies:
 def executable_order(units: Groups, position: Mapping[ir.Node, int], needs: Dependencies) -> Sequence[int]:
     """Return the units in an order in which they can run; of those that are ready, the earliest in the graph first.
 
-    Units on a cycle, and those behind one, are left out.
+    Units on a cycle, and units that depend on one, are left out.
 
     Args:
         units: Disjoint sets of nodes, none empty.

@@ -64,7 +64,7 @@ def formed_regions(
     position = {node: i for i, node in enumerate(nodes)}
     backends_of = {node: backend_of(node) for node in nodes}
     backend_of = backends_of.__getitem__
-    # A node that stands for a region is a region of its own, whatever its neighbors are.
+    # A node that stands for a region is a region of its own, regardless of its neighbors.
     formed = [[node] for node in nodes if stands_for_region(node)]
     apart = {node for (node,) in formed}
     for name in dict.fromkeys(partitioner_of.values()):

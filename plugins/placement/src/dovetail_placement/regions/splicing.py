@@ -21,7 +21,7 @@ _COMPARED = 1 << 16  # bytes; larger weights are compared by identity only
 
 
 def regions(model: Model, backend: str) -> Regions:
-    """Return the regions of a backend, to be taken out and put back: `dovetail.regions`.
+    """Return the regions of a backend, to be extracted and spliced back: `dovetail.regions`.
 
     Args:
         model: A placed model.
@@ -31,7 +31,7 @@ def regions(model: Model, backend: str) -> Regions:
 
 
 class Regions:
-    """The regions of one model, taken out and put back in any order, each at most once.
+    """The regions of one model, which are extracted and spliced back in any order, each at most once.
 
     Args:
         model: The model. `finish` must be called after the last region was put back.

@@ -1,4 +1,4 @@
-"""The work of regions: what a backend saves others by running them, as far as the graph tells."""
+"""The work of regions, estimated from the graph, which decides which regions a backend gives up."""
 
 from __future__ import annotations
 

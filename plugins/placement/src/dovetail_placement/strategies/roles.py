@@ -233,7 +233,7 @@ def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
 
 
 def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
-    """Remark why a node is excluded whatever its neighbors are; return False if it is not.
+    """Remark why a node is excluded regardless of its neighbors; return False if it is not.
 
     Args:
         candidates: The strategy's candidates.

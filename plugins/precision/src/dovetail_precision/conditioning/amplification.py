@@ -121,7 +121,7 @@ def _with_producers(
 
 
 _DIVISOR = {"Div": 1, "Log": 0, "Reciprocal": 0}
-# Zero exactly where the input is: a divisor behind such an operator is also one before it.
+# Zero exactly where the input is: a divisor after such an operator is also one before it.
 _ZERO_PRESERVING = frozenset({"Abs", "Neg", "Sqrt"})
 # Positive for every input, without a positive lower bound.
 _POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})

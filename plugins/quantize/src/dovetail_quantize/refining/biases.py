@@ -189,7 +189,7 @@ class MeanError:
 
     @property
     def shift(self) -> np.ndarray:
-        """What the correction adds to the layer's output: nothing where another node adds the bias."""
+        """The correction that is added to the layer's output: zero if another node adds the bias."""
         return self._shift
 
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
@@ -215,7 +215,7 @@ class MeanError:
         self._numbers += samples.size // samples.shape[-1]
 
     def refine(self, quantized_model: QuantizedModel) -> bool:
-        """Correct the bias by what is certain of the mean."""
+        """Correct the bias by the significant part of the mean."""
         if not self._samples:
             return False
         mean = self._sum / self._numbers

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _MOST = 256
-"""Most blocks of one model: engines load each block anew, so their number must not grow with the model."""
+"""Most blocks of one model: engines load each block again, so their number must not grow with the model."""
 
 
 def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[list[ir.Node]]:

@@ -1,1 +1,1 @@
-"""The data of a report: what the model, the plan and the remarks of a result say, as one JSON document."""
+"""The data of a report: model, plan and remarks of a result, as one JSON document."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Calls(NamedTuple):
-    """What calls of functions stand for.
+    """The nodes that calls of functions stand for.
 
     Attributes:
         nodes: The nodes of the called function by `id` of the call.

@@ -1,4 +1,4 @@
-"""Measured ranges of values, beside what their formats can hold; errors of layers."""
+"""Measured ranges of values, and the ranges of their formats; errors of layers."""
 
 from __future__ import annotations
 

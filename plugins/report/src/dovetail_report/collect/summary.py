@@ -1,4 +1,4 @@
-"""The summary of a report: coverage, borders, sizes, accuracy, and what stands in the way."""
+"""The summary of a report: coverage, borders, sizes, accuracy, and the causes of nodes elsewhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def borders(graph: ResultGraph, compiled: CompiledModel) -> list[dict[str, Any]]
 
 
 def conversions(compiled: CompiledModel) -> list[dict[str, Any]]:
-    """Return a row for each kind of conversion: how many there are, and their bytes; those of unknown size apart."""
+    """Return a row for each kind of conversion: number and bytes; those of unknown size separately."""
     rows: dict[tuple[str, str, str], list[int]] = {}
     for join in compiled.plan.joins:
         row = rows.setdefault((join.kind, str(join.held), str(join.wanted)), [0, 0, 0])
@@ -77,7 +77,7 @@ def accuracy(compiled: CompiledModel) -> list[dict[str, Any]]:
 
 
 def goals(compiled: CompiledModel) -> list[str]:
-    """Return sentences on accuracy: what was compared, and what the accuracy goals of the request cost."""
+    """Return sentences on accuracy: the comparison, and the cost of the request's accuracy goals."""
     lines = []
     if compiled.verification is not None:
         lines += [*compiled.verification.warnings, *map(str, compiled.verification.missed)]

@@ -1,4 +1,4 @@
-"""The table of a tuning beside a result: candidates with their measured times."""
+"""The tuning table next to a result: candidates with their measured times."""
 
 from __future__ import annotations
 

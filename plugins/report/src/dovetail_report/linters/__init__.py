@@ -1,1 +1,1 @@
-"""Findings about a result: what is costly or unusual in it, why, and what to do about it."""
+"""Findings about a result: costly or unusual parts of it, the reasons, and what to do about them."""

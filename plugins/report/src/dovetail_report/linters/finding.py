@@ -1,4 +1,4 @@
-"""What a linter finds, and what linters look at."""
+"""The finding of a linter, and the input of linters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Finding:
     Attributes:
         rule: Short stable name of the linter, in kebab case.
         level: `warning` costs time or accuracy, `note` may.
-        text: What it is and why, one sentence.
+        text: The finding and its reason, one sentence.
         nodes: Indices of its nodes.
         advice: What to do about it; or empty.
         command: The command that does it; or empty.

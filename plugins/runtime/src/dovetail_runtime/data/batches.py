@@ -85,7 +85,7 @@ def batches(
 def as_given(model: Model, data: object, *others: Model) -> list[Model]:
     """Return models that require the inputs with a default for which the data has values.
 
-    For what takes a model apart: the default would be a constant of its parts.
+    For code that divides a model: the default would be a constant of its parts.
 
     Args:
         model: The model that the data is for.

@@ -59,7 +59,7 @@ class KernelEngine(SelectiveEngine):
         return Availability(True)
 
     @property
-    def reads(self) -> Reads:  # type: ignore[override]  # nobody sets it
+    def reads(self) -> Reads:  # type: ignore[override]  # never set
         """The opsets and types that the engine of the other nodes accepts."""
         return self._others().reads
 

@@ -71,7 +71,7 @@ class Program:
     """Runs a graph; thread-safe.
 
     Args:
-        model: The graph as a model of its own.
+        model: The graph as a separate model.
         make: Creates the instructions of single nodes.
         load: Loads the other nodes, in maximal parts.
 

@@ -25,8 +25,8 @@ class Difference(NamedTuple):
     Attributes:
         what: The key of a backend, an operator, a node or a value.
         part: The part of it: `types`, `backend`, `scale`.
-        first: What it is on the first side; empty if it is not there.
-        second: What it is on the second side.
+        first: Its state on the first side; empty if it is absent there.
+        second: Its state on the second side.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""Check of an installed backend: targets, limits from both sides, and the engine beside a reference."""
+"""Check of an installed backend: targets, limits from both sides, and the engine against a reference."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ class LimitModels:
         return next((sample for sample in self._samples(op_type) if self._accepted(sample)), None)
 
     def limits(self, op_type: str) -> Iterator[LimitFound]:
-        """Yield what is found for each limit of an operator."""
-        # Those that are accepted come first: from there, one turn breaks one limit.
+        """Yield, for each limit of an operator, a sample that satisfies it and one that violates it."""
+        # Accepted samples come first: changing one knob of these violates one limit.
         samples = sorted(self._samples(op_type), key=lambda sample: not self._accepted(sample))[:_MOST_SAMPLES]
         for row in self._backend.rule("", op_type).rows:
             for limit in (limit for block in row.blocks for limit in block.limits):
@@ -161,7 +161,7 @@ def _nearest(kept: dict[int, Sample], broken: dict[int, Sample]) -> tuple[int, i
 
 
 def _knobs(sample: Sample, row: Row, limit: Limit) -> Iterator[Knob]:
-    """Yield what may move a limit: extents and attributes that its names stand for, then every extent."""
+    """Yield the knobs that may affect a limit: extents and attributes that its names stand for, then every extent."""
     import onnx
 
     schema = onnx.defs.get_schema(sample.op_type, sample.opset)

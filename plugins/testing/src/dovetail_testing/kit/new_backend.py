@@ -39,7 +39,7 @@ def new_backend(
         folder: The folder to create.
         plugins: The installed plugins; none of them may have a backend of this name.
         int8: Begin with a file for integers.
-        engine: Add an engine of its own.
+        engine: Add an engine class.
         source: Begin with the file of this installed backend.
 
     Returns:

@@ -77,7 +77,7 @@ class Sample:
         return {f"in{index}": array for index, (array, held) in pairs if array is not None and not held}
 
     def with_extents(self, extents: Mapping[tuple[int, int], int]) -> Sample:
-        """Return a sample with other extents, by number of the input and of its axis; arrays are made anew."""
+        """Return a sample with other extents, by number of the input and of its axis; arrays are generated again."""
         inputs = list(self.inputs)
         for index in {index for index, _ in extents}:
             array = inputs[index]

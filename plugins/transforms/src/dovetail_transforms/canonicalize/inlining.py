@@ -87,7 +87,7 @@ class Inliner:
         return done
 
     def _body(self, call: onnx.NodeProto, function: onnx.FunctionProto) -> list[onnx.NodeProto]:
-        """Return the nodes that compute what a call computes."""
+        """Return the nodes that compute the results of a call."""
         import onnx.helper
 
         copy = type(function).FromString(function.SerializeToString())
@@ -108,7 +108,7 @@ class Inliner:
         return [*copy.node, *passed]
 
     def _rename(self, node: onnx.NodeProto, names: MutableMapping[str, str]) -> None:
-        """Rename what a node reads and computes; `names` grows by what it computes."""
+        """Rename the values that a node reads and computes; those that it computes are added to `names`."""
         for index, name in enumerate(node.input):
             node.input[index] = names.get(name, name)
         for body in bodies_of(node):
@@ -132,7 +132,7 @@ class Inliner:
 
 
 def _bind(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
-    """Replace references to attributes of a function by what a call gives, or by their defaults; or drop them."""
+    """Replace references to attributes of a function by the values in a call, or by their defaults; or drop them."""
     import onnx
 
     if any(attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attribute in call.attribute):

@@ -1,4 +1,4 @@
-"""`--input-range`: what integers an input may hold, which engines with fewer bits can then compute."""
+"""`--input-range`: the range of an input's integers, so that engines with fewer bits can compute with them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _InputRangesOption(Option):
         """Return the ranges by name.
 
         Raises:
-            UsageError: A range is not made of two integers.
+            UsageError: A range does not consist of two integers.
         """
         return {name: list(found) for name, found in ranges_by_name(keywords.get("input_ranges") or {}).items()}
 
@@ -143,7 +143,7 @@ def declare_ranges(model: Model, ctx: Context) -> None:
 def declared_range(value: ir.Value) -> InputRange | None:
     """Return the range that an input is declared to have; None if there is none.
 
-    What a file says that somebody else has written is no range unless it reads as one.
+    Text in a foreign file is ignored unless it has the form of a range.
     """
     found = _INTEGERS.fullmatch(value.metadata_props.get(_RANGE, ""))
     if found is None or value.dtype is None or not value.dtype.is_integer():

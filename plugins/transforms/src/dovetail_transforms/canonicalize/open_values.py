@@ -1,4 +1,4 @@
-"""Values that a model leaves open: random numbers without a seed, and rows of caches that nobody reads.
+"""Values that a model leaves open: random numbers without a seed, and rows of caches that nothing reads.
 
 Two runs of one model differ in them.
 """

@@ -1,4 +1,4 @@
-"""Ranks of results that onnx's inference leaves out, although they do not depend on what is unknown."""
+"""Ranks of results that onnx's inference leaves out, although they do not depend on unknown values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _add(graph: onnx.GraphProto, outer: Mapping[str, onnx.TypeProto.Tensor]) -> 
 
 
 def _rank(given: _Given) -> int | None:
-    """Return the rank of the first result of a node; None if it depends on what is unknown."""
+    """Return the rank of the first result of a node; None if it depends on unknown values."""
     operator, shape = given.node.op_type, given.shape(0)
     if operator == _FREQUENCIES:
         return 4  # batch, frames, bins, real and imaginary part

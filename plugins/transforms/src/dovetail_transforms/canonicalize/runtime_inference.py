@@ -126,7 +126,7 @@ class _Inference:
         return self._known[key]
 
     def _by_decomposition(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
-        """Return types of an operator that no session loads, as CPUs have no kernel, or of which it tells no shape."""
+        """Return types of an operator that no session loads, for lack of a CPU kernel, or reports no shape for."""
         return infer_by_decomposition(node, given, data, default_version(self._opsets) or 0)
 
     def _by_onnx(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:

@@ -44,7 +44,7 @@ def is_known(node: ir.Node) -> bool:
 def can_decompose(node: ir.Node, opsets: Opsets | None = None) -> Refusal | None:
     """Return why a node cannot be written in standard ONNX; None if it can.
 
-    The answer agrees with `decompose`: the new nodes are built, and let go of. The model is not changed.
+    The answer agrees with `decompose`: the new nodes are built and discarded. The model is not changed.
 
     Args:
         node: A node of a graph whose values have types.
@@ -168,7 +168,7 @@ class WriteOut(Pass):
 class WriteOutNode(Editor):
     """Writes one operator of ONNX Runtime in standard ONNX: the edit `--edit write-out=NODE`.
 
-    A compilation makes it unasked where a backend takes the nodes that result, and nobody takes the operator.
+    A compilation makes it without a request if a backend takes the resulting nodes, and none takes the operator.
     """
 
     sides = ("after",)

@@ -1,4 +1,4 @@
-"""What a decomposition reads and writes: one node, by the names of its schema, and the nodes that compute the same."""
+"""Input and output of a decomposition: a node, by the names of its schema, and the nodes that compute the same."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Formula(Replacement):
     def results(self, rule: Callable[[Formula], Any]) -> list[ir.Value | None]:
         """Return what a rule builds: a new value for every output that is read.
 
-        An input, or what is another output already, goes through a node. Nodes that nobody reads are dropped.
+        An input, or a value that already is another output, goes through a node. Nodes that nothing reads are dropped.
 
         Raises:
             NotRewritten: The rule refuses the node.

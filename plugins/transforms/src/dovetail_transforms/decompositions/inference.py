@@ -1,4 +1,4 @@
-"""Types of what an operator computes, by its decomposition: ONNX Runtime tells them only where it has a kernel."""
+"""Result types of an operator, by its decomposition: ONNX Runtime reports them only if it has a kernel."""
 
 from __future__ import annotations
 

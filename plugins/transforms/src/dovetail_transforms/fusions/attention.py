@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _TURNED = [0, 1, 3, 2]  # keys with the last two axes exchanged
-_FROM_SEQUENCES = [0, 2, 3, 1]  # the same, of keys whose heads stand behind the sequence
+_FROM_SEQUENCES = [0, 2, 3, 1]  # the same, of keys whose heads come after the sequence
 _HEADS_FIRST = [0, 2, 1, 3]
 _FLAT = [0, 2, 1]  # the same, of keys whose batch and heads are one axis
 

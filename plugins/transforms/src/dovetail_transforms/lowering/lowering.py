@@ -160,7 +160,7 @@ _MOST_TAKEN = 10_000
 def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusal | None:
     """Return why `node`, or a node in its bodies, cannot be expressed in `opset`; None if it can.
 
-    The answer agrees with `lower`: the node is lowered in a graph of its own, with the same types and constants. The
+    The answer agrees with `lower`: the node is lowered in a separate graph, with the same types and constants. The
     model is not changed.
 
     Args:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dovetail.ir import FreshNames
 
 
-ANY = "any"  # an attribute that may be dropped whatever its value is
+ANY = "any"  # an attribute that may be dropped regardless of its value
 
 
 @dataclass(frozen=True, slots=True)

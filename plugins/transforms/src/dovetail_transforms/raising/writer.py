@@ -1,4 +1,4 @@
-"""What a rule of raising reads and writes: one node, what is known of its values, and the nodes that replace it."""
+"""The input and output of a raising rule: one node, known facts about its values, and the nodes that replace it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CannotRaise(Exception):
 
 
 class Values:
-    """What is known of the values of a model or of a function before it is raised: types, extents, constants."""
+    """Known facts about the values of a model or a function before it is raised: types, extents, constants."""
 
     def __init__(self, types: Mapping[str, onnx.TypeProto], constants: Mapping[str, onnx.TensorProto]):
         self._types = types
@@ -28,7 +28,7 @@ class Values:
 
     @classmethod
     def of_model(cls, proto: onnx.ModelProto, with_types: bool) -> Values:
-        """Collect what is known in a model; types are inferred, unless `with_types` is false."""
+        """Collect the facts about a model; types are inferred, unless `with_types` is false."""
         import onnx.shape_inference
 
         types: dict[str, onnx.TypeProto] = {}
@@ -49,7 +49,7 @@ class Values:
 
     @classmethod
     def of_function(cls, function: onnx.FunctionProto) -> Values:
-        """Collect what is known in a function: constants alone."""
+        """Collect the facts about a function: only constants."""
         return cls({}, {}).reading(function.node)
 
     def reading(self, nodes: Iterable[onnx.NodeProto]) -> Values:

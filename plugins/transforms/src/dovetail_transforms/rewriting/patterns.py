@@ -93,7 +93,7 @@ class _Operators:
         return Number(near, called)
 
     def either(self, *parts: Operator | Output | Variable | Number) -> Either:
-        """Return a pattern that matches what one of several patterns matches."""
+        """Return a pattern that matches if one of several patterns does."""
         return Either(parts)
 
     def output(self, operator: Operator, index: int) -> Output:

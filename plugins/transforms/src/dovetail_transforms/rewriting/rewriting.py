@@ -1,4 +1,4 @@
-"""Rewrites: local changes of the graph, each made of a pattern, a replacement and a check."""
+"""Rewrites: local changes of the graph, each consisting of a pattern, a replacement and a check."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Replacement:
         return made
 
     def discard(self) -> None:
-        """Let go of the values that the new nodes read; they will not enter the graph."""
+        """Release the values that the new nodes read; they will not enter the graph."""
         for made in self.nodes:
             for index in range(len(made.inputs)):
                 made.replace_input_with(index, None)

@@ -53,7 +53,7 @@ class Miss:
 class Goals:
     """Bounds that every output must meet on the data; None sets no bound.
 
-    Outputs of integers, truth values and strings have no SNR. Of their elements at most that share may differ that
+    Outputs of integers, Booleans and strings have no SNR. Of their elements at most that share may differ that
     noise has in the amplitude at the goal: a tenth at 20 dB, a hundredth at 40 dB.
 
     Attributes:
@@ -214,7 +214,7 @@ class Goals:
         return found
 
     def _missed_by_elements(self, output: OutputComparison) -> list[Miss]:
-        """Return the misses of an output of integers, truth values or strings."""
+        """Return the misses of an output of integers, Booleans or strings."""
         bounds = []
         if self.min_snr is not None:
             bounds.append((self.min_snr, "min_snr", self.min_snr))

@@ -109,7 +109,7 @@ class RankedNodes:
 
     @property
     def alone(self) -> str:
-        """The SNR as text; empty if the difference is too small to tell."""
+        """The SNR as text; empty if the difference is too small to measure."""
         if self.measured:
             return decibels_text(self.snr_alone)
         return f"~{decibels_text(self.snr_alone)}" if self.share else ""

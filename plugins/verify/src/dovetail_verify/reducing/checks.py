@@ -36,7 +36,7 @@ class Check(ABC):
     """Says whether a candidate fails.
 
     Attributes:
-        said: What the last candidate said: the end of a command's output, a missed goal, an error.
+        said: The message of the last candidate: the end of a command's output, a missed goal, an error.
     """
 
     said = ""
@@ -51,7 +51,7 @@ class Check(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return plain data that tells this check from others."""
+        """Return plain data that identifies this check."""
 
 
 class CommandCheck(Check):
@@ -60,7 +60,7 @@ class CommandCheck(Check):
     Args:
         command: For a shell. `{model}` and `{data}` stand for the paths of the model and of an `.npz` of its inputs.
         seconds: Longest time of one run; a run that takes longer has not failed.
-        text: What its output must hold for a failure to count; empty for any.
+        text: Text that its output must contain for a failure to count; empty for any.
 
     Raises:
         UsageError: The command names no model.
@@ -117,8 +117,8 @@ class BackendCheck(Check):
 
     Args:
         request: Keyword arguments of `dovetail.compile` that make up the request.
-        goals: What the result must meet.
-        text: What an error must hold for a failure to count; empty to look at goals, not at errors.
+        goals: The goals that the result must meet.
+        text: Text that an error must contain for a failure to count; empty to check goals, not errors.
         plugins: The plugins.
 
     Raises:

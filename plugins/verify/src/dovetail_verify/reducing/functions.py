@@ -59,12 +59,12 @@ def reduce(
         backends: Backends whose result misses a goal, or raises an error.
         check: Instead: a shell command with `{model}` that exits with another code than 0 if the model fails, or a
             function that is called with a model and its inputs and returns whether they fail.
-        raises: What the error, or the output of the command, must hold for a failure to count.
+        raises: Text that the error, or the output of the command, must contain for a failure to count.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
             Accuracy goals for the backends' result.
         data: Inputs, see `dovetail_runtime.data.sources.read_data`; random ones by default.
         output: A folder for the model, its inputs and the journal. With the same arguments, a reduction that was
-            interrupted goes on there.
+            interrupted resumes there.
         timeout: Seconds that a command may take; one that takes longer has not failed.
         attempts: Runs of each check; a model fails if one of them does.
         plugins: The plugins to use.

@@ -1,4 +1,4 @@
-"""One node or one region of a result as a model of its own, with the inputs that it has on the data."""
+"""One node or one region of a result as a separate model, with the inputs that it has on the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models made of some nodes of a model: values that come from elsewhere are inputs with recorded arrays."""
+"""Models that consist of some nodes of a model: values from other nodes are inputs with recorded arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FailingModel:
 
 
 class ModelParts:
-    """Parts of one model, each as a valid model of its own.
+    """Parts of one model, each as a separate valid model.
 
     Args:
         model: The model; its values have types.

@@ -52,7 +52,7 @@ class BrokenPass:
         passes: Names of all passes, in the order in which they ran.
         first: The first pass after which the model is broken; None if none is.
         measured: The models that were measured, by number.
-        result: What the comparison says of the result.
+        result: The outcome of the comparison for the result.
     """
 
     passes: list[str]

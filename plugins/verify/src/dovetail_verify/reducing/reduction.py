@@ -47,7 +47,7 @@ class Reduction:
         source_nodes: Number of nodes of the source's main graph.
         checks: Number of runs of the check.
         answered: Number of answers that the journal of an earlier run had.
-        said: What the check said of the smallest model.
+        said: The message of the check for the smallest model.
         notes: Messages for the user.
     """
 

@@ -127,7 +127,7 @@ def viterbi_decode(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
         tag, remaining = states[0], emit("Add", [states[1], one])
         before = emit("GatherElements", [elements[0], emit("Unsqueeze", [tag, emit.ints([1])])], {"axis": 1})
         before = emit("Squeeze", [before, emit.ints([1])])
-        # behind the end of a shorter sequence, its last tag waits, and the path holds 0
+        # after the end of a shorter sequence, its last tag waits, and the path holds 0
         shown = emit("Where", [emit("Greater", [remaining, zero]), before, emit("Mul", [tag, zero])])
         shown = emit("Where", [emit("Equal", [remaining, zero]), tag, shown])
         kept = emit("Where", [emit("Greater", [remaining, zero]), before, tag])

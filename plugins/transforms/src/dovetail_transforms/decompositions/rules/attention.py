@@ -1,7 +1,7 @@
 """Attention with a head of keys for every head of queries: Attention, MultiHeadAttention, and that of decoders.
 
-Caches are [batch, heads, length, size]. `present` is `past` with the new keys behind it; where both are one buffer of
-the greatest length, new keys are written at `past_sequence_length`, and rows behind them stay as they are.
+Caches are [batch, heads, length, size]. `present` is `past` with the new keys after it; where both are one buffer of
+the greatest length, new keys are written at `past_sequence_length`, and rows after them stay as they are.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Rows(NamedTuple):
     """How a cache and the new rows of a call become the cache after it; the same for keys and values.
 
     Attributes:
-        source: For each row after the call, its row in the cache before and the new ones behind it, [batch, rows]; None
+        source: For each row after the call, its row in the cache before and the new ones after it, [batch, rows]; None
             if there was no cache.
         length: The number of rows after the call.
         used: The number of rows to attend to; None for those of the cache before, and the new ones.
@@ -44,7 +44,7 @@ class Cached(NamedTuple):
 def plain_rows(op: Formula, past: ir.Value | None, new: ir.Value, lengths: ir.Value, total: Size) -> Rows:
     """Return the rows of a cache in which row t holds position t.
 
-    Row t is row t of `past` before the length of its entry, and then row `t - length` of `new`. Rows behind the new
+    Row t is row t of `past` before the length of its entry, and then row `t - length` of `new`. Rows after the new
     ones are not defined; they repeat the last new one.
 
     Args:
@@ -60,7 +60,7 @@ def plain_rows(op: Formula, past: ir.Value | None, new: ir.Value, lengths: ir.Va
     rows = op.size(past, 2)
     longest = max(rows, total) if isinstance(rows, int) and isinstance(total, int) else None
     longest = op.Max(op.as_value(rows), op.as_value(total)) if longest is None else longest
-    # In one tensor, old rows stand first: row t of an entry comes from t, or from behind them.
+    # In one tensor, old rows come first: row t of an entry comes from row t, or from the rows after them.
     places = op.unsqueeze(op.counting(longest), 0)
     ahead = op.Sub(places, op.unsqueeze(lengths, 1))
     index = op.Where(op.Less(ahead, _int64(op, 0)), places, _behind(op, ahead, rows, more))
@@ -123,7 +123,7 @@ def _int64(op: Formula, number: int) -> ir.Value:
 
 
 def _behind(op: Formula, ahead: ir.Value, rows: Size, more: Size) -> ir.Value:
-    """Return the index of new rows, which stand behind `rows` others; beyond the last one, of that."""
+    """Return the index of new rows, which come after `rows` others; beyond the last one, of that."""
     last = op.Sub(op.as_value(more), _int64(op, 1))
     return op.Add(op.Min(op.Max(ahead, _int64(op, 0)), last), op.as_value(rows))
 

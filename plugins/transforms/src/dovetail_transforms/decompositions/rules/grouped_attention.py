@@ -47,7 +47,7 @@ class _Lengths(NamedTuple):
     Attributes:
         cached: Those in the cache after the call.
         past: Those before it.
-        padded: Whether tokens behind the new ones may be padding at positions that no table has.
+        padded: Whether tokens after the new ones may be padding at positions that no table has.
     """
 
     cached: ir.Value

@@ -1,6 +1,6 @@
 """Attention of tokens without padding, and the relative positions that encoders of text add to scores.
 
-Tokens of all entries of a batch stand behind each other, [tokens, hidden]. `token_offset`, [batch, length], begins with
+Tokens of all entries of a batch are concatenated, [tokens, hidden]. `token_offset`, [batch, length], begins with
 the places that they have among padded entries of one length; `cumulative_sequence_length`, [batch + 1], has sums of the
 lengths. Tokens are put at their places, attend to those of their entry, and are taken from there.
 """

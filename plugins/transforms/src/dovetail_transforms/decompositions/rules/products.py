@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _transposed(op: Formula, x: ir.Value, inner: int, batch: int) -> ir.Value:
-    """Return a matrix with its last two axes exchanged, and its first axis moved behind the other batch axes before.
+    """Return a matrix with its first axis moved after the other batch axes, and then its last two axes exchanged.
 
     ONNX Runtime reads `transBatchA` as: the axes but the last move left by one, and the first becomes the last but one.
     """
@@ -48,7 +48,7 @@ def _fused_product(op: Formula) -> ir.Value:
 
 
 def _fused_mat_mul(op: Formula) -> ir.Value:
-    """`alpha * A B`, with the last axes, or the first axis and those behind it, exchanged before."""
+    """`alpha * A B`, with the last axes, or the first axis and those after it, exchanged before."""
     return op.cast(_fused_product(op), dtype_of(op.required("A")))
 
 

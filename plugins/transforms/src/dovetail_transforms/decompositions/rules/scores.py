@@ -175,7 +175,7 @@ def _within_lengths(op: Formula, mask: ir.Value, batch: ir.Value, keys: Size) ->
     allowed = op.Less(places, column(ends))
     if both or is_open:
         twice = op.plus(rows, rows)
-        if is_open:  # whether there is a start behind the length of each row is known in each run
+        if is_open:  # whether there is a start after the length of each row is known in each run
             none = op.expand(op.integers([0], "none"), rows)
             has_starts = op.Equal(op.as_value(length), op.as_value(twice))
             starts = op.Where(has_starts, op.slice(op.Concat(mask, none, axis=0), 0, rows, twice), none)

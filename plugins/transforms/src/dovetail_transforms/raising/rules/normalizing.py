@@ -34,7 +34,7 @@ def _statistics_per_activation(op: Writer) -> None:
 
 
 def _training_mode(op: Writer) -> None:
-    """Say with an attribute what the number of outputs said."""
+    """Express with an attribute what the number of outputs expressed."""
     outputs = list(op.node.output)
     if any(outputs[3:]):
         raise CannotRaise("it has no outputs for the mean and the variance of the batch")
@@ -55,7 +55,7 @@ def _inference_only(op: Writer) -> None:
 
 
 def _mask_of_booleans(op: Writer) -> None:
-    """Convert the mask, which is of truth values from opset 10 on, to the type of the input."""
+    """Convert the mask, which is of Booleans from opset 10 on, to the type of the input."""
     if len(op.node.output) > 1 and op.node.output[1]:
         mask, kind = op.node.output[1], op.element_type(op.node.input[0])
         op.node.output[1] = op.fresh("mask")

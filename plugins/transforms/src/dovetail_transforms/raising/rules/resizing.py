@@ -24,7 +24,7 @@ def _scales_to_input(op: Writer) -> None:
 def _asymmetric_resize(op: Writer) -> None:
     """Resize without a shift by half a pixel.
 
-    The nearest pixel is the one before when an axis grows, and the one behind when it shrinks, as in ONNX Runtime and
+    The nearest pixel is the one before when an axis grows, and the one after when it shrinks, as in ONNX Runtime and
     in the operator tests of opset 10. Where scales of both kinds, or unknown ones, are possible, one Resize grows and a
     second one shrinks.
     """
