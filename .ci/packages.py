@@ -29,6 +29,10 @@ _OWN = re.compile(r'^(\s*"dovetail[\w-]*)>=[\d.]+,<[\d.]+(",?)$', re.MULTILINE)
 _LINE = re.compile(r'^version = "[^"]*"$', re.MULTILINE)
 _CORE = re.compile(r'^__version__ = "[^"]*"$', re.MULTILINE)
 _BY_FOLDER = re.compile(r'^(\s*"dovetail[\w-]*) @ \{root:uri\}/[\w/]+(",?)$', re.MULTILINE)
+_HOOK = re.compile(
+    r"^\[tool\.hatch\.metadata\.hooks\.custom\]\n.+\n(?P<members>dependencies = \[\n(.+\n)+?\]\n)\n", re.MULTILINE
+)
+_DYNAMIC = re.compile(r'^dynamic = \["dependencies"\].*\n', re.MULTILINE)
 _HEADING = re.compile(r"^## (\S+)", re.MULTILINE)
 _SMOKE = """
 import dovetail, numpy, sys
@@ -110,7 +114,12 @@ def set_version(version: str, root: Path = ROOT) -> list[Path]:
 def released(root: Path = ROOT) -> str:
     """Return the `pyproject.toml` of dovetail-all as its wheel has it: members by version, not by folder."""
     version = project_of(root)["version"]
-    text = _BY_FOLDER.sub(rf"\g<1>=={version}\g<2>", (root / "pyproject.toml").read_text())
+    text = (root / "pyproject.toml").read_text()
+    hook = _HOOK.search(text)
+    if hook is None:
+        raise PackageError("pyproject.toml has no hook that lists the members")
+    members = _BY_FOLDER.sub(rf"\g<1>=={version}\g<2>", hook["members"])
+    text = _DYNAMIC.sub(lambda _: members, text.replace(hook[0], ""))
     if direct := [one for one in tomllib.loads(text)["project"]["dependencies"] if "@" in one]:
         raise PackageError(f"pyproject.toml: {direct[0]} names a place, which a wheel must not")
     return text

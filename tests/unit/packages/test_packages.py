@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SPEC = importlib.util.spec_from_file_location("packages", ROOT / ".ci/packages.py")
-packages = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(packages)
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f".ci/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+packages, member_wheels = loaded("packages"), loaded("member_wheels")
 
 
 @pytest.fixture
@@ -93,6 +100,49 @@ def test_a_place_among_the_requirements_is_refused(copy):
     path.write_text(path.read_text().replace("{root:uri}/core", "file:///somewhere"))
     with pytest.raises(packages.PackageError, match="dovetail @ file:///somewhere names a place"):
         packages.released(copy)
+
+
+HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+
+
+def member(root):
+    """A repository of one member."""
+    (root / "a/src/dovetail_a").mkdir(parents=True)
+    (root / "a/src/dovetail_a/__init__.py").write_text("X = 1\n")
+    (root / "a/pyproject.toml").write_text(
+        '[project]\nname = "dovetail-a"\nversion = "0.1.0"\n'
+        '[tool.hatch.build.targets.wheel]\npackages = ["src/dovetail_a"]\n'
+    )
+    return ["dovetail-a @ {root:uri}/a"]
+
+
+def required(root, requirements):
+    metadata = {}
+    member_wheels.MemberWheels(str(root), {"dependencies": requirements}).update(metadata)
+    return metadata["dependencies"]
+
+
+def test_pip_gets_wheels_of_members_which_are_built_once_and_anew_after_an_edit(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_BUILD_TRACKER", "")
+    (first,) = required(tmp_path, requirements := member(tmp_path))
+    (wheel,) = (tmp_path / "build/wheels").glob("*")
+    assert first == f"dovetail-a @ {wheel.as_uri()}"
+    assert re.fullmatch(r"dovetail_a-0\.1\.0\+tree[0-9a-f]{12}-py3-none-any\.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("dovetail_a/__init__.py") == b"X = 1\n"
+    before = wheel.stat().st_mtime_ns
+    assert required(tmp_path, requirements) == [first] and wheel.stat().st_mtime_ns == before
+    (tmp_path / "a/src/dovetail_a/__init__.py").write_text("X = 2\n")
+    assert required(tmp_path, requirements) != [first]  # pip does not install a version that it has installed
+    (latest,) = (tmp_path / "build/wheels").glob("*")
+    with zipfile.ZipFile(latest) as archive:
+        assert archive.read("dovetail_a/__init__.py") == b"X = 2\n"
+
+
+def test_other_front_ends_get_the_folders_of_members(tmp_path, monkeypatch):
+    monkeypatch.delenv("PIP_BUILD_TRACKER", raising=False)
+    assert required(tmp_path, HOOK["dependencies"]) == HOOK["dependencies"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_requirements_are_read_from_a_wheel(tmp_path):
