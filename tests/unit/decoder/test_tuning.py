@@ -18,6 +18,7 @@ from dovetail_tune.folders import tuned_folder
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder"
 MODEL, PROMPTS = EXAMPLE / "model", EXAMPLE / "prompts.txt"
+BACKENDS = ("cpu-bf16", "cpu-int8", "gpu-fp16")
 NBITS = "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4"
 
 
@@ -28,7 +29,7 @@ def tuned(output=None, **request):
 @pytest.mark.parametrize(
     ("backends", "specs"),
     [
-        ([], ["host", "cpu-bf16", *(one for one in DEFAULTS if one.startswith("cpu-int8")), "gpu-fp16"]),
+        ([], ["host", *(one for name in BACKENDS for one in DEFAULTS if one.startswith(name))]),
         (["cpu-bf16"], ["host", "cpu-bf16"]),
         (["cpu-int8"], ["host", *(one for one in DEFAULTS if one.startswith("cpu-int8"))]),
         ([NBITS, "host"], ["host", NBITS]),

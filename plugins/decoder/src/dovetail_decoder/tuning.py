@@ -46,11 +46,14 @@ DEFAULTS = (
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,embedding=as-weights",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric",
+    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128",
+    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights",
     "cpu-int8:weights=int8-blocks,kernel=nbits,accuracy_level=4",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=1",
     "cpu-int8:weights=int4",
     "cpu-bf16",
     "gpu-fp16",
+    "gpu-fp16:attention=fused",
 )
 """What is tried of a backend that is named without options: formats, the accuracy of products, and attention as the
 operator that the source has (`nbits`) or written out in ONNX (`qdq`, and backends that do not take the operator)."""
