@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
+from dovetail_decoder import tuning
+from dovetail_decoder.reading import chain_of, read_folder
+from dovetail_decoder.states import Generation
+from dovetail_decoder.tokens import Prompt
+from dovetail_tune.folders import tuned_folder
 
 pytest.importorskip("tokenizers")
 
@@ -82,6 +87,38 @@ def test_its_scores_are_those_of_the_plan_for_prompts_and_single_tokens(compiled
     assert tokens == same
     for one, other in zip(planned, found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4)
+
+
+def test_a_tuner_runs_it_with_its_states_and_each_text_begins_anew(compiled):
+    part, folder = compiled
+    tokens, planned = decoded(by_plan(part), 4)
+    chain = chain_of(read_folder(folder))
+    for streams in (1, 2):
+        generation = Generation(chain, Prompt(np.array(PROMPT), "a prompt", {}), streams=streams)
+        for ids, scores in zip((PROMPT, *([token] for token in tokens)), planned):
+            np.testing.assert_allclose(generation.feed(np.array(ids)), scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_it_competes_with_results_for_onnxruntime_and_the_winner_is_written(llama, tmp_path, monkeypatch):
+    (spec,) = (one for one in tuning.DEFAULTS if "--runtime" in one)
+    monkeypatch.setattr(tuning, "DEFAULTS", (spec,))
+    (tmp_path / "prompts.txt").write_text("\n\n".join(nets.TEXTS))
+    request = {"backends": ["cpu-int8"], "data": tmp_path / "prompts.txt", "max_kl": 0.5, "threads": (1,)}
+    found = tuned_folder(llama, api.load_plugins(), None, **request)
+    assert [trial.spec for trial in found.trials] == ["host", spec]
+    assert found.trials[1].meets and found.trials[1].turns and 0 < found.trials[1].kl < 0.5
+    found.winner = found.trials[1]
+    found.save(tmp_path / "out")
+    assert read_folder(tmp_path / "out").parts[0].file.name == "openvino_model.xml"
+
+
+def test_a_decoder_that_openvino_does_not_load_is_an_error_that_names_it(compiled, tmp_path):
+    _, folder = compiled
+    shutil.copytree(folder, tmp_path / "damaged")
+    (tmp_path / "damaged/openvino_model.xml").write_text("<net")
+    with pytest.raises(DovetailError, match="openvino_model.xml: OpenVINO cannot load it"):
+        chain_of(read_folder(tmp_path / "damaged"))
 
 
 def test_the_pipeline_generates_what_the_plan_gives_token_by_token(compiled):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import load_plugins
+from dovetail_decoder import tuning
 from dovetail_decoder.reading import chain_of, read_folder
 from dovetail_decoder.states import Generation
 from dovetail_decoder.timing import Times
@@ -18,6 +19,7 @@ from dovetail_tune.folders import tuned_folder
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder"
 MODEL, PROMPTS = EXAMPLE / "model", EXAMPLE / "prompts.txt"
+BACKENDS = ("cpu-bf16", "cpu-int8", "gpu-fp16")
 NBITS = "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4"
 
 
@@ -28,7 +30,7 @@ def tuned(output=None, **request):
 @pytest.mark.parametrize(
     ("backends", "specs"),
     [
-        ([], ["host", "cpu-bf16", *(one for one in DEFAULTS if one.startswith("cpu-int8")), "gpu-fp16"]),
+        ([], ["host", *(one for name in BACKENDS for one in DEFAULTS if one.startswith(name))]),
         (["cpu-bf16"], ["host", "cpu-bf16"]),
         (["cpu-int8"], ["host", *(one for one in DEFAULTS if one.startswith("cpu-int8"))]),
         ([NBITS, "host"], ["host", NBITS]),
@@ -36,6 +38,13 @@ def tuned(output=None, **request):
 )
 def test_a_backend_without_options_competes_with_what_suits_a_decoder(backends, specs):
     assert specs_of(backends, load_plugins()) == specs
+
+
+def test_a_runtime_competes_where_what_it_needs_is_installed(monkeypatch):
+    for installed in (True, False):
+        monkeypatch.setattr(tuning, "find_spec", lambda name, installed=installed: object() if installed else None)
+        found = specs_of(["cpu-int8"], load_plugins())
+        assert any(spec.endswith("--runtime openvino-genai") for spec in found) == installed
 
 
 @pytest.mark.parametrize(

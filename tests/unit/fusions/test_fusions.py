@@ -99,7 +99,10 @@ FORMS |= {
         "sequences": QKV.replace("float[2,3,7,8] k", "float[2,7,3,8] k") + "{ t = Transpose<perm = [0, 2, 3, 1]>(k) a = MatMul(q, t) b = Div(a, g) d = Softmax(b) y = MatMul(d, v) }",
     },
 }  # fmt: skip
+# The same, for ONNX Runtime's own operators.
+FORMS |= {"fuse-multi-head-attention": FORMS["fuse-attention"], "fuse-contrib-rotary": FORMS["fuse-rotary"]}
 AROUND = ("Concat", "Cos", "Expand", "Max", "Shape", "Sin", "Slice", "Transpose")  # what the operators read
+AROUND_CONTRIB = (*AROUND, "Mul", "Range", "Reshape", "Squeeze", "Unsqueeze")
 ROWS = [(fusion, form) for fusion, forms in FORMS.items() for form in forms]
 
 
@@ -139,8 +142,10 @@ def random_inputs(model):
 @pytest.mark.parametrize(("name", "form"), ROWS, ids=[f"{name} {form}" for name, form in ROWS])
 def test_a_form_becomes_one_operator_that_computes_the_same(fused, plugins, name, form):
     before, after, remarks = fused(FORMS[name][form], name)
-    operator = plugins.registry.edit[name].operator
-    assert [node.op_type for node in after.nodes() if node.op_type not in AROUND] == [operator]
+    fusion = plugins.registry.edit[name]
+    around = AROUND_CONTRIB if fusion.domain else AROUND
+    made = [(node.domain, node.op_type) for node in after.nodes() if node.op_type not in around]
+    assert made == [(fusion.domain, fusion.operator)]
     inputs = random_inputs(before)
     np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
 
@@ -183,7 +188,8 @@ def test_shared_heads_are_not_repeated(fused, form, numbers):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_guarded_rows_that_a_mask_hides_whole_stay_zero(fused):
+@pytest.mark.parametrize("name", ["fuse-attention", "fuse-multi-head-attention"])
+def test_guarded_rows_that_a_mask_hides_whole_stay_zero(fused, name):
     """PyTorch's exporter guards against NaN, which rows give that are minus infinity throughout."""
     text = (
         QKV.replace("float[2,1,5,7] m", "bool[2,1,5,7] m").replace("zero = {0}", "zero = {0}, float low")
@@ -192,8 +198,10 @@ def test_guarded_rows_that_a_mask_hides_whole_stay_zero(fused):
         d = Softmax<axis = -1>(c) i = IsNaN(d) w = Where(i, zero, d) y = MatMul(w, v) }"""
     )
     for low, hidden in (("-inf", 0), ("-1e30", 1)):
-        before, after, _ = fused(text.replace("float low", f"float low = {{{low}}}"), "fuse-attention")
-        assert {node.op_type for node in after.nodes()} <= {"Where", "Max", "Attention"}
+        before, after, _ = fused(text.replace("float low", f"float low = {{{low}}}"), name)
+        # Whether a kernel of ONNX Runtime's own operator gives NaN there is not documented.
+        is_fused = "IsNaN" not in {node.op_type for node in after.nodes()}
+        assert is_fused == (name == "fuse-attention" or bool(hidden))
         inputs = random_inputs(before)
         inputs["m"] = np.ones((2, 1, 5, 7), bool)
         inputs["m"][1, 0, 2] = False

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail_decoder import genai_config, optimum
 from dovetail_decoder.caches import check_caches, ports_of
-from dovetail_decoder.folder import GeneratorFolder
+from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder
+from dovetail_decoder.openvino_chain import OpenVinoChain, is_openvino_folder, read_openvino_folder
 from dovetail_decoder.quantized_weights import check_blocks
 from dovetail_decoder.saving import check_source
 
@@ -34,6 +35,8 @@ def read_folder(folder: Path) -> GeneratorFolder:
     check_source(folder)
     if (folder / genai_config.CONFIG).is_file():
         return genai_config.read_genai_folder(folder)
+    if is_openvino_folder(folder) and not optimum.is_optimum_folder(folder):
+        return read_openvino_folder(folder)
     return optimum.read_optimum_folder(folder)
 
 
@@ -49,7 +52,7 @@ def models_of(folder: GeneratorFolder, plugins: PluginSet | None = None) -> dict
 
 
 def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None, threads: int = 0) -> Chain:
-    """Return the parts of a folder, to be run in ONNX Runtime.
+    """Return the parts of a folder, to be run in ONNX Runtime, or in OpenVINO where they are in its format.
 
     Args:
         folder: The folder.
@@ -61,6 +64,8 @@ def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None,
     """
     from dovetail_decoder.states import Chain
 
+    if all(part.file.suffix != MODEL_SUFFIX for part in folder.parts):
+        return OpenVinoChain(folder, threads)
     models = models or models_of(folder)
     ports = ports_of(folder, models)
     produced = frozenset(port.role for one in ports.values() for port in one.outputs)

@@ -158,7 +158,7 @@ def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: in
         with created_folders(target), TemporaryFolder("generator", target) as staging:
             made = staging / "made"
             shutil.copytree(result, made, ignore=shutil.ignore_patterns(MANIFEST))
-            if threads and source.document is not None:
+            if threads and source.document is not None and (made / CONFIG).is_file():
                 document = with_threads(source, read_document(made / CONFIG), threads)
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
             _commit(made, target)
@@ -268,6 +268,9 @@ def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> None:
 def _data_of(model: Path) -> set[Path]:
     """Return the files with the weights of a model."""
     import onnx
+
+    if model.suffix != MODEL_SUFFIX:  # of OpenVINO
+        return {model.with_suffix(".bin")}
 
     graph = onnx.load(model, load_external_data=False).graph
     names = {entry.value for tensor in tensors_of(graph) for entry in tensor.external_data if entry.key == "location"}

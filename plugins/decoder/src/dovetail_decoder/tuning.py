@@ -11,8 +11,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.errors import DovetailError, UsageError
@@ -29,6 +30,7 @@ from dovetail_verify.accuracy.goals import Goals
 from dovetail_decoder.comparison import compared
 from dovetail_decoder.measure import measured, save_arrays
 from dovetail_decoder.reading import read_folder
+from dovetail_decoder.runtime_option import KEYWORD
 from dovetail_decoder.saving import MANIFEST
 from dovetail_decoder.timing import Times, ended, timed
 from dovetail_decoder.tokens import read_prompts
@@ -46,14 +48,20 @@ DEFAULTS = (
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,embedding=as-weights",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric",
+    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128",
+    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights",
     "cpu-int8:weights=int8-blocks,kernel=nbits,accuracy_level=4",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=1",
     "cpu-int8:weights=int4",
+    "cpu-int8:weights=int4,scheme=asymmetric --runtime openvino-genai",
     "cpu-bf16",
     "gpu-fp16",
+    "gpu-fp16:attention=fused",
 )
 """What is tried of a backend that is named without options: formats, the accuracy of products, and attention as the
-operator that the source has (`nbits`) or written out in ONNX (`qdq`, and backends that do not take the operator)."""
+operator that the source has (`nbits`) or written out in ONNX (`qdq`, and backends that do not take it). What has a
+runtime runs in OpenVINO, its caches as states."""
+_RUNTIME = " --runtime "
 
 STREAMS = 8
 """Texts of a batch for `throughput`."""
@@ -279,9 +287,14 @@ def specs_of(backends: Sequence[str], plugins: PluginSet) -> list[str]:
         choice = BackendChoice.parse(given)
         if choice.name != HOST:
             load_chosen(plugins.registry, choice)
-        several = [spec for spec in DEFAULTS if spec.partition(":")[0] == given]
+        several = [spec for spec in DEFAULTS if spec.partition(":")[0] == given and _is_here(spec)]
         found += several or [given]
     return list(dict.fromkeys(found))
+
+
+def _is_here(spec: str) -> bool:
+    """Check whether what a candidate's runtime needs is installed."""
+    return _RUNTIME not in spec or find_spec("openvino_tokenizers") is not None
 
 
 def _stacked(prompts: Sequence[Prompt]) -> dict[str, np.ndarray]:
@@ -320,8 +333,10 @@ def main(folder: str, spec: str, data: str, output: str) -> int:
     """Compile one candidate; its accuracy is measured later, on other prompts."""
     import dovetail
 
+    backend, _, runtime = spec.partition(_RUNTIME)
+    request: dict[str, Any] = {KEYWORD: runtime} if runtime else {}
     try:
-        dovetail.compile(folder, spec, data=Path(data), verify=False).save(output)
+        dovetail.compile(folder, backend, data=Path(data), verify=False, **request).save(output)
     except DovetailError as error:
         print(error.message, file=sys.stderr)
         return 1

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from dovetail.ir import input_of
+
 from dovetail_transforms.fusions.attention_inputs import (
+    is_computed_extent,
     is_same_extent,
     prepared_mask,
     read_shape_of,
@@ -63,11 +66,13 @@ def _scaled_before(op: Any, k: Any) -> Any:
     return op.Transpose(op.Mul(k, op.number(called="root_of_keys")), called="turn")
 
 
-def _masked(op, q, k, v, mask):
+def masked(op, q, k, v, mask):
+    """Return the pattern of attention with a mask that is added to the scores."""
     return op.MatMul(_weights(op, q, k, mask), v)
 
 
-def _unmasked(op, q, k, v):
+def unmasked(op, q, k, v):
+    """Return the pattern of attention without a mask."""
     return op.MatMul(_weights(op, q, k), v)
 
 
@@ -77,11 +82,15 @@ def _is_turned(k: ir.Value, turn: ir.Node, flat: ir.Node | None, unflat: ir.Node
     if flat is None or unflat is None:
         return order in (_TURNED, _FROM_SEQUENCES)
     merged, apart = flat.outputs[0], unflat.outputs[0]
+
+    def keeps(axis: int) -> bool:
+        return is_same_extent(merged, axis - 1, k, axis) or is_computed_extent(input_of(flat, 1), axis - 1, k, axis)
+
     return (
         (order, rank(merged), rank(apart)) == (_FLAT, 3, 4)
         and is_same_extent(apart, 1, k, 1)
-        and all(is_same_extent(merged, axis - 1, k, axis) for axis in (2, 3))
-        and all(is_same_extent(apart, axis, k, 5 - axis) for axis in (2, 3))
+        and all(map(keeps, (2, 3)))
+        and all(is_same_extent(apart, axis, merged, 4 - axis) for axis in (2, 3))
     )
 
 
@@ -134,11 +143,35 @@ def _check_equal(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node) -> str:
 
 
 @_checking
+def check_one_head_each(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node) -> str:
+    """Return why no operator computes attention with a head of keys for each of the queries; empty if one does."""
+    heads = (extents(q) or [None] * 2)[1]
+    if heads not in (None, 1, (extents(v) or [None] * 2)[1]):
+        return "queries have other heads than values"
+    return ""
+
+
+@_checking
 def _check_shared(q: ir.Value, k: ir.Value, v: ir.Value, turn: ir.Node) -> str:
     shared = [shared_heads(value) for value in (k, v)]
     if attribute(turn, "perm") == _FROM_SEQUENCES or None in shared:
         return "no heads of keys and values are repeated as exporters do that"
     return ""
+
+
+def scale_of(
+    factor: ir.Value | None, divisor: ir.Value | None, root_of_queries: ir.Value | None, root_of_keys: ir.Value | None
+) -> float:
+    """Return the factor of the scores, of the constants that a pattern found."""
+    scale = 1.0
+    for value in (factor, root_of_queries, root_of_keys):
+        scale *= 1.0 if value is None else number_of(value) or 0.0
+    return scale if divisor is None else scale / (number_of(divisor) or float("inf"))
+
+
+def keys_with_heads_first(op: Any, k: ir.Value, turn: ir.Node) -> ir.Value:
+    """Build keys as `[batch, heads, sequence, size]`."""
+    return op.Transpose(k, perm=_HEADS_FIRST) if attribute(turn, "perm") == _FROM_SEQUENCES else k
 
 
 def _attention(
@@ -154,11 +187,7 @@ def _attention(
     root_of_keys: ir.Value | None = None,
     guard: ir.Node | None = None,
 ) -> ir.Value:
-    scale = 1.0
-    for value in (factor, root_of_queries, root_of_keys):
-        scale *= 1.0 if value is None else number_of(value) or 0.0
-    if divisor is not None:
-        scale /= number_of(divisor) or float("inf")
+    scale = scale_of(factor, divisor, root_of_queries, root_of_keys)
     masks = [] if mask is None else [prepared_mask(op, mask, q, guard is not None)]
     keys_of, values_of = shared_heads(k), shared_heads(v)
     if keys_of is not None and values_of is not None:
@@ -166,8 +195,7 @@ def _attention(
         read_shape_of(values_of.value, v)
         q = with_heads(op, q, (extents(v) or [0, 0])[1] or 0)
         return op.Attention(q, keys_of.value, values_of.value, *masks, scale=scale)
-    keys = op.Transpose(k, perm=_HEADS_FIRST) if attribute(turn, "perm") == _FROM_SEQUENCES else k
-    return op.Attention(q, keys, v, *masks, scale=scale)
+    return op.Attention(q, keys_with_heads_first(op, k, turn), v, *masks, scale=scale)
 
 
 class _AttentionFusion(Fusion):
@@ -198,7 +226,7 @@ class FuseAttention(_AttentionFusion):
     name = "fuse-attention"
     rewrites = tuple(
         Rewrite("fuse-attention", pattern, _attention, check, commutes=True)
-        for pattern in (_masked, _unmasked)
+        for pattern in (masked, unmasked)
         for check in (_check_shared, _check_equal)
     )
 
@@ -213,5 +241,5 @@ class FuseGroupedAttention(_AttentionFusion):
     general = False  # fuse-attention makes these, too
     rewrites = tuple(
         Rewrite("fuse-grouped-attention", pattern, _attention, _check_shared, commutes=True)
-        for pattern in (_masked, _unmasked)
+        for pattern in (masked, unmasked)
     )

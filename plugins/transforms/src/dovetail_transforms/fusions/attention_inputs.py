@@ -72,6 +72,38 @@ def is_same_extent(one: ir.Value, axis: int, other: ir.Value, other_axis: int) -
     return first.value is not None and first.value == second.value
 
 
+def is_computed_extent(shape: ir.Value, index: int, of: ir.Value, axis: int) -> bool:
+    """Check whether an element of a shape is computed as an extent of a value: a Slice or Gather of its Shape."""
+    value: ir.Value | None = shape
+    for _ in range(_DEEPEST):
+        node = value.producer() if value is not None else None
+        if node is None or node.domain not in ("", "ai.onnx"):
+            return False
+        if node.op_type == "Concat":
+            for part in node.inputs:
+                length = (extents(part) or [None])[0]
+                if length is None:
+                    return False
+                if index < length:
+                    value = part
+                    break
+                index -= length
+            else:
+                return False
+        elif node.op_type in ("Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape"):
+            value = node.inputs[0]
+        elif node.op_type in ("Gather", "Slice"):
+            read, taken = _producer(input_of(node, 0), "Shape"), constant(node.inputs[1])
+            if read is None or read.inputs[0] is not of or taken is None or taken.size != 1:
+                return False
+            if attribute(read, "start", 0) or attribute(read, "end") is not None:
+                return False
+            return int(taken.reshape(-1)[0]) + index in (axis, axis - (rank(of) or 0))
+        else:
+            return False
+    return False
+
+
 def why_not_hidden(mask: ir.Value, guarded: bool) -> str:
     """Return why rows that a mask hides whole may give other results than an Attention does; empty if not.
 
@@ -82,6 +114,11 @@ def why_not_hidden(mask: ir.Value, guarded: bool) -> str:
     return ""
 
 
+def hides_with_infinity(mask: ir.Value) -> bool:
+    """Check whether a mask is known to hide with minus infinity."""
+    return _hides_with(mask) == float("-inf")
+
+
 def prepared_mask(op: Any, mask: ir.Value, q: ir.Value, guarded: bool) -> ir.Value:
     """Build the mask with a row for each query, finite where hidden rows are averages."""
     import numpy as np
@@ -89,7 +126,7 @@ def prepared_mask(op: Any, mask: ir.Value, q: ir.Value, guarded: bool) -> ir.Val
 
     assert mask.dtype is not None, "the check asks for it"
     has_rows = is_same_extent(mask, -2, q, 2)
-    if not guarded or _hides_with(mask) != float("-inf"):
+    if not (guarded and hides_with_infinity(mask)):
         lowest = max(_LOWEST_KEPT, float(np.finfo(mask.dtype.numpy()).min) / 2)
         mask = op.Max(mask, op.constant(ir.tensor(np.array(lowest, mask.dtype.numpy())), "lowest"))
     if has_rows:

@@ -38,11 +38,12 @@ def _rotated(op: Any, x: Any) -> Any:
     )
 
 
-def _pattern(op, x, cos, sin):
+def rotary_pattern(op, x, cos, sin):
+    """Return the pattern of the sum of both products."""
     return op.Add(op.Mul(x, cos), op.Mul(_rotated(op, x), sin))
 
 
-def _check(
+def check_rotary(
     x: ir.Value,
     cos: ir.Value,
     sin: ir.Value,
@@ -51,6 +52,7 @@ def _check(
     back: ir.Node | None = None,
     split: ir.Node | None = None,
 ) -> str:
+    """Return why what the pattern found is no rotary embedding; empty if it is one."""
     known = extents(x)
     if known is None or len(known) != 4 or known[3] is None or known[3] % 2:
         return "its input is not [batch, heads, sequence, size] with a known, even size"
@@ -107,13 +109,20 @@ def _rows(value: ir.Value) -> tuple[int | None, int | None]:
     return known[0] if len(known) == 4 else 1, known[-2]
 
 
-def _has_rows_of(value: ir.Value, x: ir.Value) -> bool:
-    """Check whether cosines or sines have a row for each of the input, of which symbols tell as well."""
+def has_rows_of(value: ir.Value, x: ir.Value, one_for_all: bool = False) -> bool:
+    """Check whether cosines or sines have a row for each of the input, of which symbols tell as well.
+
+    Args:
+        value: The cosines or sines.
+        x: The input.
+        one_for_all: Whether they are those of one row, which count for all of the batch.
+    """
     import onnx_ir as ir
 
     shape, rows = shape_of(value), shape_of(x)
     batch = shape[0] if len(shape) == 4 else 1
-    return all(one == other and one != ir.SymbolicDim(None) for one, other in ((batch, rows[0]), (shape[-2], rows[2])))
+    same = [one == other and one != ir.SymbolicDim(None) for one, other in ((batch, rows[0]), (shape[-2], rows[2]))]
+    return same[1] and (batch == 1 if one_for_all else same[0])
 
 
 def _constant(value: ir.Value) -> np.ndarray | None:
@@ -150,35 +159,40 @@ def _repeats(value: ir.Value) -> bool:
     return False
 
 
-def _half(op: Any, value: ir.Value, x: ir.Value, what: str) -> ir.Value:
-    """Build one half of cosines or sines as `[batch, sequence, size / 2]`, with the rows of the input."""
+def half_of(op: Any, value: ir.Value, what: str) -> ir.Value:
+    """Build one half of cosines or sines as `[batch, sequence, size / 2]`."""
     import numpy as np
     import onnx_ir as ir
-
-    def constant(number: int) -> ir.Value:
-        return op.constant(ir.tensor(np.array([number], np.int64)), what)
 
     held = _constant(value)
     half = ((extents(value) or [0])[-1] or 0) // 2
     if held is not None:
         rows = held.reshape(-1 if held.ndim < 4 else held.shape[0], *held.shape[-2:])[..., :half]
-        found = op.constant(ir.tensor(np.ascontiguousarray(rows), dtype=value.dtype), what)
-    else:
-        source = _without_heads(value)
-        assert source is not None, "the check asks for it"
-        found = op.Slice(source, constant(0), constant(half), constant(-1))
-    if _has_rows_of(value, x):
+        return op.constant(ir.tensor(np.ascontiguousarray(rows), dtype=value.dtype), what)
+    source = _without_heads(value)
+    assert source is not None, "the check asks for it"
+    bounds = (op.constant(ir.tensor(np.array([bound], np.int64)), what) for bound in (0, half, -1))
+    return op.Slice(source, *bounds)
+
+
+def rows_of(op: Any, value: ir.Value, x: ir.Value, what: str) -> ir.Value:
+    """Build one half of cosines or sines with a row for each of the input."""
+    import numpy as np
+    import onnx_ir as ir
+
+    found = half_of(op, value, what)
+    if has_rows_of(value, x):
         return found
-    rows_of_x = op.Shape(x, start=0, end=1), op.Shape(x, start=2, end=3)
-    return op.Expand(found, op.Concat(*rows_of_x, constant(half), axis=0))
+    size = op.constant(ir.tensor(np.array([((extents(value) or [0])[-1] or 0) // 2], np.int64)), what)
+    return op.Expand(found, op.Concat(op.Shape(x, start=0, end=1), op.Shape(x, start=2, end=3), size, axis=0))
 
 
 def _rotary(op: Any, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
-    return op.RotaryEmbedding(x, _half(op, cos, x, "cos"), _half(op, sin, x, "sin"))
+    return op.RotaryEmbedding(x, rows_of(op, cos, x, "cos"), rows_of(op, sin, x, "sin"))
 
 
 class FuseRotary(Fusion):
     """The product with cosines, and that of the exchanged halves with sines, as RotaryEmbedding."""
 
     name, operator, opset = "fuse-rotary", "RotaryEmbedding", 23
-    rewrites = (Rewrite("fuse-rotary", _pattern, _rotary, _check, commutes=True),)
+    rewrites = (Rewrite("fuse-rotary", rotary_pattern, _rotary, check_rotary, commutes=True),)
