@@ -153,9 +153,8 @@ class TrialRunner:
         try:
             answer = timing()
             if "" in answer.failed and name not in answer.failed and not self.deadline.is_over:
-                answer = self._timing(
-                    trial.candidate
-                )()  # that the baseline's process ended says nothing about this one
+                # That the baseline's process ended says nothing about this candidate.
+                answer = self._timing(trial.candidate)()
         except TimeoutError:
             return CandidateTrial(trial.candidate, NOT_TRIED, _TIME_UP)
         if why := answer.failed.get(name) or answer.failed.get(""):

@@ -225,7 +225,7 @@ def _extents(gather: ir.Node, overridable: set[int]) -> ir.TensorProtocol | None
 
     source, index = (gather.inputs[at] for at in (0, 1))
     shape_of = None if source is None else source.producer()
-    if index is None or shape_of is None or shape_of.op_type != "Shape" or shape_of.domain not in ("", "ai.onnx"):
+    if index is None or shape_of is None or shape_of.op_type != "Shape" or not is_onnx(shape_of):
         return None
     places, given = _constant_array(index, overridable, _FEW_BYTES), _extents_read(shape_of)
     if places is None or given is None or not ((-len(given) <= places) & (places < len(given))).all():

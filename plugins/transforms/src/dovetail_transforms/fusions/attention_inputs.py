@@ -77,7 +77,7 @@ def is_computed_extent(shape: ir.Value, index: int, of: ir.Value, axis: int) -> 
     value: ir.Value | None = shape
     for _ in range(_DEEPEST):
         node = value.producer() if value is not None else None
-        if node is None or node.domain not in ("", "ai.onnx"):
+        if node is None or not is_onnx(node):
             return False
         if node.op_type == "Concat":
             for part in node.inputs:
