@@ -1,4 +1,4 @@
-"""The Python API: the functions behind the command line, each from a model to a result."""
+"""The Python API: the functions behind the command line."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def plan(
         solver: The solver that chooses precisions.
         costs: Cost table for the solver `min-cut`: a path, or the name of a registered table.
         pins: Manual placements, `SELECTOR=backend/precision`.
-        edits: Graph edits by name, `KIND=NODE[:before|after]`; plugins bring the kinds.
+        edits: Graph edits by name, `KIND=NODE[:before|after]`; plugins define the kinds.
         low: Selectors of nodes to compute in the low precision regardless of their policy.
         high: Selectors of nodes to compute in the types of the source model.
         keep_io_types: Keep the types of the model's inputs and outputs.
@@ -154,8 +154,8 @@ def compile(
 
     Args:
         model: A model, its path, or any other object that `dovetail.open` takes; a model in memory is not changed. For
-            the folder of several models that belong together, such as a language model, the result is what its plugin
-            makes of it: a `dovetail.plugin.CompiledFolder`.
+            the folder of several models that belong together, such as a language model, the result is the
+        `dovetail.plugin.CompiledFolder` of its plugin.
         data: Inputs for calibration, and for options that run the result; see `dovetail.input_data`.
         plan: A plan to replay, or its path. Its backends are used if `backends` is empty.
         try_engines: Load the result on the backends' engines, and place rejected nodes elsewhere: always (True), never
@@ -219,7 +219,7 @@ def save(
     Args:
         what: A model, which the front end for the suffix of `path` writes; a plan, written as YAML, or as JSON if the
             name ends in `.json`; or a result, written to a folder.
-        path: Where to.
+        path: The path to write to.
         external: Store weights outside the file (True), inside it (False), or depending on size (None); not for plans.
         progress: Called with ("save", weights written, weights in total).
 

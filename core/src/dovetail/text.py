@@ -19,7 +19,7 @@ def printable(text: object, *, lines: bool = False) -> str:
 
     Args:
         text: The text to show.
-        lines: Keep line feeds, for multi-line text of our own.
+        lines: Keep line feeds, for multi-line text of Dovetail itself.
     """
     pattern = _UNSAFE_BUT_NEWLINE if lines else _UNSAFE
     return pattern.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), str(text))

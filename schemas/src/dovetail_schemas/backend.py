@@ -43,12 +43,12 @@ class Backend(dovetail.plugin.Backend):
         dynamic_source: File and line of `dynamic`.
         open_cost: The cost to its engines of such an extent, if accepted; empty for none.
         open_facts: The facts that tell whether a node has such an extent.
-        given_facts: Values of facts that hold for every node, whatever the registered functions say.
+        given_facts: Values of facts that hold for every node, regardless of the registered functions.
         options: The values of every option, the default first.
         chosen: The chosen value of every option.
         idle_options: Options that do not affect placement, only the treatment of regions and the quantization of the
             same element types.
-        unused_options: Options that change nothing beside the other choices.
+        unused_options: Options without effect given the other choices.
         types: The named types.
         region: The requirements on a region.
         border: Positions of conversions at the border of regions.

@@ -71,7 +71,7 @@ def idle_options(trees: Sequence[Entries]) -> frozenset[str]:
 def unused_options(
     trees: Sequence[Entries], declared: Mapping[str, tuple[str, ...]], chosen: Mapping[str, str]
 ) -> frozenset[str]:
-    """Return the options of variants that do not apply with any other value either, because of what else is chosen."""
+    """Return the options of variants that apply with no value of the option, because of the other choices."""
     conditions = [entries.require("when") for entries in _variants(trees)]
     named = {key.raw for condition in conditions for key, _ in condition.entries("when")}
 

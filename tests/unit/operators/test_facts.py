@@ -1,4 +1,4 @@
-"""What strategies know of operators of one's own: a file says it in the form of `ops/onnx.yaml`."""
+"""What strategies know of custom operators: a file states it in the form of `ops/onnx.yaml`."""
 
 import dovetail
 import numpy as np

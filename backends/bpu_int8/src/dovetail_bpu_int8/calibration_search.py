@@ -27,7 +27,7 @@ OBSERVERS = (
     {OBSERVER: "percentile", f"{OBSERVER}.percentile": "99.995"},
     {OBSERVER: "kl"},
 )
-"""Options of the backend: what the vendor calls max, max with 0.99995, and kl."""
+"""Options of the backend that correspond to the vendor's max, max with 0.99995, and kl."""
 
 _APART = OBSERVERS[1]  # with which models are decided: no weight of the backend's file has it
 
@@ -41,7 +41,7 @@ _REFINED = 3  # candidates that are compared again, refined
 
 
 def wants_search(job: CompileJob) -> bool:
-    """Whether a compilation calibrates on the BPU, and nobody chose an observer for it."""
+    """Whether a compilation calibrates for the BPU, and no observer was chosen for it."""
     choice = _choice(job.request)
     return choice is not None and choice.observer is None and job.request.data is not None and job.request.plan is None
 
@@ -67,7 +67,7 @@ class Compared(NamedTuple):
 
 
 def best_request(job: CompileJob) -> tuple[Request, Compared]:
-    """The request with the best observer and scheme, and how the candidates compare.
+    """The request with the best observer and scheme, and the comparison of the candidates.
 
     The model is calibrated with every candidate on all data and compared with the original on the first 32 batches:
     first before its biases are corrected or its weights rounded, which takes longer than everything else, then the
@@ -150,7 +150,7 @@ def with_scheme_of_plan(request: Request) -> Request:
 
 
 def remark_of(compiled: CompiledModel, compared: Compared) -> None:
-    """Say in the plan of a result which observer and scheme were chosen, and by what."""
+    """Record in the plan of a result which observer and scheme were chosen, and by which figures."""
     if not compared.refined:
         return
     text = _text(compared.scaled)

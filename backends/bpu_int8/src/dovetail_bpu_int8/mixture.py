@@ -1,4 +1,4 @@
-"""The observer `mix`: `kl` or `minmax`, whichever loses less of a value."""
+"""The observer `mix`: `kl` or `minmax`, whichever has the smaller error for a value."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _rewrites(operator: str) -> tuple[Rewrite, ...]:
 
 
 class ClampComparisons(Fusion):
-    """Compare integers exactly in what OpenVINO computes them in: 32 bits, which it rounds to float32 to compare.
+    """Compare integers exactly although OpenVINO computes them in 32 bits, and rounds them to float32 to compare.
 
     `i < n`, where `i` is an index or an extent and `n` any 64-bit integer, becomes `i < clip(n, -2^31, 2^31 - 1)`: the
     limit `wide_integers: false` would keep lengths that the model is given on the host, and with them the mask that is

@@ -117,9 +117,9 @@ class OpenVinoCpu(ConvertingEngine):
     def convert(self, region: RegionModel, path: Path, adapt: Callable[[Any], None]) -> None:
         """Write a region as OpenVINO's file.
 
-        In a region with bfloat16, marks name what the plan has in float32, for OpenVINO's bfloat16 mode, its default on
-        CPUs with these instructions. Products cannot be marked: a region without bfloat16 is computed as planned with
-        `INFERENCE_PRECISION_HINT=f32` where it is loaded. What products read is not rounded to int8.
+        In a region with bfloat16, operations that the plan has in float32 are marked, for OpenVINO's bfloat16 mode, its
+        default on CPUs with these instructions. Products cannot be marked: a region without bfloat16 is computed as
+        planned with `INFERENCE_PRECISION_HINT=f32` where it is loaded. Inputs of products are not rounded to int8.
 
         Raises:
             EngineError: OpenVINO rejects the region; names the node if OpenVINO does.

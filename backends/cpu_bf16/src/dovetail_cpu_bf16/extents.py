@@ -54,8 +54,8 @@ def product_of_extents(found: Axes, unknown: float, most: float) -> float:
 
     Args:
         found: The axes.
-        unknown: What an unknown extent counts as.
-        most: The most elements that a tensor has.
+        unknown: The extent to assume for an unknown one.
+        most: The maximum elements of a tensor.
     """
     shape = found.tensor.shape
     extents = [shape[axis] if shape is not None else None for axis in found.axes]

@@ -43,7 +43,8 @@ _MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deepe
 
 
 def wide_integers(node: ir.Node) -> bool:
-    """Check whether `node` reads or computes integers that may be too large for what OpenVINO computes them in.
+    """Check whether `node` reads or computes integers that may be too large for the type in which OpenVINO computes
+    them.
 
     It has 32 bits for integers of 64, and float32 for integers of some operators. Extents and indices are bounded by
     the memory of their tensors, small constants are inspected, and results computed from bounded integers are bounded

@@ -1,4 +1,4 @@
-"""Uses of integers: whether a value only decides extents, positions and indices, or is a number of its own."""
+"""Uses of integers: whether a value only decides extents, positions and indices, or is used as a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 READ_NO_ELEMENTS = frozenset({"Shape", "Size"})
-"""Operators whose results depend on the extents of what they read."""
+"""Operators whose results depend on the extents of their inputs."""
 _MAX_USES = 64
 """Uses visited per value, which keeps the cost of facts linear in the model's size."""
 
@@ -26,9 +26,9 @@ def is_control(node: ir.Node, index: int) -> bool:
 def only_controls(value: ir.Value) -> bool:
     """Check whether `value`, and all that is computed from it, ends in inputs that `is_control`.
 
-    An integer that overflows there stands for a tensor that no memory holds. One that leaves the region or becomes a
-    float is a number of its own. What a comparison of such integers selects may be one, too, unless it selects integers
-    that are not; and of what only has extents taken, no element is a number at all.
+    An integer that overflows there belongs to a tensor that does not fit into any memory. One that leaves the region or
+    becomes a float is used as a number. Values that a comparison of such integers selects may be, too, unless they are
+    integers that only control; the elements of a value of which only extents are read do not matter.
     """
     waiting, seen = [value], {id(value)}
     visited = 0

@@ -1,8 +1,8 @@
 """Facts about the trips of a Loop that are known before it runs, for the limits of `cpu-bf16`.
 
-After a call without trips, outputs that only the body computes hold what an earlier call, of anybody, has left in their
+After a call without trips, outputs that only the body computes have the contents that any earlier call left in their
 memory: scan outputs, and carried values that the body does not read. If OpenVINO 2026.4 knows that there are no trips,
-it ends the process. It misreads counts below 0 and beyond 32 bits, which the engine mends (`loop_repairs.py`,
+it crashes the process. It misreads counts below 0 and beyond 32 bits, which the engine repairs (`loop_repairs.py`,
 `session.py`).
 """
 

@@ -40,7 +40,7 @@ class OpenVinoSession(SelfChecking):
     Args:
         compiled: The compiled region.
         region: The region.
-        load_body: Loads a body of the region as one of its own.
+        load_body: Loads a body of the region as a separate region.
         files: The files that it was compiled from.
         engine: Its engine, for messages.
         checks: Checks of input shapes; None if it needs none.

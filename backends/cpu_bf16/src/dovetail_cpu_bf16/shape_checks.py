@@ -21,7 +21,7 @@ def loses_errors(compiled: ov.CompiledModel) -> bool:
     """Check whether a compiled region runs on one thread and has inputs of open extents.
 
     If a node of such a region does not accept the shapes of its inputs, OpenVINO 2026.4 reports no error: it returns
-    memory that nothing has written, or ends the process. On two threads, the same node raises.
+    uninitialized memory, or crashes the process. On two threads, the same node raises.
     """
     dynamic = any(port.get_partial_shape().is_dynamic for port in compiled.inputs)
     return dynamic and compiled.get_property("INFERENCE_NUM_THREADS") == 1
@@ -31,7 +31,7 @@ def may_attend_to_nothing(model: ov.Model) -> bool:
     """Check whether a graph has attention whose keys are as many as the inputs have, which may be none.
 
     OpenVINO 2026.4 computes a product, Softmax and product in one kernel, as it does attention that is one operation.
-    The kernel leaves its result as the memory was where there are no keys: that of an earlier call.
+    If there are no keys, the kernel leaves its result uninitialized: it is that of an earlier call.
     """
     return any(
         node.get_type_name() in ("Softmax", _ATTENTION) and node.get_output_partial_shape(0).is_dynamic

@@ -1,4 +1,4 @@
-"""The passes `keep-floats` and `accuracy-level`: what int8 activations of MatMulNBits cost, measured on data."""
+"""The passes `keep-floats` and `accuracy-level`: the error of MatMulNBits' int8 activations, measured on data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KeepFloats(Pass):
 
 @dataclass(frozen=True)
 class AccuracyLevel(Pass):
-    """Measure what `accuracy_level=4` costs on the data, and for `accuracy_level=measured` choose the level.
+    """Measure the error of `accuracy_level=4` on the data, and for `accuracy_level=measured` choose the level.
 
     Given:  %y = MatMulNBits<accuracy_level = 4>(%x, %w), and outputs are 0.1 dB further from the floats than with 1
     Result: the same, and a remark with the figures; with `measured`, level 1 if the goal on SNR is missed with 4, or,

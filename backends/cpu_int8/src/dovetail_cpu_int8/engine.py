@@ -50,7 +50,7 @@ class OpenVinoCpuInt8(OpenVinoCpu):
         return not saturates_dot_products() or sums_are_exact(model)
 
     def read(self, source: Path | bytes, low_precision: bool) -> ov.Model:
-        """Read a region's file, with workarounds, and hold in int8 what two computed operands are multiplied in."""
+        """Read a region's file, with workarounds, and use int8 for products of two computed operands."""
         model = super().read(source, low_precision)
         repair_low_precision(model)
         if low_precision:

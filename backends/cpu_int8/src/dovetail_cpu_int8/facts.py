@@ -20,9 +20,9 @@ _MOST_READERS = 64
 def turns_values(node: ir.Node) -> bool:
     """Check whether the rows of a table multiply computed values, as the cosines and sines of positions do.
 
-    Their rounding errors would reach every query and key, and such tables are small beside the weights. The rows of a
-    table of tokens are added, normalized (also by a product with the reciprocal of their own magnitude), or multiplied
-    by a constant.
+    Their rounding errors would reach every query and key, and such tables are small compared to the weights. The rows
+    of a table of tokens are added, normalized (also by a product with the reciprocal of their own magnitude), or
+    multiplied by a constant.
     """
     waiting, visited = list(node.outputs), 0
     while waiting and visited < _MOST_READERS:

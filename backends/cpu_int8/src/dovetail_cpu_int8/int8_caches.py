@@ -1,4 +1,4 @@
-"""The passes `cache-ranges` and `int8-caches`: keys and values that a decoder hands on in int8."""
+"""The passes `cache-ranges` and `int8-caches`: keys and values that a decoder passes on in int8."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _measured(model: Model, nodes: Sequence[ir.Node], ctx: Context) -> dict[ir.N
 
 @dataclass(frozen=True)
 class Int8Caches(Pass):
-    """Hand keys and values on in int8, with a scale per channel, for `cpu-int8:cache=int8`.
+    """Pass keys and values on in int8, with a scale per channel, for `cpu-int8:cache=int8`.
 
     Given:  %y, %keys, %values = GroupQueryAttention(%q, %k, %v, %past_k, %past_v, ...)
     Result: %y, %keys, %values = GroupQueryAttention<k_quant_type = "PER_CHANNEL", kv_cache_bit_width = 8, ...>(

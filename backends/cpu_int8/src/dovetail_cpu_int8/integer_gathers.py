@@ -1,4 +1,4 @@
-"""The `integer-gathers` pass: rows of an embedding that is held in integers, gathered before they become floats."""
+"""The `integer-gathers` pass: rows of a quantized embedding, gathered before they become floats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IntegerGathers(Pass):
-    """Gather the integers of rows, and not the floats of a whole table.
+    """Gather the integers of rows instead of the floats of a whole table.
 
     Given:  %w = DequantizeLinear<axis = 0>(%w_int8, %s)   %y = Gather<axis = 0>(%w, %i), with a scale per row
     Result: %y = Mul(Cast(Gather(%w_int8, %i)), Unsqueeze(Gather(%s, %i), -1))

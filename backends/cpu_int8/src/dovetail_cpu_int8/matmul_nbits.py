@@ -25,7 +25,7 @@ _DOMAIN = "com.microsoft"
 
 @dataclass(frozen=True)
 class MatMulNBits(Pass):
-    """Make a MatMulNBits of a product and the DequantizeLinear of its weight, for `cpu-int8:kernel=nbits`.
+    """Replace a product and the DequantizeLinear of its weight by a MatMulNBits, for `cpu-int8:kernel=nbits`.
 
     Given:  %w = DequantizeLinear<axis = 0, block_size = 32>(%w_int4, %s)   %y = MatMul(%x, %w)
     Result: %y = MatMulNBits<bits = 4, block_size = 32, accuracy_level = 4>(%x, %w_packed, %s_transposed)

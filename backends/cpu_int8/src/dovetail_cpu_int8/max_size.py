@@ -38,7 +38,7 @@ def weights_alone(backend: Backend) -> bool:
 
 
 def level_of(backend: Backend) -> int:
-    """Return the accuracy level of MatMulNBits that is asked for; 4 where it is measured whether that will do."""
+    """Return the requested accuracy level of MatMulNBits; 4 if measurement decides whether that suffices."""
     return 1 if backend.chosen["accuracy_level"] == "1" else 4
 
 

@@ -26,7 +26,7 @@ _PROJECTIONS = 3  # inputs of GroupQueryAttention that may be one: queries, keys
 
 @dataclass(frozen=True)
 class MergeProducts(Pass):
-    """Make one MatMulNBits of those that read the same value in one format.
+    """Merge MatMulNBits that read the same value in one format into one.
 
     Given:  %g = MatMulNBits<N = 1536>(%x, %w1, %s1)   %u = MatMulNBits<N = 1536>(%x, %w2, %s2)
     Result: %gu = MatMulNBits<N = 3072>(%x, Concat(%w1, %w2), Concat(%s1, %s2))   %g, %u = Split(%gu)

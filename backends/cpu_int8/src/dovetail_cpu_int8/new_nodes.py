@@ -65,7 +65,7 @@ class NewNodes:
 
         Args:
             before: The node that it comes before.
-            value: What it divides.
+            value: The value that it divides.
             extents: The last extent of each part.
             name: Prefix of its name.
         """

@@ -30,13 +30,13 @@ _ZERO_POINTS = 11  # the first of these inputs of QMoE
 
 @dataclass(frozen=True)
 class QuantizedExperts(Pass):
-    """Make a QMoE of a MoE and the DequantizeLinears of its weights, for `cpu-int8:kernel=nbits`.
+    """Replace a MoE and the DequantizeLinears of its weights by a QMoE, for `cpu-int8:kernel=nbits`.
 
     Given:  %w = DequantizeLinear<axis = 2, block_size = 32>(%w_int4, %s)   %y = MoE(%x, %router, %w, ...)
     Result: %y = QMoE<expert_weight_bits = 4, block_size = 32>(%x, %router, %w_packed, %s, ...)
 
     All experts of a node have one format. ONNX Runtime's kernel computes 4 bits in float32 with `accuracy_level=1`;
-    with 8 bits, and with 2 bits in blocks of 32 and more, it always rounds what a product reads to int8.
+    with 8 bits, and with 2 bits in blocks of 32 and more, it always rounds the inputs of products to int8.
     """
 
     name = "quantized-experts"

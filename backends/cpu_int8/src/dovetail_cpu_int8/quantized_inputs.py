@@ -1,4 +1,4 @@
-"""The strategy `quantized-inputs`: products read integers, and nothing else is rounded for its own sake."""
+"""The strategy `quantized-inputs`: products read integers, and other operators only for the sake of products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repairs of what OpenVINO computes wrongly in low precision, applied to its graph before it is compiled.
+"""Repairs of patterns that OpenVINO computes wrongly in low precision, applied to its graph before it is compiled.
 
 Each inserts a fusion barrier into a pattern that OpenVINO 2026.4 computes wrongly or refuses. The defects were found by
 `tools/chains.py`; `tests/unit/cpu_int8/test_repairs.py` holds the cases.

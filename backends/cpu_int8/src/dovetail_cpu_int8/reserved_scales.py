@@ -1,4 +1,4 @@
-"""The passes `reserve-scales` and `drop-scales`: a place for the factors of `smooth` where others read a value, too."""
+"""The passes `reserve-scales` and `drop-scales`: a place for the factors of `smooth` if a value has other readers."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class LayerAnnotations(Pass):
     Given:  Conv on gpu-fp16, Softmax on host
     Result: Conv with layer_ann = gpu-fp16, Softmax with layer_ann = host
 
-    Whoever opens the saved model with ONNX Runtime alone has the same placement by one setting of the session, which a
+    To get the same placement from ONNX Runtime alone, open the saved model with one setting of the session, which a
     remark names: `session.layer_assignment_settings = "cuda(=gpu-fp16); cpu(=host)"`.
     """
 

@@ -28,7 +28,7 @@ class ExplicitZeroPoints(Pass):
     Result: %y = com.microsoft.QLinearSigmoid(%x in uint8, %x_scale, %x_zero, %y_scale, 0 in uint8)
 
     The zero point of the result is optional and zero by default, but a kernel that reads it anyway crashes the process
-    of whoever loads the model.
+    that loads the model.
     """
 
     name = "explicit-zero-points"
@@ -187,7 +187,7 @@ def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
 
 @dataclass(frozen=True)
 class NoteTransposeOptimizer(Pass):
-    """Say that the result needs ONNX Runtime without its transpose optimizer.
+    """Remark that the result needs ONNX Runtime without its transpose optimizer.
 
     Given:  %t = Transpose(%x)   %r = Pad(%t, %pads, , %axes)   y = Transpose(%r)
     Result: a remark that names the Pad; the graph does not change

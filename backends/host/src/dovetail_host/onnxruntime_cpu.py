@@ -246,7 +246,7 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
     def executed(self) -> dict[str, Executed]:
         """Return the profiled kernels, and end the profile; without a profile, no precision is reported.
 
-        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU. ONNX Runtime tells that from
+        `reported-on-cpu` marks nodes that a session of another provider ran on the CPU. ONNX Runtime reports that from
         1.24 on without a profile, too.
         """
         nodes = list(self._region.model.nodes())

@@ -37,7 +37,7 @@ class CommandLine:
 
     Attributes:
         name: The first word: a command, an option, or a mistake.
-        owner: The distribution that brings the command, once known.
+        owner: The distribution that provides the command, once known.
         options: The options that plugins add to the command, once its parser is built.
     """
 

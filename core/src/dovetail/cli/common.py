@@ -67,7 +67,7 @@ def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
 
 @dataclass(frozen=True)
 class PlainCommand:
-    """A command made of two functions; see `dovetail.plugin.Command` for its attributes."""
+    """A command that consists of two functions; see `dovetail.plugin.Command` for its attributes."""
 
     name: str
     summary: str
@@ -76,7 +76,7 @@ class PlainCommand:
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing, for commands that have no arguments of their own."""
+    """Add nothing, for commands without further arguments."""
 
 
 def plugins_of(args: argparse.Namespace) -> PluginSet:

@@ -1,4 +1,4 @@
-"""Entry point of the program `dovetail`: a separate process, which runs one command.
+"""Entry point of the program `dovetail`: a process that runs one command.
 
 It imports next to nothing before it can be interrupted without a traceback.
 """
@@ -16,7 +16,7 @@ _COLLECT_EVERY = 2_000_000  # objects; Python's default of 700 suits long-lived 
 
 
 def program() -> None:
-    """Run one command as a separate process, then end the process.
+    """Run one command, then end the process.
 
     Imports and graphs are many long-lived objects. Python's cyclic collector traverses them repeatedly, which takes a
     quarter of the time of a small model, so it runs less often here. Before exit everything is frozen, because the

@@ -50,7 +50,8 @@ class OptionChain:
         return any(keyword in found.option.keywords for found in self._options)
 
     def recorded(self) -> dict[str, dict[str, Any]]:
-        """Return what options record of the keywords that shape the result, by option name; empty records are left out.
+        """Return the options' records of the keywords that shape the result, by option name; empty records are left
+        out.
 
         Raises:
             DovetailError: A keyword has an invalid value, or an option records data that cannot be saved.

@@ -22,7 +22,7 @@ Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
 _MODEL, _MANIFEST = "model.onnx", "result.json"
 _PROVIDER = "ExecutionProvider"
 _OF_HOST = ("CPUExecutionProvider", "AzureExecutionProvider")
-"""Providers that stand in the list of every ONNX Runtime; the second runs only operators that call remote services."""
+"""Providers that every ONNX Runtime lists; the second runs only operators that call remote services."""
 
 
 def open_compiled(

@@ -205,7 +205,7 @@ class InferenceSession:
         return metadata_of(self.compiled.model)
 
     def get_providers(self) -> list[str]:
-        """Return what runs the model: providers of ONNX Runtime, and backends that other engines run.
+        """Return what runs the model: providers of ONNX Runtime, and backends on other engines.
 
         The list is in the order of regions, with the host's provider at the end, as in ONNX Runtime.
         """

@@ -75,7 +75,7 @@ def exported(graph: torch.fx.GraphModule, inputs: Sequence[Any], fixed: Mapping[
 
 
 def lifted_numbers(graph: torch.fx.GraphModule) -> list[int]:
-    """Return the positions of inputs that torch made of numbers: tensors that the graph turns back at once."""
+    """Return the positions of inputs that torch created from numbers: tensors that the graph converts back at once."""
     places = [node for node in graph.graph.nodes if node.op == "placeholder"]
     return [at for at, place in enumerate(places) if place.users and all(map(_is_item, place.users))]
 

@@ -23,7 +23,7 @@ class BackendInfo:
     Attributes:
         name: Its name, as after `--backend`.
         summary: A one-line description.
-        distribution: The distribution that brings it.
+        distribution: The distribution that provides it.
         engines: Name, availability here, and the reason or caveat of each engine, in order of preference.
         needs: The device that it runs on.
         error: The error in its file, or empty.

@@ -26,7 +26,7 @@ _MANY_USES = (".json", ".txt")
 
 @dataclass(frozen=True)
 class ModelOutcome:
-    """What became of one model of a folder.
+    """The outcome of one model of a folder.
 
     Attributes:
         model: Its path in the folder.
@@ -103,7 +103,7 @@ def compile_folder(
         options: Further keywords of `dovetail.compile`.
 
     Returns:
-        What became of each model, in the order of their paths.
+        The outcome of each model, in the order of their paths.
 
     Raises:
         UsageError: No backend is named, or a plan is given, which is one model's.
@@ -244,7 +244,7 @@ def _same(one: Path, other: Path) -> bool:
 def outcome_of(
     model: Path, status: str, compiled: CompiledModel, target: Path | None, error: DovetailError | None = None
 ) -> ModelOutcome:
-    """Return what became of a model.
+    """Return the outcome of a model.
 
     Args:
         model: Its path in the folder.

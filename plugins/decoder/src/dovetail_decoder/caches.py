@@ -1,4 +1,4 @@
-"""The ports of a part: which input is what, which caches it has, and how they look before the first token."""
+"""The ports of a part: the roles of its inputs, its caches, and their state before the first token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RANGES = {
     "attention_mask": _MASK, "decoder_attention_mask": _MASK, "encoder_attention_mask": _MASK,
     "position_ids": _POSITIONS, "cache_position": _POSITIONS,
 }  # fmt: skip
-"""What integers generators give inputs of these roles; up to 24 bits, float32 counts exactly."""
+"""The ranges of integers that generators pass for inputs of these roles; up to 24 bits, float32 is exact."""
 _BATCH = re.compile(r"batch", re.IGNORECASE)
 _LENGTH = re.compile(r"past|seq|len|total|cache_size", re.IGNORECASE)
 _CROSS = re.compile(r"cross|encoder")
@@ -39,10 +39,10 @@ class Port:
 
     Attributes:
         name: Its name in the model.
-        role: What it is, in the words of the configuration; a cache of layer 3 ends in `.3`.
+        role: Its role, in the terms of the configuration; a cache of layer 3 ends in `.3`.
         dtype: The type of its elements, as NumPy has it.
         shape: Its extents, a number or the name of each; None if its rank is unknown.
-        window: For a cache that holds the last positions alone, the number of positions that a token sees; else 0.
+        window: For a cache of the last positions only, the number of positions that a token sees; else 0.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Port:
 
     @property
     def is_cross(self) -> bool:
-        """Whether it holds what an encoder computes once."""
+        """Whether it has values that an encoder computes once."""
         return self.is_cache and bool(_CROSS.search(self.role) or _CROSS.search(self.name))
 
 
@@ -87,7 +87,7 @@ class Ports:
 
 
 def ports_of(folder: GeneratorFolder, models: Mapping[str, Model]) -> dict[str, Ports]:
-    """Return the ports of all parts by name; what one part fills may be the caches of another."""
+    """Return the ports of all parts by name; a part may fill the caches of another."""
     names = {name_of(value) for model in models.values() for value in model.graph.inputs}
     return {part.name: _ports_of(part, models[part.name], names) for part in folder.parts}
 

@@ -32,7 +32,7 @@ class Comparison:
         agreement: Share of the tokens of the source's greedy answers that the result gives at the same place.
         top1: Share of the next tokens that are the same after the same tokens.
         tokens: Number of tokens that were compared.
-        judged: Whether there were prompts; random tokens say nothing about accuracy.
+        judged: Whether there were prompts; random tokens do not measure accuracy.
     """
 
     source: Measurement
@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def rise(self) -> float | None:
-        """By which share of the source's the perplexity of the prompts is higher; None if it is not known."""
+        """The relative increase of the prompts' perplexity over the source's; None if unknown."""
         if self.source.surprise is None or self.result.surprise is None:
             return None
         return float(np.expm1(self.result.surprise - self.source.surprise))
@@ -103,7 +103,7 @@ def compared(
         result: The result.
         prompts: The prompts.
         before: Measurement of the source.
-        judged: Whether the prompts are some, and not random tokens.
+        judged: Whether the prompts were given, not random tokens.
 
     Raises:
         DovetailError: ONNX Runtime cannot load or run the result.

@@ -1,4 +1,4 @@
-"""A compiled language model: its parts, where a generator runs them, and how it compares with the source."""
+"""A compiled language model: its parts, where a generator runs them, and the comparison with the source."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CompiledGenerator(CompiledFolder):
         return self.comparison
 
     def measure(self) -> Comparison | None:
-        """Do what `compare` does, but for the goals that the result misses."""
+        """Compare as `compare` does, without recording the goals that the result misses."""
         from dovetail_decoder.comparison import compared
         from dovetail_decoder.measure import measured
 

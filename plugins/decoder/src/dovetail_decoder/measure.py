@@ -193,7 +193,7 @@ def prompts_of(arrays: Mapping[str, np.ndarray]) -> list[Prompt]:
 
 
 def main(folder: str, request: str, answer: str) -> int:
-    """Measure a folder, and write what was found."""
+    """Measure a folder, and write the result."""
     from dovetail_decoder.reading import chain_of, read_folder
 
     with np.load(request, allow_pickle=False) as archive:

@@ -1,7 +1,7 @@
 """Merged decoders, as Optimum writes them: an If between the decoder of prompts and that of further tokens.
 
-Backends with integers quantize no bodies, and some engines run no If with open extents. The same decoders are in the
-folder apart, or are taken out of it (`splitting.py`), so these are compiled, and their results take the places of the
+Backends with integers quantize no bodies, and some engines run no If with open extents. The same decoders are separate
+files in the folder, or are taken out of it (`splitting.py`), so these are compiled, and their results replace the
 branches.
 """
 

@@ -19,7 +19,7 @@ _FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.j
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Check that there is a tokenizer, and what converts it.
+    """Check that there is a tokenizer, and a converter for it.
 
     Raises:
         DovetailError: There is none, or a package is missing.

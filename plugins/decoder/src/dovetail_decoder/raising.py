@@ -1,7 +1,7 @@
 """Tighter goals for parts without token scores, such as encoders, if the whole model misses a goal over tokens.
 
-Goals over the next token are judged where its scores are: in the decoder, which meets them on what the encoder of the
-source gives. If the whole misses one, what the other parts give is not close enough to the source.
+Goals over the next token are checked where its scores are: in the decoder, which meets them on the outputs of the
+source's encoder. If the whole misses one, the outputs of the other parts are not close enough to the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail_decoder.compiled_generator import CompiledGenerator
 
 _STEPS = (30.0, 45.0, 60.0, 90.0)
-"""Signal-to-noise ratios, in dB, that outputs of these parts are held to, one after the other."""
+"""Goals for the outputs of these parts, as signal-to-noise ratios in dB, tried one after the other."""
 
 
 def raise_unscored(compiled: CompiledGenerator, compile_part: Callable[..., CompiledModel]) -> None:

@@ -1,4 +1,4 @@
-"""One request for several models: what names nodes or inputs goes to the parts that have them."""
+"""One request for several models: entries that name nodes or inputs go to the parts that have them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Asked = Callable[["Model", Any], bool]
 def requests_of_parts(models: Mapping[str, Model], request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the request of each part.
 
-    Pins, edits and selectors of nodes, and shapes of inputs, go to the parts that have such a node or input. What no
-    part has goes to all of them, whose error names it. A size is that of the whole folder: each part has the share of
-    it that its weights have of all weights.
+    Pins, edits and selectors of nodes, and shapes of inputs, go to the parts that have such a node or input. Names that
+    no part has go to all of them, whose error names them. A size is that of the whole folder: each part has the share
+    of it that its weights have of all weights.
 
     Args:
         models: The model of each part, by name.

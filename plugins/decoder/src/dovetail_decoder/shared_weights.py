@@ -1,4 +1,4 @@
-"""Weights that several models of a folder have in common, kept once."""
+"""Weights that several models of a folder have in common, stored once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 1 << 22  # bytes
 
 
 class Place(NamedTuple):
-    """Where the bytes of a weight are."""
+    """The location of a weight's bytes."""
 
     file: str
     offset: int

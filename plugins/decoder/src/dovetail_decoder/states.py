@@ -105,13 +105,13 @@ def _refused(path: Path, what: str, error: Exception) -> DovetailError:
 
 
 class Generation:
-    """One text in the making: the caches of all parts after the tokens so far.
+    """One text that is being generated: the caches of all parts after the tokens so far.
 
     Args:
         chain: The parts.
-        prompt: The prompt, for what else the model needs, such as an image.
+        prompt: The prompt, for other inputs of the model, such as an image.
         seen: Called with each part and its inputs before it runs.
-        streams: Texts that are made at the same time, as one batch; all of them are the same.
+        streams: Number of texts that are generated at the same time, as one batch; all of them are the same.
 
     Attributes:
         ids: The tokens that the decoder begins with: the prompt, unless an encoder reads it.
@@ -148,7 +148,7 @@ class Generation:
                 )
 
     def feed(self, ids: np.ndarray) -> np.ndarray:
-        """Take further tokens, of one axis, and return the scores of the token that follows each: [tokens, vocabulary].
+        """Feed further tokens, of one axis, and return the scores of the token that follows each: [tokens, vocabulary].
 
         Raises:
             DovetailError: A part cannot run, or none gives scores.

@@ -45,9 +45,9 @@ def timed(folder: GeneratorFolder, prompt: Prompt, threads: int, streams: int, s
 
     Args:
         folder: The folder.
-        prompt: What to read, repeated or cut to 100 tokens.
+        prompt: The prompt to read, repeated or cut to 100 tokens.
         threads: Threads of each session; 0 for ONNX Runtime's own choice.
-        streams: Texts that are made at the same time, as one batch.
+        streams: Number of texts that are generated at the same time, as one batch.
         seconds: Time limit; no limit by default.
 
     Raises:
@@ -99,12 +99,12 @@ def _turn(chain: Chain, prompt: Prompt, streams: int) -> Times:
 
 
 def fastest(turns: Sequence[Times]) -> Times:
-    """Return the least of both times: interference only adds some."""
+    """Return the smaller of both times, because interference only adds time."""
     return Times(min(one.prefill for one in turns), min(one.token for one in turns))
 
 
 def main(folder: str, request: str, answer: str) -> int:
-    """Time a folder, and write what was found."""
+    """Time a folder, and write the result."""
     from dovetail_decoder.reading import chain_of, read_folder
 
     with np.load(request, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-"""Prompts as token ids: texts that the folder's own tokenizer reads, or ids as they are."""
+"""Prompts as token ids: texts that the folder's own tokenizer reads, or ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prompt:
     Attributes:
         ids: Its token ids, of one axis.
         where: Where it comes from, for messages.
-        others: What else the model needs for it, such as `pixel_values`, with a first axis of 1.
+        others: Other inputs that the model needs for it, such as `pixel_values`, with a first axis of 1.
     """
 
     ids: np.ndarray

@@ -1,4 +1,4 @@
-"""The outcome of tuning a language model: a table of what was tried, and the winner's folder."""
+"""The outcome of tuning a language model: a table of the candidates, and the winner's folder."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Trial:
 
     Attributes:
         spec: Its backend with options.
-        folder: Where its result is.
+        folder: The folder of its result.
         threads: Threads of each session; 0 for ONNX Runtime's own choice.
-        kl, top1, agreement: Accuracy on the prompts that judge, as in `Comparison`; None if it was not measured.
+        kl, top1, agreement: Accuracy on the held-out prompts, as in `Comparison`; None if it was not measured.
         bytes: Size of its models.
         memory: Peak memory of a process that runs it, in bytes.
         turns: Times of each round of the race that it took part in.
         meets: Whether it runs and meets the goals.
-        why: What became of it, in words; empty for a candidate that raced.
-        rise: By which share the perplexity of these prompts is higher than the source's; None if it is not known.
+        why: Its outcome, in words; empty for a candidate that raced.
+        rise: The relative increase of these prompts' perplexity over the source's; None if unknown.
     """
 
     spec: str
@@ -133,7 +133,7 @@ class TunedGenerator(TunedFolder):
         return [trial.row() for trial in self.trials]
 
     def lines(self) -> list[str]:
-        """Return the winner, and from which others its times cannot tell it."""
+        """Return the winner, and the others that its times do not distinguish from it."""
         if self.winner is None:
             return list(self._notes)
         winner, base = self.winner, self.trials[0]

@@ -1,4 +1,4 @@
-"""Tuning of a language model: results compete by the time of a token, within goals on the next one.
+"""Tuning of a language model: results compete by the time per token, within goals on the next token.
 
 python -m dovetail_decoder.tuning FOLDER BACKEND PROMPTS.npz OUT   # compiles one candidate
 """
@@ -79,7 +79,7 @@ class GeneratorTuner:
         goals: Goals over the next token.
         streams: Texts that are made at the same time.
         place: Folder for results and the journal.
-        journal: What earlier runs found.
+        journal: The results of earlier runs.
         deadline: When to stop.
         progress: Called with (what, done, total).
     """

@@ -1,6 +1,6 @@
-"""Further processes that compute functions of arrays, such as the encoding of weights, while this one does the same.
+"""Additional processes that compute functions of arrays, such as the encoding of weights, in parallel with this one.
 
-Threads would not do: NumPy takes Python's lock for every operation, and operations on arrays that fit a core's cache
+Threads would not help: NumPy takes Python's lock for every operation, and operations on arrays that fit a core's cache
 take microseconds.
 
     python -m dovetail_onnx.array_workers
@@ -41,8 +41,8 @@ _current: ContextVar[Workers | None] = ContextVar("workers", default=None)
 def map_arrays(function: Callable[..., Arrays], tasks: Iterable[Task]) -> Iterator[Arrays]:
     """Yield `function(settings, *arrays)` for all tasks in order.
 
-    Inside of `workers()`, several processes compute them, a few at a time. Which of them computes what does not show:
-    `function` depends on nothing but its arguments.
+    Inside of `workers()`, several processes compute them, a few at a time. The result does not depend on which one
+    does: `function` depends on nothing but its arguments.
 
     Args:
         function: A function of a module.
@@ -57,7 +57,7 @@ def map_arrays(function: Callable[..., Arrays], tasks: Iterable[Task]) -> Iterat
 
 @contextlib.contextmanager
 def workers(number: int | None = None) -> Iterator[None]:
-    """Let several processes compute what `map_arrays` is called for inside of the block.
+    """Let several processes compute the calls of `map_arrays` inside of the block.
 
     Args:
         number: How many, this one included; by default one for each processor that this process may use.
@@ -171,7 +171,7 @@ class _Process:
         return answer[1] if answer[0] is not None else None
 
     def close(self) -> None:
-        """End the process; it has nothing to lose."""
+        """End the process, which has no state to save."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -233,7 +233,7 @@ def _dtype(name: str) -> np.dtype:
 
 
 def main() -> None:
-    """Compute what comes on standard input, until it ends."""
+    """Compute the tasks from standard input, until it ends."""
     end_with_parent()
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")

@@ -1,10 +1,10 @@
 """The locations of a model's data files: next to its path, regardless of links to the model or to the data.
 
 Models are opened through links where caches keep content apart from names: Hugging Face has
-`snapshots/REVISION/model.onnx -> ../../blobs/HASH`, and its data likewise. The rule is that of ONNX Runtime: data lies
-where its location says, relative to the path that was given, and what it leads to must be in the folder of that path or
-in the folder of the file that the path leads to. Two things are taken beyond that: data that is beside a link on the
-way, or beside the file itself, and data that the repository of the model keeps in a store of its own.
+`snapshots/REVISION/model.onnx -> ../../blobs/HASH`, and its data likewise. The rule is that of ONNX Runtime: data is
+where its location says, relative to the path that was given, and its target must be in the folder of that path or in
+the folder of the file that the path leads to. Two more places are accepted: next to a link on the way, or next to the
+file itself, and the store in which the repository of the model keeps large files.
 """
 
 from __future__ import annotations

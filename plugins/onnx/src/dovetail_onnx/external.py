@@ -1,7 +1,7 @@
 """External data: tensors whose bytes are in files next to the model.
 
-This is the only module that follows paths in a model (`data_paths` says where they lead). What they lead to must be a
-regular file, which is checked before the file is opened, so that a pipe or a device cannot block.
+This is the only module that follows paths in a model (`data_paths` says where they lead). Their targets must be
+regular files, which is checked before the file is opened, so that a pipe or a device cannot block.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _shortened(text: str) -> str:
 class StoredTensor(ir.ExternalTensor):
     """A tensor in a file that `TensorLoader` found and checked.
 
-    A second hard link to the file is no attack: copies and caches are made so (`cp -al`, package managers).
+    A second hard link to the file is not an attack: copies and caches use them (`cp -al`, package managers).
 
     Attributes:
         written: The location as the model writes it.
@@ -211,7 +211,7 @@ class StoredTensor(ir.ExternalTensor):
 def lies_beside(tensors: Iterable[ir.TensorProtocol | None], path: Path) -> bool:
     """Check whether every engine finds the data of a model by itself: in the folder of its path, and not through links.
 
-    Engines have rules of their own about links; OpenVINO, for one, reads no model of a cache.
+    Engines have their own rules about links; OpenVINO, for example, reads no model from such a cache.
 
     Args:
         tensors: The weights.

@@ -1,4 +1,4 @@
-"""What became of the nodes of a source model that its result no longer has."""
+"""The fate of nodes of a source model that its result no longer has."""
 
 from __future__ import annotations
 

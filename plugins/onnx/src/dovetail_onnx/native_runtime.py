@@ -65,7 +65,7 @@ def new_session(
 ) -> ort.InferenceSession:
     """Create a session of ONNX Runtime.
 
-    A program may have replaced `onnxruntime.InferenceSession` by ours, which would compile what it is given again.
+    A program may have replaced `onnxruntime.InferenceSession` by ours, which would compile the model again.
 
     Args:
         source: A serialized model or a path.

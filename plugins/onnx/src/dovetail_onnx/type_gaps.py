@@ -1,4 +1,4 @@
-"""What onnx-ir lacks: map types are metadata of outputs, sparse tensors become dense, long attributes stay compact."""
+"""Gaps of onnx-ir: map types are metadata of outputs, sparse tensors become dense, long attributes stay compact."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 Key = TypeVar("Key")
-"""What names a value: the number of an SSA value, or the name of a variable."""
+"""The key of a value: the number of an SSA value, or the name of a variable."""
 
 
 class BlockScope(Generic[Key]):

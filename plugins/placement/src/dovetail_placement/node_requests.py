@@ -83,13 +83,13 @@ class NodeRequests:
         return {node for one in self.levels() if one.precision == "high" for node in self.nodes_of(one)}
 
     def in_floats(self) -> Iterator[NodeRequest]:
-        """Yield the requests, of accuracy goals, that backends with integers leave nodes to the following ones."""
+        """Yield the requests of accuracy goals that backends with integers do not take some nodes."""
         for name, (level, asked_by) in self._asked.items():
             if level == IN_FLOATS:
                 yield NodeRequest("precision", name, asked_by, precision=IN_FLOATS, names_of="node")
 
     def of_backend(self, name: str) -> Iterator[NodeRequest]:
-        """Yield what options ask of the strategy of a backend; later requests override earlier ones.
+        """Yield the options' requests to the strategy of a backend; later requests override earlier ones.
 
         Raises:
             DovetailError: An option fails.

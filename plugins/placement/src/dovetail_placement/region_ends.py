@@ -1,4 +1,4 @@
-"""Legal last nodes of regions: verdicts that depend on what reads a node."""
+"""Legal last nodes of regions: verdicts that depend on the readers of a node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Operators of ONNX Runtime that no chosen backend takes, written in standard ONNX for one that takes what results.
+"""Operators of ONNX Runtime that no chosen backend takes, written in standard ONNX for one that takes the result.
 
-Like a fusion, this is an edit and part of the plan. Where the backend does not claim what computes floats, the edit is
-refused for it, so that the next round of decisions begins with the operator.
+Like a fusion, this is an edit and part of the plan. If the backend does not claim all nodes that compute floats, the
+edit is refused for it, so that the next round of decisions begins with the operator.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _taker(node: ir.Node, model: Model, ctx: Context) -> Backend | None:
 
 
 def refuse_unclaimed_parts(written: Sequence[WrittenOut], claiming: Claiming, ctx: Context) -> bool:
-    """Refuse what was written out for a backend that leaves a part that computes floats, so that it is undone.
+    """Refuse operators written out for a backend that does not take a part that computes floats, so that they are
+    undone.
 
     Returns:
         Whether there is any.

@@ -291,7 +291,7 @@ def _width(format_: Format) -> float:
 
 
 def extents_of(value: ir.Value, unknown: int = 64) -> list[int]:
-    """Return the extents that prices count with: `unknown` for one that is, 4096 for a value of unknown rank."""
+    """Return the extents that prices assume: `unknown` for an unknown one, 4096 for a value of unknown rank."""
     if value.shape is None:
         return [4096]
     return [extent if isinstance(extent, int) else unknown for extent in value.shape.dims]

@@ -101,7 +101,7 @@ class Tie(NamedTuple):
 
 
 class Grouping:
-    """Unites tied values into groups; all others are groups of their own."""
+    """Unites tied values into groups; every other value is a separate group."""
 
     def __init__(self, found: Iterable[QuantizedForm]):
         self._all = list(found)

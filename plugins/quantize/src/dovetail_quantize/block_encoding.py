@@ -16,9 +16,9 @@ from dovetail_quantize.observers.least_squares import LeastSquares
 
 _QUIET = 0.01  # of the mean energy; channels that the data left quiet count by it
 Observed = Callable[..., Parameters]
-"""Called with a part of a weight and, where there is any, with what its squared errors count by."""
+"""Called with a part of a weight and, if there are any, with the weights of its squared errors."""
 Store = Callable[[Format, np.ndarray], np.ndarray]
-"""Makes the bytes of integers, which have a byte each."""
+"""Packs integers, which have a byte each, into bytes."""
 
 
 def encode(
@@ -30,7 +30,7 @@ def encode(
         settings: Those of `BlockWeight.encoded`.
         part: The part.
         others: Scales and zero points if they are known, or the energies along the axis of the blocks if there are any.
-        observed: What finds the parameters; by default `LeastSquares`.
+        observed: Finds the parameters; by default `LeastSquares`.
 
     Returns:
         The bytes of the integers, the scales and the zero points.

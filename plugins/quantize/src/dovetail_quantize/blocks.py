@@ -42,9 +42,10 @@ class BlockWeight:
         format_: The format; it has a group.
         observed: Returns the parameters of a part of the weight; see `Observed`.
         floats: Element type of the scales.
-        energy: What squared errors count by, along the axis of the blocks.
-        searched: Whether `observed` is the observer `least-squares`: further processes may then find parameters, too.
-        stored: What a refinement has found already, with packed integers.
+        energy: Weights of squared errors, along the axis of the blocks.
+        searched: Whether `observed` is the observer `least-squares`: additional processes may then find parameters,
+            too.
+        stored: Integers that a refinement has already found, packed.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class BlockWeight:
 
         Args:
             axis: The axis along which parts follow each other.
-            store: Makes the bytes of a part's integers; a function of a module.
+            store: Packs a part's integers into bytes; a function of a module.
             known: Scales and zero points, if they are known.
         """
         if self._stored is not None:

@@ -1,4 +1,4 @@
-"""Energies of the channels that products read, measured on data: errors of weights count by them."""
+"""Energies of the channels that products read, measured on data: errors of weights are weighted by them."""
 
 from __future__ import annotations
 

@@ -258,9 +258,9 @@ class NamedObserver:
         return self._checked(shape)
 
     def of_part(self, part: np.ndarray, energy: np.ndarray | None = None) -> Parameters:
-        """Return the parameters of a part of a weight, for which an observer of its own is made.
+        """Return the parameters of a part of a weight, from a separate observer.
 
-        With `energy`, in the shape of the part, squared errors count by it, if the observer minimizes these.
+        With `energy`, in the shape of the part, squared errors are weighted by it, if the observer minimizes these.
 
         Scales of blocks may be negative: DequantizeLinear takes them, and the largest number of a block can then have
         the integer that has no counterpart.

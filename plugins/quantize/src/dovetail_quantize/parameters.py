@@ -193,8 +193,8 @@ def watchers_of(values: Sequence[ir.Value], observers: ObserversTogether) -> Ite
     Given:  %a = Conv(...); %r = Relu(%a), and both have the same scale
     Result: %a, whose watcher computes the numbers of %r from those of %a
 
-    This saves a third of the numbers of a typical convolutional net. An engine that computes the extrema beside a value
-    does so for both.
+    This saves a third of the numbers of a typical convolutional net. An engine that computes the extrema next to a
+    value does so for both.
     """
     relus: dict[ir.Value, ir.Value] = {}
     given = set(values)

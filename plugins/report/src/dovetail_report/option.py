@@ -43,7 +43,7 @@ class Reported(Option):
         """Compile, keep the result, and write the report on it.
 
         Raises:
-            ResultError: The result is whole, but the report cannot be written, or another option has raised it.
+            ResultError: The result is complete, but the report cannot be written, or another option has raised it.
         """
         path = job.keywords.get("report")
         if not path:

@@ -29,7 +29,7 @@ def json_text(document: Any) -> str:
 
 
 def page(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the parts of the page. Its policy allows its own script only, and no address at all."""
+    """Yield the parts of the page. Its policy allows only its own script, and no addresses."""
     script, style = asset("report.js"), asset("report.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A report on a result; a notebook shows it as it is.
+    """A report on a result; a notebook renders it directly.
 
     Attributes:
-        document: Its data, which JSON can hold.
+        document: Its data, as JSON-compatible objects.
     """
 
     document: dict[str, Any]
@@ -33,7 +33,7 @@ class Report:
         return "".join(page(self.document))
 
     def save(self, path: str | Path) -> None:
-        """Write the page, whole or not at all.
+        """Write the page atomically.
 
         Raises:
             DovetailError: The file cannot be written.

@@ -29,7 +29,7 @@ class ConvertingEngine(Engine):
 
         Args:
             region: The region.
-            path: The file to write; others may be beside it, with the same stem.
+            path: The file to write; others may be next to it, with the same stem.
             adapt: Called with the runtime's own model before it is written, to change its inputs and outputs.
 
         Raises:

@@ -31,7 +31,7 @@ class SelfChecking(Session):
 class DirectRun:
     """Runs a whole result in one session.
 
-    Small models take less time than the executor's own checks, so these are made only for what fails here.
+    Small models take less time than the executor's own checks, so these are only made for calls that fail here.
 
     Args:
         session: Returns the session, or None if its engine was replaced by one that checks less.
@@ -76,7 +76,7 @@ class DirectRun:
 
 
 def direct_run(runners: Sequence[RegionRunner], joint: GuardedSession | None, graph: ir.Graph) -> DirectRun | None:
-    """Return what runs a whole result in one session; None if that takes several, or more checks.
+    """Return a runner of a whole result in one session; None if it needs several sessions, or more checks.
 
     Args:
         runners: The runners of its regions.

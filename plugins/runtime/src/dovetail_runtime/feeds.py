@@ -30,7 +30,7 @@ class Declared:
         shape: The declared shape, for messages; None if undeclared.
         extents: The extent of every axis, None for an open one; None if the rank is unknown.
         node: Name of its producer, or empty.
-        range: For an input, the integers that it may hold; None if nothing is promised of them.
+        range: For an input, the range of its integers; None if it is not limited.
     """
 
     name: str
@@ -141,7 +141,7 @@ class DeclaredInputs:
         self._constants = frozenset(graph.initializers)
 
     def replaced(self, inputs: object) -> frozenset[str]:
-        """Return the inputs with a default that are given all the same, and so replace it."""
+        """Return the inputs with a default that are given nevertheless, and so replace it."""
         if not self._optional or not isinstance(inputs, Mapping):
             return frozenset()
         return self._optional.intersection(inputs)

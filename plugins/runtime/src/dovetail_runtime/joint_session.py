@@ -1,8 +1,8 @@
 """One session for all regions of a result, where the same engine runs each of them.
 
-Switching from one session to the next takes longer than many a kernel, and an engine fuses nothing across them. So a
-small result whose regions all run on ONNX Runtime, as integers and the host's floats do side by side, has a session for
-the whole beside those of its regions, which report what ran where, and take over if the joint session fails.
+Switching from one session to the next takes longer than many kernels, and an engine fuses nothing across them. So a
+small result whose regions all run on ONNX Runtime, such as integers next to the host's floats, has a session for
+the whole in addition to those of its regions, which report what ran where, and take over if the joint session fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def joint_session(
     Args:
         model: The result.
         runners: The runners of its regions.
-        options: The executor's options: a profile is of regions, and those that run side by side stay apart.
+        options: The executor's options: profiles and parallel runs need separate regions.
     """
     if len(runners) < 2 or options.get("profile") or options.get("parallel") == "on":
         return None

@@ -23,7 +23,7 @@ _CPU_KEYS = ("model name", "flags", "Features", "CPU part")
 def fingerprint(distributions: Iterable[str]) -> dict[str, str]:
     """Return the processor, the number of CPUs, and the versions of `distributions` with all that they require.
 
-    Timings of one fingerprint say nothing about another.
+    Timings of one fingerprint are not valid for another.
     """
     versions = sorted(_versions(distributions).items())
     return {
@@ -48,7 +48,7 @@ def profile_file(backend: str) -> Path:
 
 
 def difference(one: object, other: Mapping[str, str]) -> str:
-    """Return in words what two fingerprints differ in; empty if they are equal."""
+    """Describe the difference between two fingerprints; empty if they are equal."""
     given = one if isinstance(one, dict) else {}
     return ", ".join(what for key, what in _WHAT.items() if given.get(key) != other.get(key))
 

@@ -1,4 +1,4 @@
-"""Sessions that pass a region to one session of ONNX Runtime, for callers that speak its interface."""
+"""Sessions that pass a region to one session of ONNX Runtime, for callers that use its interface."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MOST = 4096
-"""Most regions for which implied edges are removed; that takes a bit per pair of regions."""
+"""Maximum regions for which implied edges are removed; that takes a bit per pair of regions."""
 
 
 @dataclass(frozen=True)

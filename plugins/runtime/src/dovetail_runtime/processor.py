@@ -12,7 +12,7 @@ _DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 @functools.cache
 def cpu_facts() -> tuple[str, ...]:
-    """Return what Linux says of all CPUs, as lines `name : value`; nothing on other systems."""
+    """Return Linux's description of all CPUs, as lines `name : value`; empty on other systems."""
     try:
         return tuple(_CPUINFO.read_text().splitlines())
     except OSError:
@@ -27,7 +27,7 @@ def cpu_flags() -> frozenset[str] | None:
 
 
 def has_bfloat16() -> bool | None:
-    """Check whether the CPU has AVX512-BF16 or AMX-BF16; None if the system does not tell."""
+    """Check whether the CPU has AVX512-BF16 or AMX-BF16; None if the system does not report it."""
     flags = cpu_flags()
     return None if flags is None else bool(flags & _BFLOAT16)
 
@@ -36,7 +36,7 @@ def saturates_dot_products() -> bool:
     """Check whether kernels for this CPU add products of uint8 and int8 in pairs with 16 bits, which saturates.
 
     That is so on x86 without VNNI and AMX, where kernels use VPMADDUBSW: 255 * 127 + 255 * 127 becomes 32767. Sums are
-    exact if one of the operands has integers from -64 to 64. CPUs that the system says nothing of are taken for exact.
+    exact if one of the operands has integers from -64 to 64. CPUs that the system does not describe count as exact.
 
     Source: Intel, "oneDNN developer guide", section "Nuances of int8 computations".
     """

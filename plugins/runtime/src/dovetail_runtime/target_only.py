@@ -1,4 +1,4 @@
-"""Compilation for a device that is not here: `dovetail compile --target-only`."""
+"""Compilation for a device that is not present: `dovetail compile --target-only`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TargetOnly(Option):
 
     No engine is tried. Where inputs are run nevertheless, because there is data or a goal, regions of backends without
     an engine here are computed by the host's engines from the compiled model: its types and its integers, but not the
-    device's own way to compute. What the host cannot run, as an artifact for the device alone, is not verified, with a
-    note.
+    device's exact arithmetic. A result that the host cannot run, such as an artifact for the device alone, is not
+    verified, with a note.
 
     Keyword arguments of `dovetail.compile`:
         target_only: The result is for another machine.
@@ -44,7 +44,7 @@ class TargetOnly(Option):
         """Return the keyword argument.
 
         Raises:
-            UsageError: Engines are to be tried all the same.
+            UsageError: Engines are to be tried nevertheless.
         """
         if args.target_only and args.try_engines:
             raise UsageError("--target-only tries no engines, and --try-engines asks for it", "leave one of them out")

@@ -1,4 +1,4 @@
-"""The one session of ONNX Runtime that runs a whole result, for callers that speak its interface."""
+"""The one session of ONNX Runtime that runs a whole result, for callers that use its interface."""
 
 from __future__ import annotations
 

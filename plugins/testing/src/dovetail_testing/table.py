@@ -23,7 +23,7 @@ class BackendTable:
         name: The backend with its options.
         engines: Its engines here, as a sentence.
         verdicts: The verdicts on its cases.
-        notes: What its lists say about it, as paragraphs.
+        notes: The notes of its lists, as paragraphs.
     """
 
     name: str

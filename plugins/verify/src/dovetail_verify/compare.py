@@ -46,7 +46,7 @@ class Verification:
         cut: Messages about arrays that were split, or why long ones were not.
         cautious: The outputs with figures that a similar batch is unlikely to fall below; see `Spread`.
         held_back: After a search, the part of the data that the figures cover, as a sentence.
-        doubts: What labels say against a goal, as sentences.
+        doubts: Objections to a goal by the labels, as sentences.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)

@@ -36,9 +36,8 @@ class VerifyResult(Option):
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
-            must meet on the data; see `dovetail_verify.accuracy.goals.Goals`. What costs the accuracy is raised to the
-            types of the source model, as little as possible; the remarks and `plan.summary["accuracy"]` say what and
-            why.
+            must meet on the data; see `dovetail_verify.accuracy.goals.Goals`. As few nodes as possible are raised to
+        the types of the source model; the remarks and `plan.summary["accuracy"]` say what and why.
     """
 
     commands = ("compile",)

@@ -75,7 +75,7 @@ class OutputComparison:
 
     @property
     def perplexity_rise(self) -> float | None:
-        """By which share the perplexity of the labels is higher than the original's; negative if it fell."""
+        """The relative increase of the perplexity of the labels over the original's; negative if it fell."""
         return self.perplexity and self.perplexity[1] / self.perplexity[0] - 1
 
     @property

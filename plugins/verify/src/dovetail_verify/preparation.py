@@ -1,6 +1,6 @@
 """The prepared model compared with the source, before anything is decided.
 
-Preparing rewrites a model: functions are inlined, opsets raised, constants and scales folded. What it computes must
+Preparing rewrites a model: functions are inlined, opsets raised, constants and scales folded. Its results must
 stay the same up to rounding; a mistake would otherwise look like an effect of low precision.
 """
 
@@ -64,7 +64,7 @@ class _Fault(NamedTuple):
 class PreparationCheck:
     """Compares the prepared model of a job with the source on one batch, both on the host.
 
-    A prepared model that states what the source states is not loaded: an engine would compute the same.
+    A prepared model with the same nodes and constants as the source is not run: an engine would compute the same.
 
     Args:
         job: The compilation.

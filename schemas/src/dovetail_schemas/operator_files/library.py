@@ -32,7 +32,7 @@ class Definition:
 
     Attributes:
         entry: The entry.
-        owner: The distribution that brings its file.
+        owner: The distribution that provides its file.
         schema: Its ONNX schema.
         function: Its decomposition, or None.
         infer: Its shape inference in onnx; None if its file does not describe its outputs.

@@ -31,7 +31,7 @@ class Rates:
         large: Size in bytes above which a value that is read or written as a whole moves.
         whole: How often its bytes move, each time.
         macs: Multiply-adds per microsecond.
-        matrices: Multiply-adds of products of two computed operands per microsecond, which these take besides.
+        matrices: Multiply-adds of products of two computed operands per microsecond, in addition to `macs`.
         bytes: Bytes to or from memory per microsecond.
         operators: Operators per microsecond.
         nets: Number of nets in the fit.

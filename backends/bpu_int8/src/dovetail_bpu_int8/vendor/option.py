@@ -33,7 +33,7 @@ class BpuOption(Option):
         ladder: More bits for as few nodes as possible until the cosine similarity of every output is that number, or
             0.99 (True); see `dovetail_bpu_int8.mixed_precision_search`.
 
-    Where nobody chooses an observer, the vendor's candidates are compared; see `dovetail_bpu_int8.calibration_search`.
+    If no observer is chosen, the vendor's candidates are compared; see `dovetail_bpu_int8.calibration_search`.
     """
 
     commands = ("compile", "plan")

@@ -1,9 +1,9 @@
-"""Data files that are written over several runs: what a killed process has written is kept for the same request.
+"""Data files that are written over several runs: the output of a killed process is kept for the same request.
 
 A folder `.dovetail-unfinished-<digest>` in the output holds the bytes, and a journal with a line for each weight that
 is complete. The digest is that of the request, the source, the versions and the graph. The next writer of the same
 checks the bytes and continues after them; a writer of another result removes them when it is done. A receipt says that
-a process of this user made the folder: what somebody else left there is not read.
+a process of this user made the folder: a folder of somebody else is not read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def resuming(folder: Path, identity: Callable[[], Mapping[str, Any] | None] = la
 
     Args:
         folder: The output.
-        identity: Returns what the bytes depend on, apart from the graph, as plain data; None keeps nothing. It is
+        identity: Returns everything that the bytes depend on except the graph, as plain data; None keeps nothing. It is
             called only for large data files, because finding out reads the source.
     """
     outer = _place.get()
@@ -145,7 +145,7 @@ class Entry(NamedTuple):
         begin: Where its bytes begin.
         length: Their number.
         sha256: The digest of the file up to their end.
-        again: Whether it has to be computed again, because its conversion also finds something that is told.
+        again: Whether it has to be computed again, because its conversion also finds something that is reported.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Where backends come from: what plans record about it, what differs here, and the files that results keep.
+"""The origin of backends: the records in plans, differences on this machine, and the files that results keep.
 
 A backend of a distribution is recorded with the version and the contract of its distribution. One whose file was named
 by its path is recorded by the name and the digest of the file; the file itself is kept in the result, so that it is
@@ -41,7 +41,7 @@ def located(backends: Sequence[PlannedBackend], folder: Path) -> list[PlannedBac
 
 
 def changed_origins(backends: Sequence[PlannedBackend], plugins: PluginSet) -> Iterator[tuple[str, str]]:
-    """Yield what differs between the backends that a plan was made with and those that are here, with the way back.
+    """Yield differences between the backends that a plan was made with and the installed ones, with a way out.
 
     Args:
         backends: The backends of the plan.
@@ -90,9 +90,9 @@ def _versioned(distribution: str) -> str:
 
 
 def backend_texts(compiled: CompiledModel) -> dict[str, str]:
-    """Return the backend files that a result needs and no distribution brings, by name: with those that they extend.
+    """Return the backend files that a result needs and no distribution provides, by name, with those that they extend.
 
-    A file that is no longer there is left out: whoever loads the result is asked for it.
+    A file that no longer exists is left out: loading the result asks for it.
     """
     named = {one.name: Path(one.path) for one in compiled.plan.backends if one.path}
     texts = {}

@@ -34,7 +34,7 @@ class Reductions:
 
     Attributes:
         added: The nodes added to the main graph; callers may clear it.
-        names: Names for what is added.
+        names: Names for the added nodes.
     """
 
     def __init__(self, model: Model):

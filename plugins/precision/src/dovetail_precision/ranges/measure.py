@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PartialSums:
-    """Measures partial sums of single nodes, each with a small model of its own that is loaded once."""
+    """Measures partial sums of single nodes, each with a separate small model that is loaded once."""
 
     def __init__(self, model: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
         self._model = model

@@ -81,7 +81,7 @@ class Range:
         return replace(self, accumulated=accumulated)
 
     def as_dict(self) -> dict[str, float]:
-        """Return the range as it stands in `ranges.json`."""
+        """Return the range as in `ranges.json`."""
         found = {"min": self.low, "max": self.high, "absmax": self.magnitude}
         if math.isfinite(self.smallest):
             found["smallest"] = self.smallest

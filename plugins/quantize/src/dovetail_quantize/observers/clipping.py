@@ -46,7 +46,7 @@ class CountingObserver(Observer):
             self._seen.update(slices(array, self._format), with_relu=True)
 
     def share(self, other: CountingObserver) -> None:
-        """Use the histogram of another observer of the same format, before data is seen, instead of an own one."""
+        """Use the histogram of another observer of the same format, before data is seen, instead of its own one."""
         self._seen = other._seen = other._seen.complete()
 
 
@@ -58,7 +58,7 @@ class Percentile(CountingObserver):
     of its bin. With too few numbers to clip one (10,000 at 99.99 percent), the result is that of `minmax`. The same
     holds if the covered numbers are all zero, because the remainder is then the only information.
 
-    Without a zero point only the largest magnitudes are told apart: `TailHistogram` says when that shows.
+    Without a zero point only the largest magnitudes are resolved: `TailHistogram` says when that matters.
 
     Source: McKinstry et al., "Discovering Low-Precision Networks Close to Full-Precision Networks for Efficient
     Embedded Inference", 2018; Wu et al., "Integer Quantization for Deep Learning Inference: Principles and Empirical

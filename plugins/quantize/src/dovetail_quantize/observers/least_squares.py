@@ -48,7 +48,7 @@ class LeastSquares(Observer):
         self.update_weighted(array, None)
 
     def update_weighted(self, array: np.ndarray, weights: np.ndarray | None) -> None:
-        """Find the parameters of a weight, where squared errors count by `weights`, an array of the same shape.
+        """Find the parameters of a weight, with squared errors weighted by `weights`, an array of the same shape.
 
         Raises:
             ValueError: See `update`.
@@ -152,7 +152,7 @@ class _Best:
         return np.clip(rounded, low, high, out=self._clipped)
 
     def fit(self, scale: np.ndarray, integers: np.ndarray, zero: np.ndarray | None = None) -> None:
-        """Keep the scale of regression for some integers where it explains more of a block."""
+        """Keep the scale of regression for some integers if it explains more of a block."""
         if self._weights is not None:
             np.multiply(integers, self._weights, out=self._counted)
         product, square = _sums_of_products(self._part, self._counted), _sums_of_products(integers, self._counted)

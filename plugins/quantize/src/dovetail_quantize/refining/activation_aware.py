@@ -1,4 +1,4 @@
-"""Scaling of channels for products with weights alone in integers: those that read large numbers lose less.
+"""Scaling of channels for products with only weights in integers: channels with large numbers lose less.
 
 Source: Lin et al., "AWQ: Activation-aware Weight Quantization for LLM Compression and Acceleration", 2023.
 """
@@ -30,7 +30,7 @@ def activation_aware_factors(
     The exponent with the least error of the products is chosen, with the scales that minima and maxima give.
 
     Args:
-        rows: A sample of what the products read, samples by channels.
+        rows: A sample of the products' inputs, samples by channels.
         weights: The weights of the products, each with its format: blocks run along the channels that are read, scales
             per channel along the results.
 

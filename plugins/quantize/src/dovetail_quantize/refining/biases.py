@@ -1,4 +1,4 @@
-"""The `reserve-biases` and `correct-biases` passes: biases corrected by the mean error that quantization makes."""
+"""The `reserve-biases` and `correct-biases` passes: biases corrected by the mean error of quantization."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CorrectBiases(Pass):
-    """Add to biases what quantization takes away on average.
+    """Add to biases the mean error that quantization causes.
 
     Given:  %y = Conv(%x, %w, %b) in int8, whose channel 3 is 0.02 too large on average over the data
     Result: %y = Conv(%x, %w, %b'), where element 3 of %b' is 0.02 smaller
@@ -35,9 +35,10 @@ class CorrectBiases(Pass):
     The mean is that of the float output less the output with quantized weights and inputs, per channel. Layers are
     corrected from the first to the last, so each sees the corrections before it. A mean m that the data leaves
     uncertain is taken in part, by 1 - c v / m^2, where v is the variance of a mean over n samples and c = 1 + 8 / (n -
-    1), and not at all where that is negative.
+    1), and not at all if that is negative.
 
-    MatMul has no bias; the constant that is added to its result serves, and where there is none, a remark says so.
+    MatMul has no bias; the constant that is added to its result is used instead, and if there is none, a remark says
+    so.
     """
 
     name = "correct-biases"

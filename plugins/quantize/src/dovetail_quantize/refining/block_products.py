@@ -1,4 +1,4 @@
-"""Products with weights in blocks, which refinements that look at what they read can change."""
+"""Products with weights in blocks, which refinements that depend on their inputs can change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BlockProduct(NamedTuple):
 
     @property
     def read(self) -> ir.Value:
-        """What the weight is multiplied with."""
+        """The value that the weight is multiplied with."""
         return input_of(self.node, 0)
 
     @property

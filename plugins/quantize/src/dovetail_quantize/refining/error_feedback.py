@@ -1,4 +1,4 @@
-"""Rounding of weights in blocks, in which later channels make up for the errors of those that are already rounded.
+"""Rounding of weights in blocks, in which later channels compensate for the errors of those already rounded.
 
 Source: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", 2023.
 """
@@ -28,7 +28,7 @@ _QUIET = 0.01  # of the mean energy; channels that the data left quiet count by 
 _HELD_BACK = 8  # one row in this many decides whether feedback helps
 _RESULTS = 128  # of a product, whose error decides it
 FindScales = Callable[[np.ndarray, np.ndarray], "Parameters"]
-"""Returns the parameters of a block of a weight, in the layout of the weight; errors count by the second array."""
+"""Returns the parameters of a block of a weight, in the layout of the weight; the second array weights errors."""
 
 
 class SampledRows:
@@ -63,7 +63,7 @@ class SampledRows:
 
 
 class FedBack(NamedTuple):
-    """A rounded weight, and the energies of its results and of their errors on rows held back, by nearest and by it."""
+    """A rounded weight, and energies on held-out rows: of its results, and of their errors, by nearest and by it."""
 
     blocks: StoredBlocks
     signal: float
@@ -76,10 +76,10 @@ class ErrorFeedback:
 
     Channels are rounded in order. The error of each is spread over those that are not yet rounded, by the inverse of
     their second moments, and the scale of a block is found when its turn comes. A part of the channels is rounded to
-    the nearest integers instead where that is better on rows held back.
+    the nearest integers instead where that is better on held-out rows.
 
     Args:
-        rows: A sample of what the weights are multiplied with, rows by channels.
+        rows: A sample of the numbers that the weights are multiplied with, rows by channels.
     """
 
     def __init__(self, rows: np.ndarray):

@@ -32,13 +32,13 @@ _ALIKE = 0.5  # of the energy of a weight, which the error of its integers stays
 
 @dataclass(frozen=True)
 class FeedBackErrors(Pass):
-    """Round the weights of products channel by channel, so that later ones make up for the errors of earlier ones.
+    """Round the weights of products channel by channel, so that later ones compensate for the errors of earlier ones.
 
     Given:  %y = MatMul(%x, %w), %w in int4 with a scale per block, and two channels of %x that are always equal
     Result: where one row of %w is rounded down, the other one is rounded up: only their sum counts
 
-    What products read is sampled in one run of the float model. Errors count by it (see `ErrorFeedback`), as
-    after `weigh-scales`, which then has nothing to do. Weights are changed one at a time, and their integers lie on
+    The inputs of products are sampled in one run of the float model. Errors are weighted by them (see `ErrorFeedback`),
+    as after `weigh-scales`, which then has nothing to do. Weights are changed one at a time, and their integers lie on
     disk until they are written. The plan keeps them, so that a replay needs no data.
     """
 

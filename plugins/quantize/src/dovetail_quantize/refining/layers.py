@@ -107,7 +107,7 @@ class Layer:
         return groups * outputs
 
     def quantized(self) -> bool:
-        """Check whether the plan holds the weight in integers."""
+        """Check whether the plan has the weight in integers."""
         placement = get_placement(self.node)
         format_ = placement.port_format(_WEIGHT_PORTS[self.node.op_type]) if placement is not None else None
         return format_ is not None and format_.quantized

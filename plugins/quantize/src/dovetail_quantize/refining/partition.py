@@ -1,4 +1,4 @@
-"""Blocks of a model in which layers are refined: what reads a refined layer follows in a later block."""
+"""Blocks of a model in which layers are refined: readers of a refined layer are in a later block."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _MOST = 256
-"""Most blocks of one model: engines load each block again, so their number must not grow with the model."""
+"""Maximum blocks of one model: engines load each block again, so their number must not grow with the model."""
 
 
 def blocks_of(nodes: Sequence[ir.Node], refined: Collection[ir.Node]) -> list[list[ir.Node]]:
     """Partition nodes into blocks, by the number of refined layers on the longest path to each.
 
-    What reads a refined layer follows in a later block, so that each layer is refined for the output of the refined
+    Readers of a refined layer are in a later block, so that each layer is refined for the output of the refined
     layers before it. If a path has more than 256 of these, a block holds several.
 
     Args:

@@ -151,7 +151,7 @@ class QuantizedModel:
         return True
 
     def numbers(self, node: ir.Node, index: int, quantized: QuantizedValue | None) -> np.ndarray:
-        """Return what a constant input of a node's copy stands for, in float32."""
+        """Return the real numbers that a constant input of a node's copy represents, in float32."""
         value = input_of(self.nodes[node], index)
         producer = value.producer()
         if producer is None or quantized is None:

@@ -187,7 +187,7 @@ class Record:
 
     @property
     def found_arrays(self) -> bool:
-        """Whether there is something that a replay needs."""
+        """Whether there are arrays that a replay needs."""
         return self._writer is not None
 
     def count(self, step: str, number: int = 1) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeighScales(Pass):
-    """Let squared errors of weights in blocks count by the energy of the channels that they are multiplied with.
+    """Weight squared errors of weights in blocks by the energy of the channels that they are multiplied with.
 
     Given:  %y = MatMul(%x, %w), %w in int4 with a scale per block, and channel 3 of %x is ten times as loud as others
     Result: the scale of a block is the one with the least error of %y, if channels do not correlate: errors of row 3 of

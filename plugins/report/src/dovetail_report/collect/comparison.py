@@ -12,7 +12,7 @@ def compared(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         `second`, the summary of the second result, and `changes`: a row for each node that is placed or computed
-        otherwise, or that only one of them has: its name, operator, both placements, and its index in the first.
+        differently, or that only one of them has: its name, operator, both placements, and its index in the first.
     """
     one, other = _placements(first), _placements(second)
     changes = []

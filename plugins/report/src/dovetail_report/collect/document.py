@@ -38,7 +38,7 @@ def document(
     data: object = None,
     plugins: PluginSet | None = None,
 ) -> dict[str, Any]:
-    """Collect all that a report shows, in time linear in nodes and edges.
+    """Collect the data of a report, in time linear in nodes and edges.
 
     Args:
         compiled: The result.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SIGNED = {"INT8": True, "UINT8": False}
 _SMALLEST = 64  # elements: zero points and shapes have fewer
 MOST = 2000
-"""The most histograms on a page."""
+"""Maximum histograms on a page."""
 BINS = 64
 """Bars of a histogram; each counts four integers."""
 

@@ -1,4 +1,4 @@
-"""Predicted times of regions, from what `dovetail profile` measured on this machine."""
+"""Predicted times of regions, from the measurements of `dovetail profile` on this machine."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RANGES = "ranges.json"
 def ranges(compiled: CompiledModel) -> list[dict[str, Any]]:
     """Return a row for each value with a measured range: min, max, smallest magnitude, and its quantized format.
 
-    Of a quantized value also `low` and `high`, the interval that its integers hold, and `clipped`, the share of the
+    Of a quantized value also `low` and `high`, the interval that its integers cover, and `clipped`, the share of the
     measured range outside of it.
     """
     held = {value.value: value for value in _quantized(compiled.plan) if value.format.axis is None}

@@ -90,7 +90,7 @@ def goals(compiled: CompiledModel) -> list[str]:
 
 
 def obstacles(reasons: Reasons) -> list[dict[str, Any]]:
-    """Return what keeps most nodes from a backend, worst first: index of the reason, and its nodes."""
+    """Return the reasons that keep most nodes from a backend, worst first: index of the reason, and its nodes."""
     rows = [
         {"reason": number, "nodes": row["nodes"]}
         for number, row in enumerate(reasons.table)

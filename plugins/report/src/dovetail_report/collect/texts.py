@@ -5,7 +5,7 @@ from __future__ import annotations
 from dovetail.text import printable
 
 NAME, SENTENCE = 200, 2000
-"""The most characters of a name and of a sentence in a report."""
+"""Maximum characters of a name and of a sentence in a report."""
 
 
 def short(text: object, most: int = NAME) -> str:

@@ -19,7 +19,7 @@ _HINT = "name the file that `dovetail run RESULT --data FILE --trace FILE` wrote
 def times(path: Path, graph: ResultGraph) -> list[dict[str, Any]]:
     """Return a row for each region that ran: engine, runs, median and total milliseconds.
 
-    The first run of a region is not counted where there are others: engines set themselves up in it.
+    The first run of a region is not counted if there are others, because engines initialize in it.
 
     Raises:
         DovetailError: The file is no timeline, or that of another result.

@@ -1,4 +1,4 @@
-"""Layered layout: every node below what it reads, near to its neighbors, without crossings where that is cheap.
+"""Layered layout: every node below its producers, close to its neighbors, without crossings where that is cheap.
 
 The steps are those of Sugiyama's method without dummy nodes, so that time and memory are linear in nodes and edges
 (sorting a layer aside): layers by the longest path, order in a layer by the mean position of the neighbors, positions
@@ -37,7 +37,7 @@ def layered(nodes: int, edges: Sequence[tuple[int, int]]) -> Drawing:
 
     Args:
         nodes: Number of nodes.
-        edges: Pairs of source and target; edges that close a circle do not count.
+        edges: Pairs of source and target; edges that close a cycle do not count.
     """
     if nodes < 2:
         return Drawing([0.0] * nodes, [0.0] * nodes, 0.0, 0.0)

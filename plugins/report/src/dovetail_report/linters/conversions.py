@@ -16,7 +16,7 @@ _NAMED = 3
 
 
 def inverse_casts(subject: Subject) -> Iterator[Finding]:
-    """Find a Cast whose input is a Cast from the type that it goes back to."""
+    """Find a Cast whose input is a Cast from the same type that it casts back to."""
     graph = subject.graph
     for source, target in graph.edges:
         first, second = graph.nodes[source], graph.nodes[target]

@@ -19,7 +19,7 @@ class Finding:
 
     Attributes:
         rule: Short stable name of the linter, in kebab case.
-        level: `warning` costs time or accuracy, `note` may.
+        level: `warning` if it costs time or accuracy, `note` if it may.
         text: The finding and its reason, one sentence.
         nodes: Indices of its nodes.
         advice: What to do about it; or empty.
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Subject:
-    """What linters look at.
+    """The input of linters.
 
     Attributes:
         graph: The graph of the result.

@@ -90,7 +90,7 @@ def as_given(model: Model, data: object, *others: Model) -> list[Model]:
     Args:
         model: The model that the data is for.
         data: See `dovetail_runtime.data.sources.read_data`.
-        others: Models made of it.
+        others: Models derived from it.
 
     Raises:
         DovetailError: The data cannot be read.

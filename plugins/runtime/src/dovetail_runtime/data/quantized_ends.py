@@ -16,7 +16,7 @@ SCALE = "dovetail.scale"
 
 
 def quantized_inputs(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return floats as the integers that inputs of `model` take; others are returned as they are."""
+    """Return floats as the integers that inputs of `model` take; others are returned unchanged."""
     scales = _scales(model, model.graph.inputs)
     return {
         name: _integers(array, *scales[name]) if name in scales and array.dtype.kind == "f" else array
@@ -25,7 +25,7 @@ def quantized_inputs(model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str,
 
 
 def dequantized_outputs(model: Model, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return integers of outputs of `model` as the floats that they stand for; others are returned as they are."""
+    """Return integers of outputs of `model` as the floats that they represent; others are returned unchanged."""
     scales = _scales(model, model.graph.outputs)
     return {
         name: array.astype(np.float32) * scales[name][0] if name in scales else array for name, array in outputs.items()

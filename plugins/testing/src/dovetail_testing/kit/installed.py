@@ -33,16 +33,16 @@ _OTHERWISE = 1e-4  # of the largest value, where a backend does not round
 
 @dataclass
 class InstalledCheck:
-    """What was found about a distribution and its backends.
+    """The findings about a distribution and its backends.
 
     Attributes:
-        name: The name that was asked for.
+        name: The requested name.
         distribution: The distribution, with its version.
         targets: Its targets.
         limits: The limits of its backend files.
-        measured: Nodes at the limits, and one of each operator, on the backend and by a reference.
-        problems: What must be repaired.
-        notes: What could not be checked.
+        measured: Nodes at the limits, and one of each operator, on the backend and on a reference.
+        problems: Problems that must be repaired.
+        notes: Parts that could not be checked.
     """
 
     name: str
@@ -93,8 +93,8 @@ def check_installed(
 ) -> InstalledCheck:
     """Check a distribution and its backends: `dovetail check --installed NAME`.
 
-    Every target is loaded and checked against the contract of its kind. For each limit in a backend's file, a node on
-    either side is made; those that are accepted run on the backend and by a reference.
+    Every target is loaded and checked against the contract of its kind. For each limit in a backend's file, nodes on
+    both sides are generated; accepted nodes run on the backend and on a reference.
 
     Args:
         name: A backend, a plugin or a distribution.

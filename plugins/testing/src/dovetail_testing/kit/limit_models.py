@@ -1,6 +1,6 @@
-"""Nodes on both sides of every limit of a backend file, made from the file itself.
+"""Nodes on both sides of every limit of a backend file, generated from the file itself.
 
-A limit is a term and a range. Extents and attributes of a sample are turned until the backend accepts a node at the
+A limit is a term and a range. Extents and attributes of a sample are varied until the backend accepts a node at the
 limit, and until it refuses one for this limit alone.
 """
 
@@ -33,15 +33,15 @@ Knob = Callable[[Sample, int], Sample | None]
 
 @dataclass
 class LimitFound:
-    """What was found for one limit.
+    """The findings for one limit.
 
     Attributes:
         operator: The operator.
         limit: The limit as text.
         source: File and line.
-        kept: A node that the backend accepts, as near to the limit as was found.
-        value: The value with which it is kept.
-        broken: A node that it refuses for this limit alone.
+        kept: An accepted node, as near to the limit as possible.
+        value: The value with which the limit is satisfied.
+        broken: A node that is refused for this limit alone.
     """
 
     operator: str
@@ -58,7 +58,7 @@ class LimitFound:
 
 
 class LimitModels:
-    """Makes nodes for the operators of one backend.
+    """Generates nodes for the operators of one backend.
 
     Args:
         backend: The backend, from a file.

@@ -32,15 +32,15 @@ _NEEDED = ("dovetail", "dovetail-schemas", "dovetail-onnx", "dovetail-transforms
 def new_backend(
     name: str, folder: Path, plugins: PluginSet, *, int8: bool = False, engine: bool = False, source: str = ""
 ) -> list[str]:
-    """Write a distribution that installs, checks and passes its tests as it is.
+    """Write a distribution that can be installed and checked and passes its tests as it is.
 
     Args:
         name: Name of the backend.
         folder: The folder to create.
         plugins: The installed plugins; none of them may have a backend of this name.
-        int8: Begin with a file for integers.
+        int8: Start with a file for integers.
         engine: Add an engine class.
-        source: Begin with the file of this installed backend.
+        source: Start with the file of this installed backend.
 
     Returns:
         The paths of the files in the folder.

@@ -98,7 +98,7 @@ class Sample:
         return replace(self, constant=tuple(constant if at == index else old for at, old in enumerate(self.constant)))
 
     def with_rank(self, index: int, rank: int) -> Sample:
-        """Return a sample with an input of another rank: extents of 1 come first, or leading extents go."""
+        """Return a sample with an input of another rank: add leading extents of 1, or drop leading extents."""
         array = self.inputs[index]
         if array is None:
             return self

@@ -58,7 +58,7 @@ class Target(NamedTuple):
     Attributes:
         kind: Its kind, such as `engine`.
         name: The name that it is registered under.
-        target: Where it is.
+        target: Its location, as registered.
         problem: Why it does not load, or how it breaks the contract; empty if it is fine.
     """
 

@@ -37,8 +37,8 @@ class CancelTransposes(Pass):
     Result: %c = Relu(%x)
 
     Models exported from TensorFlow have such pairs around every convolution. The operators between them, with Concat,
-    Pad and reductions that keep their axes, form a part of the graph; it is reordered as a whole if more transposes at
-    its border go than come. Results are the same bit for bit; constants, axes and pads are reordered.
+    Pad and reductions that keep their axes, form a part of the graph; it is reordered as a whole if this removes more
+    transposes at its border than it adds. Results are the same bit for bit; constants, axes and pads are reordered.
     """
 
     name = "cancel-transposes"
@@ -161,7 +161,7 @@ class _Reordering:
         self._constants: dict[tuple[int, str], ir.Value] = {}
 
     def run(self) -> None:
-        """Replace what the part reads, its constants and attributes, and what others read of it."""
+        """Replace the inputs of the part, its constants and attributes, and the values that others read from it."""
         read = list(self._part.entering().values())
         entering = {id(value): self._before(value) for value in read}
         leaving = {id(result): readers for result, readers in self._part.leaving()}

@@ -24,7 +24,7 @@ FunctionKey = tuple[str, str, str]
 
 
 def key_of(function: onnx.FunctionProto) -> FunctionKey:
-    """Return what identifies a function."""
+    """Return the key that identifies a function."""
     return function.domain, function.name, function.overload
 
 

@@ -67,7 +67,7 @@ def is_movable(value: ir.Value, rank: int, overridable: set[int]) -> bool:
 
 
 def moved_constant(array: np.ndarray, order: Order) -> np.ndarray:
-    """Return a constant as it is broadcast with what `order` will be undone of; a single element stays."""
+    """Return a constant in the form that broadcasts with a value once `order` is undone; a single element stays."""
     if array.size == 1:
         return array
     whole = array.reshape((1,) * (len(order) - array.ndim) + array.shape)

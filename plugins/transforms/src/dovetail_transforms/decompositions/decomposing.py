@@ -105,7 +105,7 @@ def decompose(model: Model, ctx: Context, operators: Collection[str] = ()) -> bo
 
     Args:
         model: A model whose values have types, as after `normalize`.
-        ctx: Receives a remark for every node: what it became, or why it stays.
+        ctx: Receives a remark for every node: what it became, or why it was not changed.
         operators: The operators to write out, as in `known_operators`; empty for all.
 
     Returns:

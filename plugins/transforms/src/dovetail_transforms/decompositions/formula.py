@@ -47,13 +47,13 @@ class Formula(Replacement):
     def make(
         self, op_type: str, inputs: Sequence[ir.Value | None], outputs: int = 1, domain: str = "", **attributes: Any
     ) -> Any:
-        """Make a node of an operator by name, and infer the types of what it computes."""
+        """Make a node of an operator by name, and infer the types of its results."""
         made = super().make(op_type, inputs, outputs, domain, **attributes)
         infer_outputs(self.nodes[-1], self.version)
         return made
 
     def results(self, rule: Callable[[Formula], Any]) -> list[ir.Value | None]:
-        """Return what a rule builds: a new value for every output that is read.
+        """Return the values that a rule builds: a new one for every output that is read.
 
         An input, or a value that already is another output, goes through a node. Nodes that nothing reads are dropped.
 
@@ -209,7 +209,7 @@ class Formula(Replacement):
     def size(self, x: ir.Value, axis: int) -> Size:
         """Return an extent as a number, or computed: of an input of the graph where one has an extent of that name.
 
-        What is computed of sizes then depends on no result, and can run before everything else.
+        Computations on sizes then depend on no result, and can run before everything else.
         """
         found = self.extent(x, axis)
         if found is not None:
@@ -280,7 +280,7 @@ class Formula(Replacement):
         return made if other.shape is None else self.of_shape(made, list(other.shape))
 
     def reshape(self, x: ir.Value, *sizes: Size) -> ir.Value:
-        """Return `x` in another shape: extents, 0 to keep one, -1 for what is left."""
+        """Return `x` in another shape: extents, 0 to keep one, -1 for the rest."""
         return self.Reshape(x, self.shape(sizes))
 
     def expand(self, x: ir.Value, *sizes: Size) -> ir.Value:

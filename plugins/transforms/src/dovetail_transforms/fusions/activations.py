@@ -1,4 +1,4 @@
-"""Activations that exporters write in several operators.
+"""Activations that exporters write as several operators.
 
 Sources of the forms: the exporters of PyTorch, Paddle and TensorFlow, and the definitions of the operators in ONNX.
 """

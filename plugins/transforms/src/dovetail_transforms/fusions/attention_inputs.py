@@ -1,4 +1,4 @@
-"""What an Attention reads in place of the values of a written-out one: masks, queries, heads before they are repeated.
+"""Inputs of a fused Attention: masks, queries, and heads before they are repeated.
 
 The forms are those of exporters: `repeat_kv` of transformers in PyTorch's two exporters, and masks that broadcast.
 """
@@ -146,7 +146,7 @@ def with_heads(op: Any, q: ir.Value, heads: int) -> ir.Value:
 
 
 def read_shape_of(heads: ir.Value, repeated: ir.Value) -> None:
-    """Let what reads extents of repeated heads, but for their number, read those of the heads before."""
+    """Let readers of repeated heads' extents, other than their number, read those of the heads before."""
     for reader, _ in list(repeated.uses()):
         if reader.op_type == "Shape" and not attribute(reader, "start", 0) and attribute(reader, "end") is None:
             gathers = [one for one, _ in reader.outputs[0].uses()]

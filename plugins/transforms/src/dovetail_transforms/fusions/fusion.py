@@ -36,7 +36,7 @@ class Fusion(Editor):
         operator: The operator that it makes.
         domain: The domain of the operator; empty for the default one.
         opset: The version of the default domain from which on the operator exists.
-        general: Whether the pass `fuse` makes it unasked; others serve one engine.
+        general: Whether the pass `fuse` makes it without being given its name; others serve one engine.
         rewrites: The forms in which exporters write it; the first that matches is replaced.
     """
 

@@ -1,7 +1,7 @@
 """Raising of models to a newer opset of the default ONNX domain, one operator version at a time.
 
 onnx has a converter for that. It changes the meaning of nodes silently (a Resize of opset 10, a GroupNormalization of
-opset 18), so that the steps stand in a table of our own, which a sweep over all versions of all operators executes.
+opset 18), so the steps are in our own table, which a sweep over all versions of all operators executes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def raise_opset(proto: onnx.ModelProto, present: int, wanted: int) -> None:
 def raise_function(function: onnx.FunctionProto, present: int, wanted: int) -> None:
     """Write all nodes of a function for opset `wanted`, in place; see `raise_opset`.
 
-    The types in a function are unknown, so that what needs them is refused.
+    The types in a function are unknown, so nodes that need them are refused.
 
     Raises:
         NotRaised: A node has no form in `wanted`.

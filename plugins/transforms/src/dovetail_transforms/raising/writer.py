@@ -86,11 +86,11 @@ class Values:
 
 
 class Writer:
-    """Reads one node, and writes what replaces it, in the version that a step raises it to.
+    """Reads one node, and writes its replacement, in the version that a step raises it to.
 
     Attributes:
         node: The node, in the version before. Rules may change it and keep it.
-        values: What is known of its values.
+        values: Known facts about its values.
         wanted: The opset that the model is raised to: rules may use nothing newer.
         made: The new nodes, each with the version that it is written in.
     """

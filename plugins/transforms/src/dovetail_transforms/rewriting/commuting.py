@@ -35,7 +35,7 @@ class _State:
 def commuting_matches(root: Operator, node: ir.Node) -> Iterator[Match]:
     """Yield the matches of the pattern rooted at `root` against `node`, in every order of commutative inputs.
 
-    An operator that stands at several places of the pattern is one node. Only the root may have readers, or be read as
+    An operator that occurs at several places of the pattern is one node. Only the root may have readers, or be read as
     output of the graph, outside of the match.
 
     Args:

@@ -53,8 +53,8 @@ class Miss:
 class Goals:
     """Bounds that every output must meet on the data; None sets no bound.
 
-    Outputs of integers, Booleans and strings have no SNR. Of their elements at most that share may differ that
-    noise has in the amplitude at the goal: a tenth at 20 dB, a hundredth at 40 dB.
+    Outputs of integers, Booleans and strings have no SNR. The share of their elements that may differ is the relative
+    amplitude of the noise at the goal: a tenth at 20 dB, a hundredth at 40 dB.
 
     Attributes:
         min_snr: Signal-to-noise ratio in decibels; 0 or more.
@@ -65,8 +65,8 @@ class Goals:
         max_kl: Mean Kullback-Leibler divergence of rows, in nats; above 0. A row along the last axis of an output of
             rank 2 or 3 holds logits, unless it is a distribution: KL(softmax(original) || softmax(result)). Outputs
             without such rows are exempt.
-        max_perplexity_rise: By which share of the original's the perplexity of labels under rows of logits may be
-            higher; above 0, or a text such as `1%`. Outputs without labels are exempt.
+        max_perplexity_rise: Maximum relative increase of the perplexity of labels under rows of logits over the
+            original's; above 0, or a text such as `1%`. Outputs without labels are exempt.
 
     Raises:
         UsageError: A goal is not a number in its range.
@@ -180,7 +180,7 @@ class Goals:
         return [miss for output in outputs for miss in self._missed_by(output)]
 
     def doubts(self, verification: Verification) -> list[str]:
-        """Return what labels say against a goal: the original is wrong more often than a result may differ."""
+        """Return objections to a goal by the labels: the original is wrong more often than a result may differ."""
         if self.min_top1 is None:
             return []
         return [

@@ -82,8 +82,8 @@ class RankedNodes:
         nodes: Their names, in graph order. A node includes its bodies.
         operators: Their operators, by number of nodes.
         share: Their share of the total loss. The loss of a node is its noise relative to the noise that the goals
-            allow, at the worst output: much noise where much is allowed counts less than little noise where hardly any
-            is. Without goals every output must have 10 dB more than the worst one has now.
+            allow, at the worst output: much noise where much is allowed counts less than little noise where little is
+            allowed. Without goals every output must have 10 dB more than the worst one has now.
         cumulated: The share of this row and all rows before it.
         snr_alone: The SNR of the worst output in decibels with only these nodes low.
         measured: Whether `snr_alone` was measured; otherwise it is a rough difference of other figures.

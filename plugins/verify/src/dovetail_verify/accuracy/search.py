@@ -32,7 +32,7 @@ def allowed_noise(goals: Goals, verification: Verification) -> Noise:
 
 
 def shortfall(goals: Goals, output: OutputComparison) -> float:
-    """Return the factor by which an output's noise must fall to meet the goals; above 1 if it may grow.
+    """Return the factor by which an output's noise must change to meet the goals; above 1 if it may grow.
 
     For SNR the factor is exact, for a cosine and a divergence nearly so. The largest difference grows with the square
     root of the energy. For changed answers no such relation is known, so a tenth of the noise is tried.

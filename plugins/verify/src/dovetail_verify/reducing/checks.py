@@ -55,11 +55,11 @@ class Check(ABC):
 
 
 class CommandCheck(Check):
-    """A command that fails if the model does: its exit code is not 0, or a signal ended it.
+    """A command that fails if the model does: it exits nonzero, or a signal ends it.
 
     Args:
         command: For a shell. `{model}` and `{data}` stand for the paths of the model and of an `.npz` of its inputs.
-        seconds: Longest time of one run; a run that takes longer has not failed.
+        seconds: Time limit of one run; a run that exceeds it has not failed.
         text: Text that its output must contain for a failure to count; empty for any.
 
     Raises:

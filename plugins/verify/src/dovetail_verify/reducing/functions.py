@@ -57,8 +57,8 @@ def reduce(
     Args:
         model: The model.
         backends: Backends whose result misses a goal, or raises an error.
-        check: Instead: a shell command with `{model}` that exits with another code than 0 if the model fails, or a
-            function that is called with a model and its inputs and returns whether they fail.
+        check: Instead: a shell command with `{model}` that exits nonzero when the model fails, or a function that is
+            called with a model and its inputs and returns whether they fail.
         raises: Text that the error, or the output of the command, must contain for a failure to count.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
             Accuracy goals for the backends' result.

@@ -29,7 +29,7 @@ class FailingModel:
 
     Attributes:
         model: The model.
-        feeds: Its inputs by name; empty if nobody knows inputs for it.
+        feeds: Its inputs by name; empty if no inputs are known.
     """
 
     model: Model

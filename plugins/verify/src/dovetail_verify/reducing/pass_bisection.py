@@ -1,4 +1,4 @@
-"""The pass that broke a result: the model after each pass is compared with the source, by halving."""
+"""The pass that broke a result, found by bisection: the model after a pass is compared with the source."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PassBisection:
         model: The model.
         backends: The backends, as for `dovetail.compile`.
         data: Inputs to compare on.
-        goals: What every model must meet.
+        goals: The goals that every model must meet.
         plugins: The plugins.
         request: Further keyword arguments of `dovetail.compile`.
         progress: Called with (what, done, total).

@@ -1,4 +1,4 @@
-"""Smaller arrays in a model that is small already: fewer outputs, shorter extents, plain weights and inputs."""
+"""Smaller arrays in a model that is already small: fewer outputs, shorter extents, plain weights and inputs."""
 
 from __future__ import annotations
 

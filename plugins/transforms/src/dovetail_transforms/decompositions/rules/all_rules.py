@@ -39,7 +39,7 @@ FAMILIES = (
 )
 
 ON_REQUEST = frozenset({"com.microsoft.DynamicQuantizeLSTM", "com.microsoft.MoE", "com.microsoft.QMoE"})
-"""Operators that no compilation writes out unasked: the nodes compute more, or other numbers than a kernel does."""
+"""Operators that are only written out on request: the nodes compute more, or other numbers than a kernel does."""
 
 RULES: Mapping[str, Callable[[Formula], Any]] = {
     operator: rule for family in FAMILIES for operator, rule in family.RULES.items()

@@ -1,4 +1,4 @@
-"""Caches of keys and values whose entries of a batch have lengths of their own, in floats or quantized."""
+"""Caches of keys and values in which the entries of a batch have individual lengths, in floats or quantized."""
 
 from __future__ import annotations
 

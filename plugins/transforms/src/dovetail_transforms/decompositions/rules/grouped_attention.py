@@ -1,4 +1,4 @@
-"""GroupQueryAttention: queries that share the heads of keys, with a cache whose entries have lengths of their own.
+"""GroupQueryAttention: queries that share heads of keys, with a cache whose entries have individual lengths.
 
 What the operator computes, for entry b of the batch, with S new tokens (ONNX Runtime's schema, checked on its kernel):
 
@@ -7,7 +7,7 @@ What the operator computes, for entry b of the batch, with S new tokens (ONNX Ru
 - Token s is at position P + s. It sees the positions up to its own, or the last `local_window_size` of them.
 - `present` is as long as `past`, or as `total_sequence_length` if that is more. Row t holds position t. Rows from T on,
   and results of padding, are not defined: the kernel writes zeros into a cache of its own and leaves those of a shared
-  one. Here such rows hold what stood in `past`, or a copy of a new row.
+  one. Here such rows have the contents of `past`, or a copy of a new row.
 - With `sliding_window_cache`, a cache is as long as `past`, and holds the last positions from its first row on.
 - `position_ids` replaces the positions for the rotary embedding alone. In a first call, the kernel counts from the
   first element for the whole batch, as the schema says.

@@ -1,6 +1,6 @@
-"""Normalizations: layer and RMS normalization with what stands before them, and over groups of channels.
+"""Normalizations: layer and RMS normalization with the sums before them, and over groups of channels.
 
-Kernels compute in float32 and round once, whatever type the node has; so do these nodes.
+Kernels compute in float32 and round once, regardless of the node's type; so do these nodes.
 """
 
 from __future__ import annotations

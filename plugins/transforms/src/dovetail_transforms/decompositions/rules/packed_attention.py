@@ -2,7 +2,7 @@
 
 Tokens of all entries of a batch are concatenated, [tokens, hidden]. `token_offset`, [batch, length], begins with
 the places that they have among padded entries of one length; `cumulative_sequence_length`, [batch + 1], has sums of the
-lengths. Tokens are put at their places, attend to those of their entry, and are taken from there.
+lengths. Tokens are scattered to their places, attend to those of their entry, and are gathered again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _packed_multi_head_attention(op: Formula) -> ir.Value:
 
 
 def _relative_position_bias(op: Formula) -> ir.Value:
-    """What T5 adds to the scores of a query and a key: the entry of a table for the logarithm of their distance.
+    """The bias of scores in T5, for a query and a key: the entry of a table for the logarithm of their distance.
 
     The table has the shape (buckets, heads), and its elements in the order of (heads, buckets): the schema says
     "COL-major".
@@ -113,7 +113,7 @@ def _relative_position_bias(op: Formula) -> ir.Value:
 
 
 def _gated_relative_position_bias(op: Formula) -> ir.Value:
-    """Relative positions times a gate that every query computes of itself."""
+    """Relative positions times a gate that every query computes from itself."""
     layer, rel = op.required("query_layer"), op.wide(op.required("rel_pos"))
     op.refuse_if(op.input("token_offset") is not None, "its tokens are packed")
     heads, weight = op.attribute("num_heads"), op.required("weight")

@@ -1,4 +1,4 @@
-"""Several projections of few bits in one operator, with the norm before them; weights that are indices of a table."""
+"""Several projections of few bits in one operator, with the norm before them; weights that are indices into a table."""
 
 from __future__ import annotations
 

@@ -46,12 +46,12 @@ def _output(op: Formula, value: ir.Value, stem: str, dtype: ir.DataType) -> ir.V
 
 
 def _added(op: Formula) -> ir.Value:
-    """The sum of two values, on the numbers that they stand for."""
+    """The sum of two values, on the real numbers that they represent."""
     return _of_pair(op, op.Add)
 
 
 def _multiplied(op: Formula) -> ir.Value:
-    """The product of two values, on the numbers that they stand for."""
+    """The product of two values, on the real numbers that they represent."""
     return _of_pair(op, op.Mul)
 
 
@@ -60,12 +60,12 @@ def _of_pair(op: Formula, operator: Callable[[ir.Value, ir.Value], ir.Value]) ->
 
 
 def _sigmoid(op: Formula) -> ir.Value:
-    """Sigmoid of the numbers that the input stands for."""
+    """Sigmoid of the real numbers that the input represents."""
     return _output(op, op.Sigmoid(_input(op, "X", "X")), "Y", dtype_of(op.required("X")))
 
 
 def _leaky_relu(op: Formula) -> ir.Value:
-    """LeakyRelu of the numbers that the input stands for."""
+    """LeakyRelu of the real numbers that the input represents."""
     result = op.LeakyRelu(_input(op, "X", "X"), alpha=op.attribute("alpha"))
     return _output(op, result, "Y", dtype_of(op.required("X")))
 
@@ -84,14 +84,14 @@ def _softmax(op: Formula) -> ir.Value:
 
 
 def _where(op: Formula) -> ir.Value:
-    """Where, on the numbers that both sides stand for."""
+    """Where, on the real numbers that both sides represent."""
     x, y = (_real(op, op.required(n), op.required(f"{s}_scale"), op.input(f"{s}_zero_point")) for n, s in ("Xx", "Yy"))
     chosen = op.Where(op.required("condition"), x, y)
     return _integers(op, chosen, op.required("z_scale"), op.input("z_zero_point"), dtype_of(op.required("X")))
 
 
 def _concat(op: Formula) -> ir.Value:
-    """Concat of values with scales of their own, on the numbers that they stand for."""
+    """Concat of values with individual scales, on the real numbers that they represent."""
     values = op.node.inputs[2:]
     if any(value is None for value in values):
         op.refuse("it leaves out a scale or zero point")
@@ -109,7 +109,7 @@ def _pooled(op: Formula, pool: Callable[[ir.Value], ir.Value], x: ir.Value, name
 
 
 def _average_pool(op: Formula) -> ir.Value:
-    """AveragePool in either layout, on the numbers that the input stands for."""
+    """AveragePool in either layout, on the real numbers that the input represents."""
     kept = {
         name: op.attribute(name)
         for name in ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
@@ -118,12 +118,12 @@ def _average_pool(op: Formula) -> ir.Value:
 
 
 def _global_average_pool(op: Formula) -> ir.Value:
-    """GlobalAveragePool in either layout, on the numbers that the input stands for."""
+    """GlobalAveragePool in either layout, on the real numbers that the input represents."""
     return _pooled(op, op.GlobalAveragePool, op.required("X"), ("x", "y"))
 
 
 def _reduce_mean(op: Formula) -> ir.Value:
-    """Mean over axes, on the numbers that the input stands for."""
+    """Mean over axes, on the real numbers that the input represents."""
     real, axes = _input(op, "data", "data"), op.attribute("axes")
     if op.version < 18:
         result = op.ReduceMean(real, axes=axes, keepdims=op.attribute("keepdims"))

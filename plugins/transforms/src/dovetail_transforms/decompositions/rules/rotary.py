@@ -1,4 +1,4 @@
-"""Rotary position embeddings: pairs of elements turned by the angle of a position."""
+"""Rotary position embeddings: pairs of elements rotated by the angle of a position."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def rotated(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value, interleaved: bool) -> ir.Value:
-    """Return `x` with the pairs of its last axis turned; what the angles do not reach stays.
+    """Return `x` with the pairs of its last axis rotated; elements beyond the angles stay.
 
     Args:
         op: The formula.
         x: Values, in the type to compute in.
         cos: Cosines that broadcast with `x`, with half as many elements in the last axis as are turned.
         sin: Their sines.
-        interleaved: Whether pairs stand side by side; else the second of each is half a width away.
+        interleaved: Whether the elements of a pair are adjacent; else the second one is half a width away.
     """
     rank = op.rank(x)
     half = op.required_extent(cos, op.rank(cos) - 1, "width of the cosines")
@@ -62,7 +62,7 @@ def _on_heads(op: Formula, x: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Valu
 
 
 def _rotary_embedding(op: Formula) -> ir.Value:
-    """Heads turned by the angles of their positions.
+    """Heads rotated by the angles of their positions.
 
     `position_ids` of one element is the position of the first token. The attributes `scale` and `is_packed_batching`
     change nothing: the kernel reads them for checks alone, as runs with other values show.
@@ -76,7 +76,7 @@ def _rotary_embedding(op: Formula) -> ir.Value:
 
 
 def _multimodal_rotary_embedding(op: Formula) -> ir.Value:
-    """Heads turned by angles of three positions (time, height, width), each for its part of the pairs."""
+    """Heads rotated by angles of three positions (time, height, width), each for its part of the pairs."""
     import numpy as np
 
     x, positions = op.required("input"), op.required("position_ids")

@@ -48,8 +48,8 @@ def attend(
         k: Keys.
         v: Values.
         scale: The factor of the products; 0 for one over the root of the size of a head.
-        biases: What is added to the scores.
-        mask: What is added to them after that.
+        biases: Biases that are added to the scores.
+        mask: The mask that is added to them after that.
         softcap: The bound of the scores before the biases; 0 for none.
         sink: Scores that take part in the softmax and are dropped, one per head or one for all.
     """
@@ -97,7 +97,7 @@ def repeated(op: Formula, x: ir.Value, times: int) -> ir.Value:
 
 
 def where_allowed(op: Formula, allowed: ir.Value, filled: float) -> ir.Value:
-    """Return what is added to scores: 0 where a key is allowed, else `filled`."""
+    """Return the bias of scores: 0 where a key is allowed, else `filled`."""
     import onnx_ir as ir
 
     dtype = ir.DataType.FLOAT
@@ -113,7 +113,7 @@ def causal(op: Formula, past: Size, queries: Size, keys: Size, square: bool) -> 
         queries: The number of queries.
         keys: The number of all keys.
         square: Whether there are as many new keys as queries. Otherwise the last query sees all keys, as runs of the
-            kernel show; no documentation says what such attention means.
+            kernel show; such attention is not documented.
     """
     rows = op.unsqueeze(op.counting(queries), 1)
     if not isinstance(past, int) or past:
@@ -128,7 +128,7 @@ def causal(op: Formula, past: Size, queries: Size, keys: Size, square: bool) -> 
 def padding_bias(
     op: Formula, mask: ir.Value | None, batch: ir.Value, past: Size, queries: Size, keys: Size, filled: float
 ) -> ir.Value | None:
-    """Return what a mask of any rank adds to scores; None without one.
+    """Return the bias that a mask of any rank adds to scores; None without one.
 
     Ranks, from ONNX Runtime's schemas and runs of its kernel: 1 for lengths of `batch` elements, with starts in a
     second `batch` elements where it has two of them, or lengths and sums of lengths in `3 * batch + 2`; 2 for [batch,
@@ -142,7 +142,7 @@ def padding_bias(
         past: The number of keys of earlier calls.
         queries: The number of queries.
         keys: The number of keys.
-        filled: What is added to the scores of masked keys.
+        filled: The number that is added to the scores of masked keys.
     """
     if mask is None:
         return None

@@ -1,4 +1,4 @@
-"""Operators with a state of their own: causal convolutions, linear attention, and a recurrent layer of integers."""
+"""Operators with a state: causal convolutions, linear attention, and a recurrent layer of integers."""
 
 from __future__ import annotations
 
@@ -199,14 +199,14 @@ def _steps(op: Formula, state: ir.Value, parts: Sequence[ir.Value], scale: float
 
 
 def _gate(op: Formula) -> Results:
-    """What decays a state, `decay_scale * softplus(a + dt_bias)`, and the rate of updates, `sigmoid(b)`."""
+    """The decay of a state, `decay_scale * softplus(a + dt_bias)`, and the rate of updates, `sigmoid(b)`."""
     a, b = op.required("a"), op.wide_or_none("b")
     decay = op.Mul(op.Softplus(op.Add(op.wide(a), op.required("dt_bias"))), op.required("decay_scale"))
     return op.cast(decay, dtype_of(a)), None if b is None else op.cast(op.Sigmoid(b), dtype_of(a))
 
 
 def _lstm(op: Formula) -> Results:
-    """LSTM with the numbers that its integer weights stand for.
+    """LSTM with the real numbers that its integer weights represent.
 
     The kernel rounds inputs and states to 8 bits in every step, and saturates sums on processors without VNNI; this is
     the layer that it approximates.

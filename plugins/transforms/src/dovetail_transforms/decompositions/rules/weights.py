@@ -1,8 +1,8 @@
-"""Weights of few bits: products with them, and rows gathered of them.
+"""Weights of few bits: products with them, and rows gathered from them.
 
 Several numbers share a byte, the first one in its low bits. Constants stay as small as their type allows: 4 bits from
-opset 21 on, where DequantizeLinear knows blocks, else 8; they are computed when the model is saved. Scales are applied
-in float32, whatever their type.
+opset 21 on, where DequantizeLinear supports blocks, else 8; they are computed when the model is saved. Scales are
+applied in float32, regardless of their type.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _grouped_by_index(op: Formula, shape: tuple[int, int], block: int, bits: int
 
 
 def _gather_block_quantized(op: Formula) -> ir.Value:
-    """Rows gathered of a table of few bits or small floats, times their scales; zeros for an index out of range."""
+    """Rows gathered from a table of few bits or small floats, times their scales; zeros for an index out of range."""
     import onnx_ir as ir
 
     data, indices, scales = op.required("data"), op.required("indices"), op.required("scales")
