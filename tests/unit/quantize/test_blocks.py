@@ -6,6 +6,7 @@ import pytest
 from dovetail.ir import Format
 from dovetail_quantize.blocks import BlockWeight
 from dovetail_quantize.integers import quantize_array, shaped
+from dovetail_quantize.observers import least_squares
 from dovetail_quantize.observers.clipping import MeanSquaredError
 from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.observers.least_squares import LeastSquares
@@ -45,6 +46,19 @@ def test_least_squares_is_not_worse_than_the_whole_range_nor_than_mse(text):
     best = error(array, format_, observed(LeastSquares, format_, array))
     assert best < error(array, format_, observed(MinMax, format_, array))
     assert best < 1.02 * error(array, format_, observed(MeanSquaredError, format_, array))
+
+
+@pytest.mark.parametrize("text", FORMATS)
+def test_ranges_that_are_not_tried_would_gain_next_to_nothing(text, monkeypatch):
+    format_, array = Format.of(text), weight()
+    found = error(array, format_, observed(LeastSquares, format_, array))
+
+    def search_all(self, fit):
+        for shrunk in least_squares._SHRUNK:
+            fit(shrunk)
+
+    monkeypatch.setattr(least_squares._Best, "search", search_all)
+    assert found <= 1.001 * error(array, format_, observed(LeastSquares, format_, array))
 
 
 @pytest.mark.parametrize("text", FORMATS)

@@ -11,6 +11,8 @@ from dovetail.plugin import Observer
 from dovetail_quantize.integers import bounds, columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dovetail.ir import Format
 
 _SHRUNK = np.linspace(1.0, 0.72, 15, dtype=np.float32)
@@ -23,12 +25,13 @@ _SMALLEST = float(np.finfo(np.float32).tiny)
 class LeastSquares(Observer):
     """Finds the scale, and the zero point, with the smallest squared error of a weight's blocks or channels.
 
-    Definition: each of 15 ranges, from the whole one to 72 percent of it, gives integers; for these integers the scale
-    is the one of linear regression, sum(x q) / sum(q q). The best of all wins. Without a zero point, the integer on the
-    side with one more of them is given to the largest number: in blocks of unsigned integers a scale may therefore be
-    negative. With one, its two neighbors are tried, too.
+    Definition: a range, from the whole one to 72 percent of it in 15 steps, gives integers; for these integers the
+    scale is the one of linear regression, sum(x q) / sum(q q). Every second range is tried, and then, for each block,
+    both neighbors of its best one. Without a zero point, the integer on the side with one more of them is given to the
+    largest number: in blocks of unsigned integers a scale may therefore be negative. With one, its two neighbors are
+    tried, too.
 
-    Source: the search of "k-quants", by Kawrakow, in llama.cpp, 2023, without its weights.
+    Source: the search of "k-quants", by Kawrakow, in llama.cpp, 2023, without its weights; the order is our own.
 
     Args:
         format_: The format to find parameters for.
@@ -99,8 +102,11 @@ class LeastSquares(Observer):
         end = low if -low > high and self._format.group is not None else -high * np.sign(extreme)
         whole = _usable(extreme / np.where(end == 0, 1, end))
         levels = part / whole
-        for shrunk in _SHRUNK:
+
+        def fit(shrunk: np.ndarray | np.floating) -> None:
             best.fit(whole * shrunk, best.clipped(best.rounded(levels, 1 / shrunk), low, high))
+
+        best.search(fit)
         if -low > high and self._format.group is not None:  # the range without the integer that has no counterpart
             scale = _usable(np.abs(extreme) / high)
             best.fit(scale, best.clipped(best.rounded(part, 1 / scale), low, high))
@@ -109,13 +115,16 @@ class LeastSquares(Observer):
     def _with_zero_point(self, part: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
         smallest, largest = (np.float32(end) for end in bounds(self._format))
         low, high = np.minimum(part.min(axis=0), 0), np.maximum(part.max(axis=0), 0)
-        for shrunk in _SHRUNK:
+
+        def fit(shrunk: np.ndarray | np.floating) -> None:
             scale = np.maximum((high - low) * shrunk / (largest - smallest), _SMALLEST)
             middle = np.rint(smallest - low * shrunk / scale)
             rounded = best.rounded(part, 1 / scale)
             for step in (-1, 0, 1):
                 zero = np.clip(middle + np.float32(step), smallest, largest)
                 best.fit(scale, best.clipped(rounded, smallest - zero, largest - zero), zero)
+
+        best.search(fit)
         return best.scale, best.zero
 
 
@@ -141,6 +150,20 @@ class _Best:
         blocks = part.shape[1]
         self.scale, self.zero = np.ones(blocks, np.float32), np.zeros(blocks, np.float32)
         self._explained = np.full(blocks, -1, np.float32)
+
+    def search(self, fit: Callable[[np.ndarray | np.floating], None]) -> None:
+        """Try ranges: every second one, from the largest on, and then the neighbors of the best one of each block.
+
+        Args:
+            fit: Tries a range, or one for each block, given as shares of the whole one.
+        """
+        best = np.zeros(len(self.scale), np.intp)
+        for number in range(0, len(_SHRUNK), 2):
+            before = self._explained
+            fit(_SHRUNK[number])
+            best[self._explained > before] = number
+        for step in (-1, 1):
+            fit(_SHRUNK[np.clip(best + step, 0, len(_SHRUNK) - 1)])
 
     def rounded(self, numbers: np.ndarray, factor: np.ndarray | np.floating) -> np.ndarray:
         """Return numbers times a factor, rounded; the next call overwrites it."""
