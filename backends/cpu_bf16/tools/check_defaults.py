@@ -1,4 +1,4 @@
-"""Which attributes have another default in OpenVINO's ONNX frontend than in ONNX?
+"""List the attributes whose default in OpenVINO's ONNX frontend differs from ONNX's.
 
     python check_defaults.py
 

@@ -1,10 +1,10 @@
-"""Does a backend file say what was measured?
+"""Compare a backend file with measurements.
 
     python measure_openvino.py results.jsonl
     python check_limits.py results.jsonl ../src/dovetail_cpu_bf16/cpu_bf16.yaml
 
-Asks the backend about every case of the results: those that it takes although they failed must have a reason that the
-file cannot say; those that it refuses although they passed cost speed only.
+Asks the backend about every case of the results. A case that it accepts although it failed needs a reason that the file
+cannot express; a case that it refuses although it passed only loses speed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does OpenVINO's CPU plugin refuse, and what does it compute wrongly?
+"""Measure what OpenVINO's CPU plugin refuses and what it computes wrongly.
 
     python measure_openvino.py results.jsonl [--only Conv]
 

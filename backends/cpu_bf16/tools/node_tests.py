@@ -1,4 +1,4 @@
-"""The operator tests of the onnx package in the forms that tell what an engine takes.
+"""The operator tests of the onnx package, in variants that show which nodes an engine accepts.
 
 A test becomes up to five cases: as it is; with every input but the first constant; stamped with a newer opset; and
 with bfloat16 on every port whose schema allows it, free and constant.

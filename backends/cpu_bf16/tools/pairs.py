@@ -5,8 +5,9 @@
     python pairs.py results.jsonl --length 3 --sample 2000
     python pairs.py results.jsonl --repaired             the engine `openvino-cpu`, with its repairs
 
-One line of JSON per sequence that is wrong or ends the process, and a table of the operators in them. What OpenVINO
-refuses is counted only. A sequence that is wrong is a reason to look: often one of its operators is wrong alone.
+Writes one line of JSON per sequence that is wrong or crashes the process, and prints a table of the operators in them.
+Sequences that OpenVINO refuses are only counted. Inspect every wrong sequence: often one of its operators is wrong
+alone.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     python sweep.py 0 2000 results.jsonl --rare --single one operator per model
     python sweep.py 0 200 results.jsonl --minimize DIR   and every wrong one cut down, as DIR/seedN_CONFIGURATION.onnx
 
-One line of JSON per model and configuration that is not right, and a table of counts. A process of its own runs them,
-because OpenVINO may end it.
+Writes one line of JSON per model and configuration that is not right, and prints a table of counts. Models run in a
+separate process, because OpenVINO may crash it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which bits and blocks ONNX Runtime and OpenVINO compute in MatMulNBits, and what they make of them.
+"""Measure which bits and block sizes of MatMulNBits ONNX Runtime and OpenVINO compute, and with which results.
 
     python tools/nbits_kernels.py [--tokens 5]
 

@@ -1,12 +1,12 @@
-"""Does the backend file say what the parser says?
+"""Compare the backend file with the parser of TensorRT-RTX.
 
     python measure_parser.py results.jsonl [--only Conv] [--build]
     python measure_parser.py results.jsonl --compare [--option precision=bf16]
 
-The first form gives the operator tests of the onnx package (see `node_tests`) to the parser of TensorRT-RTX, one JSON
-line per case; with `--build`, the first four cases of each operator, type and form are built, too. The second form
-compares the results with the file: it prints every case that the file takes although parser or builder refuse it, and
-how many cases per operator it refuses although they parse.
+The first form gives the operator tests of the onnx package (see `node_tests`) to the parser, and writes one JSON line
+per case; with `--build`, the first four cases of each operator, type and form are built, too. The second form compares
+the results with the file: it prints every case that the file accepts although parser or builder refuse it, and how many
+cases per operator it refuses although they parse.
 """
 
 from __future__ import annotations

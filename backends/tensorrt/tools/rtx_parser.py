@@ -1,4 +1,4 @@
-"""The parser and the builder of TensorRT-RTX, in a process of their own: some models end the process."""
+"""The parser and the builder of TensorRT-RTX, in a separate process, which some models crash."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ def loses_errors(compiled: ov.CompiledModel) -> bool:
 
 
 def may_attend_to_nothing(model: ov.Model) -> bool:
-    """Check whether a graph has attention whose keys are as many as the inputs have, which may be none.
+    """Check whether a graph has attention whose number of keys depends on its inputs, and so may be zero.
 
-    OpenVINO 2026.4 computes a product, Softmax and product in one kernel, as it does attention that is one operation.
-    If there are no keys, the kernel leaves its result uninitialized: it is that of an earlier call.
+    OpenVINO 2026.4 computes a product, Softmax and product in one kernel, like attention that is a single operation.
+    If there are no keys, the kernel leaves its result uninitialized, so an earlier call's result is returned.
     """
     return any(
         node.get_type_name() in ("Softmax", _ATTENTION) and node.get_output_partial_shape(0).is_dynamic
@@ -60,8 +60,8 @@ class ShapeChecks:
             Whether a Softmax has no elements although it has rows: attention without keys.
 
         Raises:
-            RuntimeError: A node does not accept them, as OpenVINO says it; or attention that is one operation has no
-                keys.
+            RuntimeError: A node does not accept them, with OpenVINO's message; or attention that is a single operation
+                has no keys.
         """
         found = self._known.get(shapes)
         if found is not None:
