@@ -102,10 +102,10 @@ def parse_policies(tree: Entries, base: Policies | None = None) -> Policies:
     for key, ports in kept.entries("keep") if kept else ():
         operator = split_operator(key)
         keep[operator] = parse_ports(operator, ports.words("keep", empty=True))
-    waves = tree.get("angles")
+    listed = tree.get("angles")
     angles = (
-        frozenset(map(split_operator, waves.words("angles", empty=True)))
-        if waves
+        frozenset(map(split_operator, listed.words("angles", empty=True)))
+        if listed
         else base.angles
         if base
         else frozenset()

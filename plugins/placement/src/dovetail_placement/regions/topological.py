@@ -72,7 +72,7 @@ def topological_groups(
     labels: list[str | int] = [*map(backend_of, single), *range(len(formed))]
     users, waiting = dependencies([*([node] for node in single), *formed], reads)
     names = list(dict.fromkeys(labels[: len(single)]))
-    starts = (_waves(names[i:] + names[:i], labels, users, waiting) for i in range(max(len(names), 1)))
+    starts = (_in_turns(names[i:] + names[:i], labels, users, waiting) for i in range(max(len(names), 1)))
     groups = min(starts, key=len)
     if sum(map(len, groups)) < len(labels):
         done = {i for group in groups for i in group}
@@ -87,7 +87,7 @@ def topological_groups(
     ]
 
 
-def _waves(
+def _in_turns(
     names: list[str | int], labels: list[str | int], users: list[list[int]], waiting: list[int]
 ) -> list[list[int]]:
     """Group units in topological order, beginning with the first backend of `names`; formed groups stay as they are."""
