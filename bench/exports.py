@@ -4,8 +4,8 @@
     python bench/exports.py table FOLDER [--backend NAME ...]
 
 A row per file in the folder and below it: nodes on the backend of all nodes, regions, conversions, and what stays on
-the host. Masks and positions hold what generators give them, as in `dovetail compile FOLDER`. Behind the table, for each
-backend: how many files compile, are one region, and have nothing on the host.
+the host. Masks and positions hold what generators give them, as in `dovetail compile FOLDER`. Behind the table, for
+each backend: how many files compile, are one region, and have nothing on the host.
 """
 
 from __future__ import annotations
