@@ -3,7 +3,9 @@
     PYTHON bench/exports.py make FOLDER        needs torch, transformers and onnxruntime-genai; writes small random nets
     python bench/exports.py table FOLDER [--backend NAME ...]
 
-A row per file: nodes on the backend of all nodes, regions, conversions, and what stays on the host.
+A row per file in the folder and below it: nodes on the backend of all nodes, regions, conversions, and what stays on
+the host. Masks and positions hold what generators give them, as in `dovetail compile FOLDER`. Behind the table, for
+each backend: how many files compile, are one region, and have nothing on the host.
 """
 
 from __future__ import annotations
@@ -15,6 +17,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+POSITIONS = (0, (1 << 24) - 1)
+PROMISED = {
+    "attention_mask": (0, 1), "decoder_attention_mask": (0, 1), "encoder_attention_mask": (0, 1),
+    "position_ids": POSITIONS, "cache_position": POSITIONS,
+}  # fmt: skip
 BACKENDS = ("gpu-fp16", "cpu-bf16", "cpu-int8:weights=int4", "cpu-int8:weights=int4,kernel=nbits")
 PRECISIONS = (("fp32", "cpu"), ("fp16", "cuda"), ("int4", "cpu"))
 COMMON = {
@@ -62,8 +69,15 @@ def main() -> None:
         make(options.folder)
         return
     print("| export | backend | nodes | regions | conversions | on the host |\n|---|---|---|---|---|---|")
+    found = collections.defaultdict(collections.Counter)
     for row in rows(options.folder, options.backend):
         print("|", " | ".join(row), "|", flush=True)
+        _, backend, placed, regions, _, kept = row
+        compiled = bool(placed)
+        found[backend].update(files=1, compile=compiled, one=regions == "1", whole=regions == "1" and not kept)
+    print("\n| backend | files | compile | in one region | with nothing on the host |\n|---|---|---|---|---|")
+    for backend, counts in found.items():
+        print("|", backend, "|", " | ".join(str(counts[key]) for key in ("files", "compile", "one", "whole")), "|")
 
 
 def make(folder: Path) -> None:
@@ -106,18 +120,32 @@ def _tokenizer():
 def rows(folder: Path, backends: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield a row for every model and backend."""
     import dovetail
+    import onnx
+    from dovetail.errors import DovetailError
     from dovetail.planning import HOST, placement_of
 
-    for path in sorted(folder.glob("*_*/*.onnx")):
+    integers = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+    for path in sorted(folder.rglob("*.onnx")):
+        inputs = onnx.load(path, load_external_data=False).graph.input
+        ranges = {
+            value.name: PROMISED[value.name]
+            for value in inputs
+            if value.name in PROMISED and value.type.tensor_type.elem_type in integers
+        }
+        name = str(path.relative_to(folder).with_suffix(""))
         for backend in backends:
-            compiled = dovetail.compile(path, [backend], verify=False)
+            try:
+                compiled = dovetail.compile(path, [backend], verify=False, input_ranges=ranges)
+            except DovetailError as error:
+                yield name, backend, "", "", "", error.message[:80]
+                continue
             nodes = list(compiled.model.nodes())
             host = collections.Counter(node.op_type for node in nodes if placement_of(node).backend == HOST)
             regions = sum(region.backend != HOST for region in compiled.regions)
             casts = sum(node.op_type == "Cast" for node in nodes)
             kept = ", ".join(f"{name} {count}" for name, count in host.most_common(4))
             placed = f"{len(nodes) - host.total()}/{len(nodes)}"
-            yield f"{path.parent.name}/{path.stem}", backend, placed, str(regions), str(casts), kept
+            yield name, backend, placed, str(regions), str(casts), kept
 
 
 if __name__ == "__main__":

@@ -300,6 +300,29 @@ def test_open_extents_of_exporters_are_fused(fused):
     np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
 
 
+def test_keys_that_are_turned_with_computed_extents_are_fused(fused):
+    """PyTorch's new exporter joins batch and heads of the keys with what it reads of their shape."""
+    text = """(float[B,3,S,8] q, float[B,3,P,8] past, float[B,3,S,8] new, float[B,3,T,8] v) => (float[B,3,S,8] y)
+        <int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {-2}, int64[1] last = {-1}, int64[1] three = {3},
+         int64[1] far = {9223372036854775807}, float f = {0.35355338}> {
+        k = Concat<axis = 2>(past, new) s = Shape<start = 0>(k)
+        b = Slice(s, zero, one) t = Slice(s, two, last) d = Slice(s, last, far)
+        flat = Concat<axis = 0>(last, t, d) m = Reshape(k, flat) u = Transpose<perm = [0, 2, 1]>(m)
+        apart = Concat<axis = 0>(b, three, d, t) r = Reshape(u, apart)
+        a = MatMul(q, r) c = Mul(a, f) w = Softmax<axis = -1>(c) y = MatMul(w, v) }"""
+    before, after, _ = fused(text, "fuse-attention")
+    assert "Attention" in {node.op_type for node in after.nodes()}
+    numbers = {"B": 2, "S": 4, "P": 3, "T": 7}
+    rng = np.random.default_rng(0)
+    inputs = {
+        value.name: rng.standard_normal(
+            [one if isinstance(one, int) else numbers[one.value] for one in value.shape], np.float32
+        )
+        for value in before.graph.inputs
+    }
+    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=2e-5, atol=2e-5)
+
+
 def test_the_longest_group_is_fused_and_says_what_it_replaces(fused):
     """All fusions at once: the swish contains a hard sigmoid."""
     text = (
