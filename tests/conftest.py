@@ -6,6 +6,7 @@ the entry points of installed distributions.
 
 import functools
 import gc
+import heapq
 import importlib.metadata
 import itertools
 import os
@@ -42,21 +43,40 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     """Leave out what is marked as slow, and of rows that are marked as generated two of three, the same each time.
 
-    `generated(one_of=6)` says that rows are alike, and how many of them stand for one. A hash of their names chooses.
+    `generated(one_of=6)` says that rows are alike, and how many of them stand for one. See `spread` for which.
     """
     if all_rows(config):
         return
     left_out = {item for item in items if item.get_closest_marker("slow")}
     generated = {}
     for item in items:
-        if mark := item.get_closest_marker("generated"):
+        if (mark := item.get_closest_marker("generated")) and item not in left_out:
             rows = generated.setdefault((item.path, item.originalname), (mark.kwargs.get("one_of", 3), []))[1]
             rows.append(item)
     for one_of, rows in generated.values():
-        rows.sort(key=lambda item: zlib.crc32(item.name.encode()))
-        left_out.update(rows[-(-len(rows) // one_of) :])
+        left_out.update(set(rows) - set(spread(rows, -(-len(rows) // one_of))))
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
+
+
+def spread(rows, number):
+    """So many rows with as many values of their arguments as possible; among equal ones, a hash of their names chooses.
+
+    Of a product of cases, backends and formats, each case, backend and format is there before one is there twice.
+    """
+    values = {row.nodeid: {(name, id(value)) for name, value in row.callspec.params.items()} for row in rows}
+    waiting = [(-len(values[row.nodeid]), zlib.crc32(row.name.encode()), row.nodeid, row) for row in rows]
+    heapq.heapify(waiting)
+    seen, chosen = set(), []
+    while len(chosen) < number:
+        gain, *order, row = heapq.heappop(waiting)
+        left = -len(values[row.nodeid] - seen)
+        if left != gain:  # others had its values meanwhile
+            heapq.heappush(waiting, (left, *order, row))
+            continue
+        seen |= values[row.nodeid]
+        chosen.append(row)
+    return chosen
 
 
 def pytest_collection_finish():

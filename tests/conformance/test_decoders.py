@@ -12,6 +12,7 @@ from .decomposing import normalized, on_runtime
 CLOSE = {np.float32: 1e-5, np.float16: 3e-3}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("opset", [17, 21])
 @pytest.mark.parametrize("bits", [0, 4])
 @pytest.mark.parametrize("dtype", CLOSE, ids=["float32", "float16"])

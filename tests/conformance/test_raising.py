@@ -200,7 +200,7 @@ def some_of_each(tests, most=12):
     return [case for found in by_operator.values() for case in found[:: -(-len(found) // most)]]
 
 
-@pytest.mark.generated(one_of=8)
+@pytest.mark.generated(one_of=24)
 @pytest.mark.parametrize("case", some_of_each(NODE_TESTS), ids=lambda case: case.name)
 def test_operator_tests_of_onnx_as_of_older_opsets(case):
     for opset in redeclared(case):

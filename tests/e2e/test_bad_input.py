@@ -4,6 +4,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -243,6 +244,7 @@ def test_kill_while_saving(dovetail):
     running = subprocess.Popen([sys.executable, "-m", "dovetail.cli.main", *command], stdout=subprocess.DEVNULL)
     while not any(path.stat().st_size for path in Path("out").glob(".dovetail-*/.model.onnx.*")):
         assert running.poll() is None
+        time.sleep(0.001)  # the processor is the other's
     running.kill()
     assert running.wait() == -signal.SIGKILL
     assert {path: path.read_bytes() for path in Path("out").iterdir() if path.is_file()} == before

@@ -62,6 +62,7 @@ def everything(*cases):
     return [pytest.param(*case, marks=pytest.mark.slow) for case in cases] if os.environ.get("DOVETAIL_SLOW") else []
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("backend", "nodes", "bad", "runs"),
     [

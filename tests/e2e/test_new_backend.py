@@ -42,6 +42,7 @@ def made(tmp_path_factory, pip_installed):
     return make
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", KINDS)
 def test_it_is_installed_and_compiles_a_model(dovetail, made, name):
     _, site = made(name)
@@ -84,7 +85,7 @@ def test_it_is_checked(dovetail, made, name):
     assert len([one for one in document["measured"] if one["outcome"] == "compared"]) > 9
 
 
-@pytest.mark.generated(one_of=2)
+@pytest.mark.generated(one_of=4)
 @pytest.mark.parametrize(("name", "which"), WHOLE)
 def test_its_own_tests_pass(made, name, which):
     folder, site = made(name)

@@ -133,6 +133,7 @@ def decibels_of(result, proto, feeds):
     return min(decibels(array, given[name]) for name, array in expected.items())
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16", "cpu-int8", "ppl-int8"])
 @pytest.mark.parametrize("name", NETS)
 def test_a_result_computes_with_what_is_given_and_with_the_defaults(name, backend):

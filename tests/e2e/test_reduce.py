@@ -85,6 +85,7 @@ def test_an_error_of_a_backend(capsys):
     assert "the host does not run the model" in printed
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_a_backend():
     """Weights that cancel cost the accuracy of one product in bfloat16."""
     rng = np.random.default_rng(0)

@@ -142,6 +142,7 @@ def link(source, out):
     folder.symlink_to(out.parent / "elsewhere")
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     "change",
     [
@@ -169,6 +170,7 @@ def test_another_request_takes_nothing_over_and_removes_what_is_left(source, tmp
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_what_conversions_find_is_told_after_a_kill_too(tmp_path):
     (tmp_path / "source").mkdir()
     source = chain(tmp_path / "source/model.onnx", tiny=True)

@@ -65,6 +65,7 @@ def test_the_winner_is_an_ordinary_folder_that_meets_the_goal_and_a_second_run_g
     assert "the journal's figures are of another processor, and are not used" in json.loads(other.stdout)["notes"]
 
 
+@pytest.mark.slow
 def test_a_goal_that_a_backend_misses_excludes_it_however_fast_it_is(tmp_path):
     tuned = dovetail.tune(DIGITS, "cpu-bf16:policies=lean", data=DATA, min_snr=100, mixed=False)
     entries = {entry.candidate.name: entry for entry in tuned.entries}

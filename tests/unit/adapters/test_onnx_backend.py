@@ -21,6 +21,7 @@ SAMPLE = (
 )  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", SAMPLE)
 def test_model_tests_of_onnx(name):
     prepared = backend.prepare(CASES[name] / "model.onnx")

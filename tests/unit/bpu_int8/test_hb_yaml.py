@@ -349,6 +349,7 @@ LACKING = {  # what is lacking: lines of calibration_parameters, and what is sai
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("case", LACKING)
 def test_without_samples_a_plan_has_a_note_and_a_compilation_says_what_it_lacks(tmp_path, case):
     lines, text = LACKING[case]

@@ -77,6 +77,7 @@ MODELS = {
 }  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
 def test_functions_of_any_opset_compile_and_compute_right(name, backend):

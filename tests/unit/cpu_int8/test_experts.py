@@ -64,6 +64,7 @@ def snr(exact, found):
     return 10 * np.log10((exact**2).sum() / ((found - exact) ** 2).sum())
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(

@@ -214,6 +214,7 @@ def test_what_accuracy_level_4_costs_is_measured_on_the_data(level, weights, goa
     assert f"beside {snr(exact, one.run(inputs(source))['y']):.2f} dB with 1" in remark.why
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
 @pytest.mark.parametrize(("body", "given"), [(QKV, "float[5,128] x"), (TIED, "int64[5] i")])
 @pytest.mark.parametrize("half", ["", ",scales=float16"])
@@ -286,6 +287,7 @@ EMBEDDINGS = {
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     "options",
     [
@@ -487,6 +489,7 @@ def correlated(body):
     return model(body), [{"x": one.astype(np.float32)} for one in made]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("options", CORRELATED)
 @pytest.mark.parametrize("body", [MATMUL, "y = Gemm <transB = 1> (x, g, b)", QKV])
 def test_errors_that_are_fed_back_cancel_where_channels_correlate(options, body):

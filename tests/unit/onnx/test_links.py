@@ -195,6 +195,7 @@ def test_what_onnxruntime_finds_is_the_same(layout, tmp_path):
     assert (expected == X["x"] @ WEIGHT).all()
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
 @pytest.mark.parametrize("layout", READ)
 def test_engines_get_what_they_accept(layout, backend, tmp_path):

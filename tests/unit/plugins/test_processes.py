@@ -31,6 +31,8 @@ HARMLESS = {"PIPE", "TimeoutExpired", "DEVNULL", "STDOUT"}
 def starts(source):
     """The lines of a source text that start processes, or import what does."""
     found = []
+    if not any(name in source for name in STARTING_MODULES | STARTING_NAMES):
+        return found  # without a tree, which takes milliseconds
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = {alias.name.partition(".")[0] for alias in node.names} & STARTING_MODULES

@@ -61,6 +61,7 @@ def model_of(case, behind):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("arithmetic", ["integers", "floats"])
 @pytest.mark.parametrize("behind", [False, True], ids=["alone", "relu"])
 @pytest.mark.parametrize("case", PRODUCTS)

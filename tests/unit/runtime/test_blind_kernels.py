@@ -13,12 +13,13 @@ KINDS = {"uint8": (np.uint8, TensorProto.UINT8), "int8": (np.int8, TensorProto.I
 RUN = """
 import sys, numpy as np, onnx, dovetail
 from dovetail_onnx.source.snapshot import runtime_error
-path, data = sys.argv[1:]
-assert not runtime_error(onnx.load(path))
-compiled = dovetail.compile(path, "cpu-bf16", data=data, verify=True)
-compiled.save(path + ".out")
-print(next(iter(compiled.run(dict(np.load(data))).values())).ravel().tolist())
-print([remark.node for remark in compiled.remarks if remark.rule == "zero-point"])
+data, *paths = sys.argv[1:]
+for path in paths:
+    assert not runtime_error(onnx.load(path))
+    compiled = dovetail.compile(path, "cpu-bf16", data=data, verify=True)
+    compiled.save(path + ".out")
+    print(next(iter(compiled.run(dict(np.load(data))).values())).ravel().tolist())
+    print([remark.node for remark in compiled.remarks if remark.rule == "zero-point"])
 """
 
 
@@ -46,21 +47,22 @@ def model(op_type: str, kind: str, zero: bool, inside: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=8, functions=functions)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("inside", ["main graph", "function", "branch"])
 @pytest.mark.parametrize(("op_type", "kind"), list(zip((name for _, name in READ_TO_THE_END), KINDS, strict=True)))
 def test_a_zero_point_left_out_is_zero_and_ends_no_process(op_type, kind, inside, tmp_path):
-    results = []
     feeds = {"x": np.arange(-5, 5).reshape(2, 5).astype(KINDS[kind][0])}
     np.savez(tmp_path / "x.npz", **feeds, **({"b": np.array(True)} if inside == "branch" else {}))
-    for zero in (False, True):
-        onnx.save(model(op_type, kind, zero, inside), tmp_path / "m.onnx")
-        command = [sys.executable, "-c", RUN, str(tmp_path / "m.onnx"), str(tmp_path / "x.npz")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        numbers, remarked = done.stdout.splitlines()[-2:]
-        results.append(numbers)
-        assert (remarked == "[]") == zero
-        saved = onnx.load(tmp_path / "m.onnx.out" / "model.onnx")
+    paths = [tmp_path / "without.onnx", tmp_path / "with.onnx"]
+    for path in paths:
+        onnx.save(model(op_type, kind, path.stem == "with", inside), path)
+    command = [sys.executable, "-c", RUN, str(tmp_path / "x.npz"), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results, remarked = done.stdout.splitlines()[-4::2], done.stdout.splitlines()[-3::2]
+    assert [one == "[]" for one in remarked] == [False, True]
+    for path in paths:
+        saved = onnx.load(f"{path}.out/model.onnx")
         nested = [one.attribute[0].g.node for one in saved.graph.node if one.op_type == "If"]
         assert all(
             len(one.input) == 5

@@ -96,6 +96,7 @@ ROUNDED = {  # what OpenVINO computes in float32, with integers that have more d
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("what", ROUNDED)
 def test_integers_with_more_digits_than_floats_are_exact(what, dtype):

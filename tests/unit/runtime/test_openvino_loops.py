@@ -66,6 +66,7 @@ def calls(model):
         yield {value.name: feeds[value.name] for value in model.graph.input}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(
     ("trips", "goes", "place", "scans"),
     [*((*case, True) for case in SCANS), *((*case, False) for case in CARRIED)],

@@ -54,6 +54,7 @@ def test_lists_that_the_backend_ships_are_read(run, vendor):
     run("--dovetail-suite", "models").assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_lists_of_the_user_come_after_those_of_the_backend(run, vendor, pytester):
     vendor.lists(NETS_RELAXED)
     lists = f"backend: {vendor.name}\nexact: {{tests: [net_attention]}}\n"

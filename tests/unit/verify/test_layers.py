@@ -153,6 +153,7 @@ def test_nodes_that_only_move_numbers_follow_the_one_before(analyzed):
 in_bfloat16 = pytest.mark.skipif(has_bfloat16() is False, reason="this CPU computes bfloat16 in float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "tolerance"), [("npu", 1), pytest.param("cpu-bf16", 6, marks=in_bfloat16)])
 def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plugins, analyzed, backend, tolerance):
     """Measured against compilations with everything else high; an engine rounds elsewhere than the host does."""
