@@ -207,7 +207,7 @@ def test_data_is_not_read_without_what_reads_it(no_member_functions):
 def test_nested_pipelines_need_what_takes_regions_out(no_member_functions):
     pipeline = Pipeline.parse("backend:host(dead-code)", no_member_functions.registry)
     compiled = dovetail.compile(MODEL, "host", plugins=no_member_functions)
-    with pytest.raises(dovetail.DovetailError, match="dovetail.regions is not installed\n.*dovetail-transforms"):
+    with pytest.raises(dovetail.DovetailError, match="dovetail.regions is not installed\n.*dovetail-placement"):
         pipeline.run(compiled.model, Context(plugins=no_member_functions))
 
 

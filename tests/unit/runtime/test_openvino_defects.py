@@ -236,10 +236,6 @@ LEFT_TO_HOST = {
         "g (float[2,3] x) => (float[2,3] y) <int64[0] a = {}> { y = ReduceLogSum<noop_with_empty_axes = 1>(x, a) }",
         "noop_with_empty_axes = 1",
     ),
-    "Tile": (
-        "g (float[N,1,2,3] x) => (float[A,1,2,6] y) <int64[4] r = {3, 2, 1, 2}> { y = Tile(x, r) }",
-        "dynamic_extents",
-    ),
     "GRU": (
         f"""g (float[T,2,3] x, int32[2] lengths) => (float[A,1,2,2] y) <
             float[1,6,3] w = {{{numbers(18)}}}, float[1,6,2] r = {{{numbers(12)}}}> {{
