@@ -30,7 +30,7 @@ _SAMPLED = 1 << 17  # numbers of a weight whose error is measured
 
 
 @dataclass(eq=False)
-class Weight:
+class BudgetedWeight:
     """A weight with the formats that its readers take.
 
     Attributes:
@@ -141,7 +141,7 @@ class WeightBudget:
 
         return cls(limit, held, lambda values: energies_of(model, values, ctx))
 
-    def choose(self, groups: Sequence[Sequence[Weight]], view: View) -> None:
+    def choose(self, groups: Sequence[Sequence[BudgetedWeight]], view: View) -> None:
         """Choose the formats of weights, one level per group; without a limit, the first format of each.
 
         Every group begins with its first format. The step to a later one that takes away most of the error for its
@@ -206,7 +206,7 @@ class _Step(NamedTuple):
     more: int
 
 
-def _next_step(group: Sequence[Weight], index: int) -> _Step | None:
+def _next_step(group: Sequence[BudgetedWeight], index: int) -> _Step | None:
     """Return the best step of a group from its formats to later ones; None if there are none."""
     level = group[0].level
     size, error = (sum(weight.size(level) for weight in group), sum(weight.error(level) for weight in group))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_onnx.partial_tensors import Index
+    from dovetail_onnx.partial_tensors import TensorIndex
 
 _ROWS = 1024  # compared at once
 _SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors
@@ -105,7 +105,7 @@ class _Table(NamedTuple):
         return all(np.array_equal(one(part), other(part)) for part in parts)
 
 
-def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[Index], np.ndarray]:
+def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[TensorIndex], np.ndarray]:
     """Return a function that gives parts of a matrix, or of the transposed one."""
     read = parts_of(tensor)
     return (lambda index: read(index[::-1]).T) if transposed else read
@@ -138,7 +138,7 @@ class _Transposed(PartialTensor):
         super().__init__(self._whole, source.dtype, shape, name=name)
         self._source = source
 
-    def parts(self) -> Callable[[Index], np.ndarray]:
+    def parts(self) -> Callable[[TensorIndex], np.ndarray]:
         """Return a function that gives a part."""
         read = _rows_of(self._source, True)
         return lambda index: read((*index, slice(None))[:2])

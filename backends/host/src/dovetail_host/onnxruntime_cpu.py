@@ -19,7 +19,7 @@ from dovetail_onnx.native_runtime import new_session, onnx_runtime
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.processor import saturates_dot_products
 from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
-from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, source_without_weights, type_name
+from dovetail_runtime.serialize import TENSOR_TYPES, engine_source, needs_file, source_without_weights, type_name
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
@@ -153,7 +153,7 @@ class OnnxRuntimeCpu(Engine):
         integer product.
         """
         if self.providers != (CPU,):
-            return source_of(region), None, []
+            return engine_source(region), None, []
         changed: Model | None = None
         kept: list[str] = []
         changes: list[Callable[[Model], Model | None]] = [with_all_inputs, at_older_opset, emulated, rounded]
@@ -165,9 +165,9 @@ class OnnxRuntimeCpu(Engine):
                 kept = KEPT if change is rounded else kept
         if changed is None:
             shared = share and region.path is None
-            return source_without_weights(region.model) if shared else source_of(region), None, []
+            return source_without_weights(region.model) if shared else engine_source(region), None, []
         if not needs_file(changed):
-            return source_of(RegionModel(changed)), None, kept
+            return engine_source(RegionModel(changed)), None, kept
         files = TemporaryFolder("rounded")
         path = files.path / "model.onnx"
         changed.save(path, external=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ParserAnswer:
     """Verdicts of backend file and parser about a node, in its types in the compiled model.
 
     Attributes:
@@ -66,7 +66,7 @@ class Answer:
 
 def answers(
     model: Model, planned: Collection[str], ctx: Context, backend: Backend, library: Library
-) -> Iterator[Answer]:
+) -> Iterator[ParserAnswer]:
     """Compile a model in memory, and check each of its nodes against table and parser.
 
     Regions of the backend are parsed whole, with their conversions; every other node is parsed alone, with its types
@@ -88,7 +88,9 @@ def answers(
         try:
             part = extract(compiled, region)
         except DovetailError as error:  # a border value is untyped, so the parser cannot be asked
-            yield from (Answer(name, operator, region.backend, "", error.message) for name, operator in names.items())
+            yield from (
+                ParserAnswer(name, operator, region.backend, "", error.message) for name, operator in names.items()
+            )
             continue
         table = _by_top_level(part, refusals_as_typed(part, backend, ctx.registry))
         parsed = parse(part, library)
@@ -99,7 +101,7 @@ def answers(
         for name, operator in names.items():
             # An error about a region without a node applies to each of its nodes.
             parser = said.get(name, said.get("", ""))
-            yield Answer(name, operator, region.backend, table.get(name, ""), parser, built)
+            yield ParserAnswer(name, operator, region.backend, table.get(name, ""), parser, built)
 
 
 def _not_built(parsed: ParsedModel) -> str:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     import numpy as np
 
-Index = tuple[slice, ...]
+TensorIndex = tuple[slice, ...]
 """A slice for each of the first axes."""
 
 
@@ -20,7 +20,7 @@ class PartialTensor(ir.LazyTensor, ABC):
     """A lazy tensor of which parts can be computed alone."""
 
     @abstractmethod
-    def parts(self) -> Callable[[Index], np.ndarray]:
+    def parts(self) -> Callable[[TensorIndex], np.ndarray]:
         """Return a function that computes the part at an index.
 
         What all parts need is kept as long as the function is.
@@ -35,7 +35,7 @@ class StreamedTensor(ir.LazyTensor, ABC):
         """Yield the bytes in order, little-endian."""
 
 
-def parts_of(tensor: ir.TensorProtocol) -> Callable[[Index], np.ndarray]:
+def parts_of(tensor: ir.TensorProtocol) -> Callable[[TensorIndex], np.ndarray]:
     """Return a function that gives parts of a tensor.
 
     It computes each part alone if the tensor can; otherwise the whole tensor is in memory, or mapped, as long as the

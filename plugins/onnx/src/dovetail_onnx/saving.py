@@ -17,7 +17,7 @@ from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.array_workers import workers
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.resumable import DataFile, data_file
-from dovetail_onnx.files.writing import named, replacing
+from dovetail_onnx.files.writing import named, replacing_file
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.wire import join, tag, varint
 
@@ -139,7 +139,7 @@ def save_model(
     with named(path), workers():
         old_data = data_files(path)
         data = _write_data(path, stubs, tensors, proto, tell) if external and tensors else None
-        with replacing(path) as file:
+        with replacing_file(path) as file:
             hashed = _Hashed(file)
             if data is not None:
                 hashed.write(proto.SerializeToString(deterministic=True))

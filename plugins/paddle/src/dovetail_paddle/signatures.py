@@ -69,7 +69,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Output:
+class OpOutput:
     """A result of an operator.
 
     Attributes:
@@ -82,7 +82,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Operator:
+class OpSignature:
     """The signature of an operator.
 
     Attributes:
@@ -93,7 +93,7 @@ class Operator:
 
     name: str
     arguments: tuple[Argument, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OpOutput, ...]
 
     @cached_property
     def operands(self) -> tuple[Argument, ...]:
@@ -124,12 +124,12 @@ def plain_name(name: str) -> str:
 
 
 @cache
-def operators() -> Mapping[str, Operator]:
+def operators() -> Mapping[str, OpSignature]:
     """Return the operators of `pd_ops.yaml` by name."""
     return read_signatures(_FILE)
 
 
-def read_signatures(source: Source) -> dict[str, Operator]:
+def read_signatures(source: Source) -> dict[str, OpSignature]:
     """Read a file of operators.
 
     Raises:
@@ -140,7 +140,7 @@ def read_signatures(source: Source) -> dict[str, Operator]:
     return {name: _operator(entry) for name, entry in read_operators(source, "pd_op").entries.items()}
 
 
-def _operator(entry: Entry) -> Operator:
+def _operator(entry: Entry) -> OpSignature:
     arguments = tuple(
         Argument(
             argument.name,
@@ -150,4 +150,4 @@ def _operator(entry: Entry) -> Operator:
         )
         for argument in entry.args
     )
-    return Operator(entry.name, arguments, tuple(Output(output.name, output.is_list) for output in entry.outputs))
+    return OpSignature(entry.name, arguments, tuple(OpOutput(output.name, output.is_list) for output in entry.outputs))

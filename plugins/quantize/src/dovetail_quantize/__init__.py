@@ -34,5 +34,5 @@ def register(registry: Registry) -> None:
     registry.observer("kl", "dovetail_quantize.observers.clipping:Entropy")
     registry.observer("isotone", "dovetail_quantize.observers.extremes:Isotone")
     registry.invariant("calibrated", "dovetail_quantize.invariants:Calibrated")
-    registry.conversion("quantize", "dovetail_quantize.conversions:Quantize")
-    registry.conversion("dequantize", "dovetail_quantize.conversions:Dequantize")
+    registry.conversion("quantize", "dovetail_quantize.conversions:QuantizeConversion")
+    registry.conversion("dequantize", "dovetail_quantize.conversions:DequantizeConversion")

@@ -15,7 +15,7 @@ dovetail_api = 1
 @hookimpl
 def register(registry: Registry) -> None:
     """Register executors, the engine and its passes, the option `target-only`, and the command `run`."""
-    registry.executor("regions", "dovetail_runtime.runner:Runner")
+    registry.executor("regions", "dovetail_runtime.runner:ModelRunner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")

@@ -14,7 +14,7 @@ from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, 
 from dovetail.plugin.loading import artifact_of, derived, described, foreign_output, make_engine
 
 from dovetail_runtime.direct_run import SelfChecking
-from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.feeds import DeclaredValue, declared
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.nested_graphs import calls
 
@@ -227,7 +227,7 @@ class GuardedSession:
         except BaseException:
             return {}
 
-    def _check(self, output: Declared, results: Mapping[str, object]) -> None:
+    def _check(self, output: DeclaredValue, results: Mapping[str, object]) -> None:
         label, name = self._engine.label, output.name
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=output.node)

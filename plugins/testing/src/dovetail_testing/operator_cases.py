@@ -18,7 +18,7 @@ from dovetail_runtime.kernels.library import kernels_of
 from dovetail_schemas.operator_files.library import Definition, library_of
 from dovetail_schemas.operator_files.schemas import attribute_of
 
-from dovetail_testing.case import Case, Reference, Work
+from dovetail_testing.case import Case, PreparedCase, Reference
 from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Maker:
     domain: str
     type_: str
 
-    def __call__(self, plugins: PluginSet) -> Work:
+    def __call__(self, plugins: PluginSet) -> PreparedCase:
         refused = ""
         for inputs, attributes in self._candidates():
             try:
@@ -93,7 +93,7 @@ class _Refused(Exception):
 
 def work_of(
     definition: Definition, domain: str, inputs: Mapping[str, Any], attributes: Mapping[str, object], plugins: PluginSet
-) -> Work:
+) -> PreparedCase:
     """Create a single-node model of an operator, with its references.
 
     Raises:
@@ -115,7 +115,7 @@ def work_of(
             why = described(error)
             continue
         _declare(model, results)
-        return Work(model, feeds, {}, references, model)
+        return PreparedCase(model, feeds, {}, references, model)
     raise _Refused(why)
 
 

@@ -14,12 +14,12 @@ class ZipStore(ResultStore):
     suffixes = (".zip",)
 
     def save(self, compiled, path, *, external=None, progress=None):
-        from dovetail_onnx.files.writing import replacing
+        from dovetail_onnx.files.writing import replacing_file
         from dovetail_onnx.results.store import FolderStore
 
         with TemporaryDirectory() as folder:
             FolderStore().save(compiled, Path(folder), external=external, progress=progress)
-            with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            with replacing_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
                 for name in sorted(Path(folder).rglob("*")):
                     archive.write(name, name.relative_to(folder))
 

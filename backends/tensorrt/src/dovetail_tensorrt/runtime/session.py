@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.plugin import EngineError, Executed, Session
 
-from dovetail_tensorrt.profiles.bounds import Bounds
+from dovetail_tensorrt.profiles.bounds import ExtentBounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,7 +141,7 @@ class Binding:
 
     value: str
     tensor: str
-    bounds: Bounds | None = None
+    bounds: ExtentBounds | None = None
 
 
 class TensorRTSession(Session):
@@ -260,7 +260,7 @@ def _check_profile(binding: Binding, array: np.ndarray) -> None:
         return
     if bounds.values is not None:
         numbers = tuple(map(int, array.reshape(-1)))
-        if why := Bounds(bounds.values).excludes(numbers).replace("extent", "number").replace("axis", "place"):
+        if why := ExtentBounds(bounds.values).excludes(numbers).replace("extent", "number").replace("axis", "place"):
             raise EngineError(
                 f"the numbers of '{binding.value}' are outside of the engine's profile: {why}",
                 f"compile with --profile {shlex.quote(binding.value)}:=MIN:=OPT:=MAX that holds "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from dovetail_paddle.element_types import of_number
 from dovetail_paddle.legacy.program import Attribute, LegacyOp
 from dovetail_paddle.pd_graph import TensorInfo, attribute
-from dovetail_paddle.signatures import Argument, Operator, operators
+from dovetail_paddle.signatures import Argument, OpSignature, operators
 from dovetail_paddle.translate.transcriber import OpTranscriber, Scope
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Elementwise(OpTranscriber):
         return scope.append(scope.graphs.node("full_int_array", [], attributes, results)).outputs[0]
 
 
-class Reduction(OpTranscriber):
+class AllAxesReduction(OpTranscriber):
     """Reductions over all axes: an attribute in legacy programs, an empty axis list in `pd_op`."""
 
     def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
@@ -60,7 +60,7 @@ class Reduction(OpTranscriber):
 class Split(OpTranscriber):
     """`split`, which is another operator for equal parts than for given extents."""
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Select the operator by its arguments."""
         number = op.attributes.get("num", 0)
         by_number = number and not op.attributes.get("sections") and not op.inputs.get("SectionsTensorList")
@@ -151,7 +151,7 @@ class SetValue(OpTranscriber):
 
     also_reads = ("ValueTensor",)
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Select the operator by its arguments."""
         return operators()["set_value_with_tensor" if op.inputs.get("ValueTensor") else "set_value"]
 
@@ -165,7 +165,7 @@ class SetValue(OpTranscriber):
 class TrilTriu(OpTranscriber):
     """`tril_triu`, which covers both triangles."""
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Select the operator by the attribute."""
         return operators()["tril" if op.attributes.get("lower", True) else "triu"]
 
@@ -239,9 +239,12 @@ _ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "mod", "floordiv", "po
 SPECIAL: dict[str, type[OpTranscriber]] = {
     **{f"elementwise_{name}": Elementwise for name in _ELEMENTWISE},
     **dict.fromkeys(("equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"), Elementwise),
-    **{f"reduce_{name}": Reduction for name in ("sum", "mean", "max", "min", "prod", "any", "all", "amax", "amin")},
-    "frobenius_norm": Reduction,
-    "logsumexp": Reduction,
+    **{
+        f"reduce_{name}": AllAxesReduction
+        for name in ("sum", "mean", "max", "min", "prod", "any", "all", "amax", "amin")
+    },
+    "frobenius_norm": AllAxesReduction,
+    "logsumexp": AllAxesReduction,
     "split": Split,
     "fill_constant": FillConstant,
     "assign_value": AssignValue,

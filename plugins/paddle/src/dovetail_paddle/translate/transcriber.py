@@ -18,7 +18,7 @@ from dovetail.errors import DovetailError
 from dovetail_paddle.element_types import of_number
 from dovetail_paddle.legacy.program import Attribute, LegacyOp, VariableRef
 from dovetail_paddle.pd_graph import BUILTIN, PdGraphs, TensorInfo, attribute
-from dovetail_paddle.signatures import Argument, Operator, operators
+from dovetail_paddle.signatures import Argument, OpSignature, operators
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -172,7 +172,7 @@ class OpTranscriber:
             if name.startswith("fuse") and value and name != "fuse_brelu_threshold":
                 raise scope.refuse(op, f"does the work of others, too ('{name}'): export it without optimization")
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Look up the operator."""
         return operators()[self.entry.op]
 
@@ -230,7 +230,7 @@ class OpTranscriber:
 
     def create(
         self,
-        operator: Operator,
+        operator: OpSignature,
         operands: Sequence[ir.Value | None],
         attributes: dict[str, ir.Attr],
         op: LegacyOp,
@@ -253,7 +253,7 @@ class OpTranscriber:
         """Return the variables that a result is written to."""
         return op.outputs.get(self.entry.outputs.get(output, output), [])
 
-    def record(self, operator: Operator, node: ir.Node, op: LegacyOp, scope: Scope) -> None:
+    def record(self, operator: OpSignature, node: ir.Node, op: LegacyOp, scope: Scope) -> None:
         """Bind the output variables to the results."""
         for output, value in zip(operator.outputs, node.outputs, strict=True):
             names = self.result_names(output.name, op)

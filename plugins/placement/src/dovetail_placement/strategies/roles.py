@@ -12,11 +12,11 @@ from dovetail.plugin import Strategy
 
 from dovetail_placement.strategies.integers import Candidates, remark_refusal
 from dovetail_placement.strategies.role_changes import (
+    EditPlace,
     Loss,
-    Place,
     Sides,
+    loss_without_user,
     missing_before,
-    missing_behind,
     moved,
     places_that_pay,
     remedies_of_lost,
@@ -76,7 +76,7 @@ class Roles(Strategy):
         """Return whether the edit is requested wherever it is profitable; a hook for subclasses."""
         return False
 
-    def edits_made(self, view: View, places: Sequence[Place]) -> None:
+    def edits_made(self, view: View, places: Sequence[EditPlace]) -> None:
         """Called with the places of requested edits; a hook for subclasses that remark them."""
 
     def _asked_edits(
@@ -204,9 +204,9 @@ class Roles(Strategy):
             if before is not None and (alone or before.because is None or not self.may_lead(view, node)):
                 return before
             stays = not alone or self.may_trail(view, node)
-            return None if stays else missing_behind(graph, node, "passive", self.end_rule(view, node, role))
+            return None if stays else loss_without_user(graph, node, "passive", self.end_rule(view, node, role))
         if alone and not self.may_end(view, node) and not self._is_sum(graph, node, here):
-            return missing_behind(graph, node, "tail", self.end_rule(view, node, role))
+            return loss_without_user(graph, node, "tail", self.end_rule(view, node, role))
         return None
 
     def _is_sum(self, graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> bool:

@@ -12,7 +12,7 @@ from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.loading import described, foreign_output
 
-from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.feeds import DeclaredValue, declared
 from dovetail_runtime.kernels.keys import DEVICE, KERNEL, KEY, TO_DEVICE, operator_of
 from dovetail_runtime.kernels.library import KernelLibrary, RegisteredKernel, RegisteredMemory
 from dovetail_runtime.kernels.program import Environment, Instruction, Program, fails, names_read
@@ -189,7 +189,7 @@ class _KernelCall(Instruction):
     def _who(self) -> str:
         return f"{self._registered.title} {self._key}"
 
-    def _checked(self, expected: Declared, result: object) -> np.ndarray:
+    def _checked(self, expected: DeclaredValue, result: object) -> np.ndarray:
         """Check an output against the declared type and shape, and return it as an array.
 
         Raises:

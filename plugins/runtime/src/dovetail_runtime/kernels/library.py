@@ -71,7 +71,7 @@ class RegisteredMemory:
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """Kernel chosen for a node.
 
     Attributes:
@@ -129,7 +129,7 @@ class KernelLibrary:
         devices = [one.kernel.device for one in self.of(node)]
         return HOST_DEVICE if HOST_DEVICE in devices or not devices else devices[0]
 
-    def choose(self, node: ir.Node, device: str) -> Choice:
+    def choose(self, node: ir.Node, device: str) -> KernelChoice:
         """Choose the kernel of a node: the first match by device, then type, then layout.
 
         Candidates are tried in this order: the requested device, then the host's; the requested type, then wider ones;
@@ -143,7 +143,7 @@ class KernelLibrary:
         for key in _acceptable(wanted):
             for one in known:
                 if _fits(one.kernel, key):
-                    return Choice(one, key, wanted)
+                    return KernelChoice(one, key, wanted)
         there = ", ".join(
             f"{one.name} <{one.kernel.device}, {one.kernel.layout}, {_types(one.kernel)}>" for one in known
         )

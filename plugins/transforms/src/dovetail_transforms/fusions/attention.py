@@ -23,7 +23,7 @@ from dovetail_transforms.fusions.attention_inputs import (
 )
 from dovetail_transforms.fusions.fusion import Fusion
 from dovetail_transforms.lowering.node_facts import attribute, extents, rank
-from dovetail_transforms.rewriting import Outcome, Rewrite, number_of
+from dovetail_transforms.rewriting import Rewrite, RewriteOutcome, number_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -203,7 +203,7 @@ class _AttentionFusion(Fusion):
 
     operator, opset = "Attention", 23
 
-    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Replace the group that ends with `node`. The caller marks the model as changed."""
         read = [value for member in self.found(node) for value in member.inputs]
         outcome = super().fuse(model, node, names)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir import FreshNames
 
 
-class CannotRaise(Exception):
+class NodeNotRaised(Exception):
     """A node has no form in the newer version; the message is the reason."""
 
 
@@ -167,7 +167,7 @@ class Writer:
             CannotRaise: It is unknown.
         """
         if not (kind := self.values.element_type(value)):
-            raise CannotRaise(f"the type of '{value}' is unknown")
+            raise NodeNotRaised(f"the type of '{value}' is unknown")
         return kind
 
     def rank(self, value: str) -> int | None:
