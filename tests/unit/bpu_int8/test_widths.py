@@ -164,7 +164,8 @@ def test_a_pin_without_a_format_has_the_width_of_its_neighbors(widths):
 def test_a_request_for_a_node_that_preparing_removed_is_remarked(planner):
     body = RESIDUAL.replace("[three] y = Conv (e, v)", "[gone] f = Identity (e) [three] y = Conv (f, v)")
     plan = planner(body, ("gone", "config.yaml:9", "int16")).decide()[1]
-    assert any(
+    why = "config.yaml:9: 'gone' is gone"
+    assert any(remark.rule == "request-lost" and why in remark.why for remark in plan.remarks)
         remark.rule == "request-lost" and "config.yaml:9: 'gone' is gone" in remark.why for remark in plan.remarks
     )
 
