@@ -166,8 +166,6 @@ def test_a_request_for_a_node_that_preparing_removed_is_remarked(planner):
     plan = planner(body, ("gone", "config.yaml:9", "int16")).decide()[1]
     why = "config.yaml:9: 'gone' is gone"
     assert any(remark.rule == "request-lost" and why in remark.why for remark in plan.remarks)
-        remark.rule == "request-lost" and "config.yaml:9: 'gone' is gone" in remark.why for remark in plan.remarks
-    )
 
 
 def test_sixteen_bits_lose_less_and_a_replay_gives_the_same(planner):

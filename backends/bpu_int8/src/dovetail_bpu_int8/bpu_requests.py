@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning import NodeRequest
-from dovetail_placement.node_requests import NodeRequests
+from dovetail_placement import NodeRequests
 
 if TYPE_CHECKING:
     import onnx_ir as ir

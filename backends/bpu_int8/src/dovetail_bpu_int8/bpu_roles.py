@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Remedy
-from dovetail_placement.strategies.roles import Roles
+from dovetail_placement import Roles
 
 from dovetail_bpu_int8.bpu_requests import MODEL_OUTPUTS, BpuRequests, remark_if_unused
 from dovetail_bpu_int8.facts import output_layout
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning import Claims
     from dovetail.plugin import Backend, View
-    from dovetail_placement.strategies.role_changes import EditPlace
+    from dovetail_placement import EditPlace
 
 
 _NAMED = 4

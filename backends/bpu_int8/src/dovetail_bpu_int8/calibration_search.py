@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice, QuantizedValue
     from dovetail.plugin import CompiledModel, CompileJob
-    from dovetail_verify.compare import RunFunction
+    from dovetail_verify import RunFunction
 
 
 OBSERVERS = (
@@ -81,9 +81,8 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
     Raises:
         DovetailError: The model cannot be compiled.
     """
-    from dovetail_quantize.parameters import compare_observers
-    from dovetail_verify.accuracy.trials import CachedOriginal
-    from dovetail_verify.runners import source_runner
+    from dovetail_quantize import compare_observers
+    from dovetail_verify import CachedOriginal, source_runner
 
     original = CachedOriginal(source_runner(job.original, job.ctx))
     compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in OBSERVERS])
@@ -187,7 +186,7 @@ def _with(request: Request, options: dict[str, str]) -> Request:
 
 def _is_refined(request: Request) -> bool:
     """Check whether refinements follow calibration; those of the backend's file do, unless the request names others."""
-    from dovetail_quantize.refining.steps import REFINE_OPTION, SCALING
+    from dovetail_quantize import REFINE_OPTION, SCALING
 
     steps = request.options.get(REFINE_OPTION, {}).get("steps")
     return steps is None or any(step not in SCALING for step in steps)
@@ -195,7 +194,7 @@ def _is_refined(request: Request) -> bool:
 
 def _only_scaled(request: Request) -> Request:
     """The request without those refinements that follow calibration."""
-    from dovetail_quantize.refining.steps import REFINE_OPTION, SCALING
+    from dovetail_quantize import REFINE_OPTION, SCALING
 
     steps = [step for step in request.options.get(REFINE_OPTION, {}).get("steps", ()) if step in SCALING]
     return replace(request, options={**request.options, REFINE_OPTION: {"steps": steps}})
@@ -211,7 +210,7 @@ class _Decided:
     """
 
     def __init__(self, job: CompileJob, request: Request):
-        from dovetail_quantize.refining.quantized_model import share_quantized_model
+        from dovetail_quantize import share_quantized_model
 
         self.ctx = _context(job, request)
         share_quantized_model(self.ctx)
@@ -229,7 +228,7 @@ class _Decided:
         Returns:
             None if the model has to be decided again for this observer, or computes in low floats, too.
         """
-        from dovetail_placement.place import replace_observer
+        from dovetail_placement import replace_observer
 
         if any(one.kind == "cast" for one in self.ctx.round.joins):
             return None
@@ -244,8 +243,7 @@ class _Decided:
         It computes the same, with and without refinements. On small activations, minmax and the percentile agree.
         None where more than the parameters may differ: scaled layers, and weights in blocks, whose scales are not kept.
         """
-        from dovetail_quantize.refining.record import RefinementRecord
-        from dovetail_quantize.refining.steps import SCALING
+        from dovetail_quantize import SCALING, RefinementRecord
 
         values = self.ctx.outcome.quantized_values
         if RefinementRecord.of(self.ctx).changed(SCALING) or any(one.parameters is None for one in values):
@@ -275,10 +273,9 @@ def _cosine(
     job: CompileJob, request: Request, decided: _Decided, calibrated: Model | None, original: RunFunction
 ) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
-    from dovetail_quantize.refining.quantized_model import quantized_model_of
-    from dovetail_runtime.data.batches import batches, fitted
-    from dovetail_verify.compare import verify
-    from dovetail_verify.runners import reference_runner
+    from dovetail_quantize import quantized_model_of
+    from dovetail_runtime import batches, fitted
+    from dovetail_verify import reference_runner, verify
 
     if calibrated is not None:
         ctx = decided.ctx

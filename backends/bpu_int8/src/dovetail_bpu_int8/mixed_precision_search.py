@@ -13,8 +13,7 @@ from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, CompileJob, Proceed
-    from dovetail_verify.compare import OutputVerification
-    from dovetail_verify.layers import MeasuredLayer
+    from dovetail_verify import MeasuredLayer, OutputVerification
 
 
 GOAL = 0.99
@@ -126,7 +125,7 @@ def _march(job: CompileJob) -> str:
         raise UsageError("--ladder needs data to measure on", "give --data: inputs like those the model will see")
     if job.keywords.get("verify") is False:
         raise UsageError("--ladder measures the result, and verify=False forbids it", "leave one of them out")
-    from dovetail_verify.arguments import GOALS
+    from dovetail_verify import GOALS
 
     others = [name for name in GOALS if job.keywords.get(name) is not None]
     if others:
@@ -151,7 +150,7 @@ def _worst_cosine(compiled: CompiledModel) -> float:
 
 def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float, MeasuredLayer]]:
     """Measure the sensitivities of the layers on the BPU; most sensitive first."""
-    from dovetail_verify.functions import layers_of_request
+    from dovetail_verify import layers_of_request
 
     ctx = Context(job.request, plugins=job.ctx.plugins)
     found = layers_of_request(

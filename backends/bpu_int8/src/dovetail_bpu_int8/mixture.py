@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail_quantize.integers import integer_bounds, parameters_of_range
-from dovetail_quantize.observers.clipping import Entropy
+from dovetail_quantize import Entropy, integer_bounds, parameters_of_range
 
 if TYPE_CHECKING:
     from dovetail.planning import Parameters

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail_placement.strategies.role_changes import EditPlace
+    from dovetail_placement import EditPlace
 
 
 OPTION, AUTO, EDIT, BACKEND = "unit-conv", "auto", "bpu-unit-conv", "bpu-int8"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning import NodeRequest
 from dovetail.text import pluralize
-from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_onnx import Signatures, input_name, output_name
 
 from dovetail_bpu_int8.bpu_requests import BACKEND, MODEL_OUTPUTS, BpuRequests
 

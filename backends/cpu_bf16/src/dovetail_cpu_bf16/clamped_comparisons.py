@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import dtype_of
-from dovetail_transforms.fusions.fusion import Fusion
-from dovetail_transforms.rewriting import Rewrite, RewriteOutcome
+from dovetail_transforms import Fusion, Rewrite, RewriteOutcome
 
 from dovetail_cpu_bf16.integer_bounds import bounds_of, fits
 

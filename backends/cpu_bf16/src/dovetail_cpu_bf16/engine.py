@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.plugin import Availability, Reads, RegionModel
-from dovetail_runtime.converting import ConvertingEngine
-from dovetail_runtime.processor import has_bfloat16
-from dovetail_runtime.serialize import TENSOR_TYPES, engine_source
+from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_bfloat16
 
 from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend

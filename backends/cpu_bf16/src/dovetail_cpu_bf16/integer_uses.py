@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.signatures import find_signature, input_name
-from dovetail_placement.edge_kinds import operator_facts
-from dovetail_precision.ranges.interval_arithmetic import is_integer
+from dovetail_onnx import find_signature, input_name
+from dovetail_placement import operator_facts
+from dovetail_precision import is_integer
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.passes import Pass
-from dovetail_runtime.data.batches import batches
-from dovetail_runtime.engines import engines_of
-from dovetail_runtime.executor import RegionExecutor
+from dovetail_runtime import RegionExecutor, batches, engines_of
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, is_here

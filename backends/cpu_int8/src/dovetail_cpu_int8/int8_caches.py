@@ -11,9 +11,8 @@ import onnx_ir as ir
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, name_of
 from dovetail.passes import Pass
-from dovetail_quantize.observing import observe
-from dovetail_quantize.refining.record import RefinementRecord
-from dovetail_runtime.data.quantized_ends import SCALE_KEY
+from dovetail_quantize import RefinementRecord, observe
+from dovetail_runtime import SCALE_KEY
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail_quantize.observing import Watcher
+    from dovetail_quantize import Watcher
 
 
 _DOMAIN = "com.microsoft"

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import input_of
 from dovetail.plugin import is_onnx
-from dovetail_onnx.partial_tensors import StreamedTensor, parts_of
-from dovetail_quantize.blocks import WEIGHT_PARTS, BlockTensor, EncodedWeight
+from dovetail_onnx import StreamedTensor, parts_of
+from dovetail_quantize import WEIGHT_PARTS, BlockTensor, EncodedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

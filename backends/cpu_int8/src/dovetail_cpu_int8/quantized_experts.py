@@ -10,7 +10,7 @@ import onnx_ir as ir
 from dovetail.ir import constant_of
 from dovetail.passes import Pass
 from dovetail.plugin import is_onnx
-from dovetail_quantize.blocks import BlockTensor
+from dovetail_quantize import BlockTensor
 
 from dovetail_cpu_int8.max_size import level_of, weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail_cpu_bf16.decompositions import fusion_barrier
-from dovetail_cpu_bf16.pools import UNFUSED, insert_barrier_after, is_read_by_others
+from dovetail_cpu_bf16 import UNFUSED, fusion_barrier, insert_barrier_after, is_read_by_others
 
 if TYPE_CHECKING:
     import openvino as ov

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
-from dovetail_quantize.integers import dequantize_array, quantize_array, scale_shape
-from dovetail_quantize.observers.extremes import MinMax
-from dovetail_quantize.observers.least_squares import LeastSquares
+from dovetail_quantize import LeastSquares, MinMax, dequantize_array, quantize_array, scale_shape
 
 from dovetail_cpu_int8.max_size import BYTES, OPTION
 from dovetail_cpu_int8.packed_weights import packed_block
@@ -137,7 +135,7 @@ class WeightBudget:
         held = sum(tensor.nbytes for tensor in tensors if tensor is not None)
         if limit is None or ctx.request.data is None:
             return cls(limit, held)
-        from dovetail_quantize.channel_energies import energies_of
+        from dovetail_quantize import energies_of
 
         return cls(limit, held, lambda values: energies_of(model, values, ctx))
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from dovetail.ir import FreshNames, constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.plugin import is_onnx
-from dovetail_onnx.partial_tensors import PartialTensor, parts_of
+from dovetail_onnx import PartialTensor, parts_of
 
 from dovetail_cpu_int8.max_size import weights_alone
 from dovetail_cpu_int8.new_nodes import BACKEND
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_onnx.partial_tensors import TensorIndex
+    from dovetail_onnx import TensorIndex
 
 _ROWS = 1024  # compared at once
 _SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.planning import Claims
-from dovetail_onnx.signatures import Signatures, input_name
-from dovetail_placement.node_requests import NodeRequests
-from dovetail_placement.strategies.every_node import Autocast
-from dovetail_quantize.integers import scale_shape
+from dovetail_onnx import Signatures, input_name
+from dovetail_placement import Autocast, NodeRequests
+from dovetail_quantize import scale_shape
 
 from dovetail_cpu_int8.size_budget import BudgetedWeight, WeightBudget
 

@@ -11,8 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import is_onnx
-from dovetail_onnx.signatures import Signature, find_signature
-from dovetail_onnx.type_check import node_problem
+from dovetail_onnx import Signature, find_signature, node_problem
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -62,7 +61,7 @@ def _fits(version: int, first: int, last: int) -> bool:
 @cache
 def _kernels() -> dict[str, list[tuple[int, int]]]:
     """Return the version ranges of ONNX Runtime's CPU kernels, by operator."""
-    from dovetail_onnx.native_runtime import native_state
+    from dovetail_onnx import native_state
 
     found: dict[str, list[tuple[int, int]]] = {}
     for kernel in native_state().get_all_opkernel_def():

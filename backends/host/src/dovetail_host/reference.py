@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.plugin import Availability, EngineError, Evaluator, Executed, Reads, RegionModel, Session
-from dovetail_runtime.region_runner import NOT_REPORTED, node_key
-from dovetail_runtime.serialize import TENSOR_TYPES, engine_source, has_type, value_type
+from dovetail_runtime import NOT_REPORTED, TENSOR_TYPES, engine_source, has_type, node_key, value_type
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from dovetail.ir import all_nodes, bodies, name_of
 from dovetail.passes import Context
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import EngineError
-from dovetail_placement.regions.topological import numbered_or_formed
+from dovetail_placement import numbered_or_formed
 
 from dovetail_tensorrt.libraries import Library
 from dovetail_tensorrt.making import BuildSettings, build
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.planning import Region
-    from dovetail_schemas.backend import Backend
+    from dovetail_schemas import Backend
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
-from dovetail_onnx.files.parsing import parse_json
-from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.files.writing import replacing_file, write_text
+from dovetail_onnx import file_sha256, parse_json, replacing_file, write_text
 
 ENGINE, DESCRIPTION = "engine.plan", "engine.json"
 _VERSION = 2

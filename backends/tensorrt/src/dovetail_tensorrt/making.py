@@ -13,8 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import EngineError
-from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.files.writing import replacing_file
+from dovetail_onnx import file_sha256, replacing_file
 
 from dovetail_tensorrt.cache import ENGINE, EngineFile, EnginePort, cache_key, engine_from_cache, write_engine
 from dovetail_tensorrt.digest import content_digest

@@ -13,7 +13,7 @@ from dovetail.ir import all_nodes, name_of
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import Registry
-    from dovetail_schemas.backend import Backend
+    from dovetail_schemas import Backend
 
 
 def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dict[str, str]:

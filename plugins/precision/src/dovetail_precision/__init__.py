@@ -1,6 +1,9 @@
 """Passes that measure ranges, choose a precision per node, insert casts, and convert weights; and cost tables."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 

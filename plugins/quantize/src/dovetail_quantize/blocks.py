@@ -28,6 +28,7 @@ _SHORTEST = 1 << 10  # numbers of such a piece
 ENERGY = "dovetail.energy"
 """Key of a weight's metadata: the energy of each channel that its products read, relative to their mean."""
 WEIGHT_PARTS = ("integers", "scale", "zero_point")
+"""Tensors that an encoded weight consists of."""
 
 
 class BlockWeight:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
 
 if TYPE_CHECKING:
     from dovetail.plugin import Registry
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 

@@ -286,6 +286,7 @@ def described(region: Region) -> str:
 
 
 NOT_REPORTED = Executed("", "not-reported")
+"""Stands for nodes of engines that do not report how they compute."""
 
 
 def node_key(node: ir.Node) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Operators whose indices may be reordered without changing the meaning.
 _FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
 RunFunction = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
+"""Returns the outputs of a model for its inputs, both by name."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The emitter: compiles a region, and gives the node that stands for it."""
 
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
-from dovetail_runtime.serialize import engine_source
+from dovetail_runtime import engine_source
 
 from dovetail_example_engine.program import DOMAIN, NAME, packed
 

@@ -14,8 +14,7 @@ class ZipStore(ResultStore):
     suffixes = (".zip",)
 
     def save(self, compiled, path, *, external=None, progress=None):
-        from dovetail_onnx.files.writing import replacing_file
-        from dovetail_onnx.results.store import FolderStore
+        from dovetail_onnx import FolderStore, replacing_file
 
         with TemporaryDirectory() as folder:
             FolderStore().save(compiled, Path(folder), external=external, progress=progress)
@@ -24,7 +23,7 @@ class ZipStore(ResultStore):
                     archive.write(name, name.relative_to(folder))
 
     def load(self, path, plugins):
-        from dovetail_onnx.results.store import FolderStore
+        from dovetail_onnx import FolderStore
 
         folder = self._unpacked(path)
         compiled = FolderStore().load(Path(folder.name), plugins)
@@ -32,7 +31,7 @@ class ZipStore(ResultStore):
         return compiled
 
     def load_plan(self, path):
-        from dovetail_onnx.results.store import FolderStore
+        from dovetail_onnx import FolderStore
 
         with self._unpacked(path) as folder:
             return FolderStore().load_plan(Path(folder))

@@ -1,7 +1,7 @@
 """The executor `sequential`: every node is a region of its own, so that each of its values can be looked at."""
 
 from dovetail.planning import get_placement, regions_from
-from dovetail_runtime.executor import RegionExecutor
+from dovetail_runtime import RegionExecutor
 
 
 class Sequential(RegionExecutor):

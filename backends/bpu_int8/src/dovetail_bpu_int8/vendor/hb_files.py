@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.compiler import Driver
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError, Emitter
-from dovetail_transforms.lowering import lower
+from dovetail_transforms import lower
 
 from dovetail_bpu_int8.bpu_requests import ALL, MODEL_OUTPUTS, OPTION, REQUESTS, format_request, recorded_entry
 from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric, yaml_text

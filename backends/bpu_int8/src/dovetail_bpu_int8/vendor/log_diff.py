@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import Plan, parse_quantized_values
 from dovetail.plugin import DovetailError
-from dovetail_onnx.files.reading import read_input
+from dovetail_onnx import read_input
 
 from dovetail_bpu_int8.vendor.report import ReportRow, rows_of
 

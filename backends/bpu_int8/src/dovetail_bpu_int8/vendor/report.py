@@ -11,7 +11,7 @@ from dovetail.ir import name_of
 from dovetail.planning import HOST, parse_quantized_values
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
-from dovetail_onnx.signatures import find_signature, input_name
+from dovetail_onnx import find_signature, input_name
 
 from dovetail_bpu_int8.vendor.latency import Prediction, caveats, known_rates, predict
 from dovetail_bpu_int8.vendor.settled import InputScale, input_scales
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Format
     from dovetail.planning import Plan, PlannedNode, Remark
     from dovetail.plugin import CompiledModel
-    from dovetail_verify.compare import OutputVerification
+    from dovetail_verify import OutputVerification
 
 
 _BACKEND = "bpu-int8"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.ir import name_of
 from dovetail.planning import get_placement
-from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_onnx import Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError, is_onnx
-from dovetail_onnx.skeleton import skeleton_of
-from dovetail_transforms.canonicalize.inference import infer_types
+from dovetail_onnx import skeleton_of
+from dovetail_transforms import infer_types
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_runtime.data.input_data import RereadableData
+    from dovetail_runtime import RereadableData
 
 
 _SUMMARY = "profiles"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
 from dovetail.plugin import Evaluator
-from dovetail_transforms.canonicalize.fold_constants import evaluator_of
+from dovetail_transforms import evaluator_of
 
 from dovetail_tensorrt.profiles.bounds import ExtentBounds, Profile, named_extents, read_attribute
 from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at

@@ -19,6 +19,7 @@ STEPS = ("equalize", "smooth", "rounding", "bias", "scales", "feedback")
 """All refinements, in execution order."""
 
 EQUALIZE, SMOOTH, ROUNDING, BIAS, SCALES, FEEDBACK = STEPS
+"""Names of the refinements."""
 
 SCALING = (EQUALIZE, SMOOTH)
 """Refinements that change activations between layers, and hence calibration."""
@@ -27,6 +28,7 @@ READING_SCALES = (ROUNDING, BIAS)
 """Refinements that compute with the integers of weights, and hence their scales."""
 
 REFINE_OPTION, RECORD, _NONE = "refine", "refined", "none"
+"""The option of a request that names refinements, and the key of a plan's record of them."""
 
 
 def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
