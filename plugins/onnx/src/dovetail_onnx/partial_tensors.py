@@ -26,6 +26,11 @@ class PartialTensor(ir.LazyTensor, ABC):
         What all parts need is kept as long as the function is.
         """
 
+    @property
+    def lost(self) -> str:
+        """What computing the numbers lost when they were last read, as text; empty if nothing."""
+        return ""
+
 
 class StreamedTensor(ir.LazyTensor, ABC):
     """A lazy tensor whose bytes are computed in order, chunk by chunk, while they are written."""
@@ -33,6 +38,11 @@ class StreamedTensor(ir.LazyTensor, ABC):
     @abstractmethod
     def chunks(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes in order, little-endian."""
+
+
+def losses_of(tensor: ir.TensorProtocol) -> str:
+    """Return what converting a tensor lost when it was last read, as text; empty for most."""
+    return tensor.lost if isinstance(tensor, PartialTensor) else ""
 
 
 def parts_of(tensor: ir.TensorProtocol) -> Callable[[TensorIndex], np.ndarray]:

@@ -268,6 +268,8 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.Mode
     A large one is resumed where an earlier run was killed (see `dovetail_onnx.files.resumable`).
     Weights that shared one place, such as an embedding and a head, share one again.
     """
+    from dovetail_onnx.partial_tensors import losses_of
+
     places: list[tuple[int, int]] = []
     known: dict[tuple, tuple[int, int]] = {}
 
@@ -289,7 +291,7 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.Mode
                 known[source] = places[-1]
             if not file.has(tensor.name or "", tensor.nbytes):
                 _write_tensor(file, tensor)
-                file.complete(tensor.name or "", tensor.nbytes, bool(getattr(tensor, "losses", None)))
+                file.complete(tensor.name or "", tensor.nbytes, bool(losses_of(tensor)))
     digest = file.digest.hexdigest()
     for stored, (offset, length) in zip(stubs, places, strict=True):
         del stored.external_data[:]

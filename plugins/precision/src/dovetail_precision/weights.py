@@ -45,6 +45,11 @@ class CastTensor(PartialTensor):
         self.losses: Losses | None = None
 
     @property
+    def lost(self) -> str:
+        """What the last conversion lost; empty before the first."""
+        return str(self.losses) if self.losses else ""
+
+    @property
     def size(self) -> int:
         """The number of elements, counted once: it is asked for often."""
         return self._size

@@ -112,7 +112,7 @@ def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Ite
         Each change; none for a node that `target` accepts as written.
 
     Raises:
-        NodeRefused: The node cannot be lowered to `target`.
+        NodeNotLowered: The node cannot be lowered to `target`.
     """
     name = node.name or node.op_type
     waiting = [node]

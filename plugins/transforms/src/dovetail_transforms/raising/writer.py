@@ -148,7 +148,7 @@ class Writer:
         """Write a constant without axes, in the element type of `value`.
 
         Raises:
-            CannotRaise: The type of `value` is unknown.
+            NodeNotRaised: The type of `value` is unknown.
         """
         import numpy as np
         import onnx
@@ -164,7 +164,7 @@ class Writer:
         """Return the element type of a value.
 
         Raises:
-            CannotRaise: It is unknown.
+            NodeNotRaised: It is unknown.
         """
         if not (kind := self.values.element_type(value)):
             raise NodeNotRaised(f"the type of '{value}' is unknown")
