@@ -12,8 +12,7 @@ import onnx_ir as ir
 from dovetail.passes import Pass
 from dovetail_runtime import RegionExecutor, batches, engines_of
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, is_here
+from dovetail_cpu_int8.backend import BACKEND, is_here, weights_alone
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

@@ -14,8 +14,7 @@ from dovetail.passes import Pass
 from dovetail_quantize import RefinementRecord, observe
 from dovetail_runtime import SCALE_KEY
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.backend import BACKEND, new_nodes, weights_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,7 +145,7 @@ class Int8Caches(Pass):
         found = [node for node in model.graph if _RANGES in node.meta]
         if not found or ctx.refusals.fresh:
             return False
-        nodes = NewNodes(model, ctx)
+        nodes = new_nodes(model, ctx)
         before = after = 0
         for node in found:
             ranges: list[np.ndarray] = node.meta.pop(_RANGES)

@@ -10,8 +10,7 @@ from dovetail.errors import UsageError
 from dovetail.ir import input_of
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.max_size import level_of, weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.backend import BACKEND, level_of, new_nodes, weights_alone
 from dovetail_cpu_int8.packed_weights import PackedWeight, PackedWeights
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class _Rewriter:
     """
 
     def __init__(self, model: Model, ctx: Context, level: int):
-        self._nodes, self._ctx, self._level = NewNodes(model, ctx), ctx, level
+        self._nodes, self._ctx, self._level = new_nodes(model, ctx), ctx, level
         self._stored = PackedWeights(self._nodes)
 
     def product(self, node: ir.Node) -> bool:

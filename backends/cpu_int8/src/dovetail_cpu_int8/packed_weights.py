@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dovetail.ir import Format
-
-    from dovetail_cpu_int8.new_nodes import NewNodes
+    from dovetail_transforms import NewNodes
 
 _AT_ONCE = 1 << 20  # numbers
 _LARGEST, _SMALLEST = 128, 16  # blocks that a scale per channel is repeated for

@@ -7,6 +7,7 @@ from dovetail_transforms.canonicalize.input_ranges import declared_range as decl
 from dovetail_transforms.fusions.fusion import Fusion as Fusion
 from dovetail_transforms.lowering.lowering import lower as lower
 from dovetail_transforms.lowering.node_facts import extents as extents
+from dovetail_transforms.new_nodes import NewNodes as NewNodes
 from dovetail_transforms.rewriting.rewriting import (
     Replacement as Replacement,
     Rewrite as Rewrite,
