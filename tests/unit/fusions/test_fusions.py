@@ -4,6 +4,7 @@
 
 import re
 
+import dovetail
 import numpy as np
 import onnx_ir as ir
 import onnxruntime
@@ -128,7 +129,7 @@ FORMS |= {
 # The same, for ONNX Runtime's own operators.
 FORMS |= {"fuse-multi-head-attention": FORMS["fuse-attention"], "fuse-contrib-rotary": FORMS["fuse-rotary"]}
 AROUND = ("Concat", "Cos", "Expand", "Max", "Shape", "Sin", "Slice", "Transpose")  # what the operators read
-AROUND_CONTRIB = (*AROUND, "Mul", "Range", "Reshape", "Squeeze", "Unsqueeze")
+AROUND_CONTRIB = (*AROUND, "LessOrEqual", "Mul", "Range", "ReduceMax", "Reshape", "Squeeze", "Unsqueeze", "Where")
 ROWS = [(fusion, form) for fusion, forms in FORMS.items() for form in forms]
 
 
@@ -232,6 +233,23 @@ def test_guarded_rows_that_a_mask_hides_whole_stay_zero(fused, name):
         (found,), (wanted,) = run(after, inputs), run(before, inputs)
         np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
         assert (found[1, :, 2] != 0).any() == hidden
+
+
+@pytest.mark.parametrize("low", ["-1e4", "-1e9", "-3.4e38"])
+@pytest.mark.parametrize("opset", [17, 20])
+def test_rows_that_a_mask_hides_whole_are_averages_in_float16(low, opset):
+    """Rows of padding: float16 does not have such numbers, and their infinity would become NaN everywhere."""
+    text = HEAD.format(opset=opset) + QKV.replace("float[2,1,5,7] m", "bool[2,1,5,7] m").replace("zero = {0}", f"zero = {{0}}, float low = {{{low}}}") + """{
+        x = Where(m, zero, low) t = Transpose<perm = [0, 1, 3, 2]>(k) o = Mul(q, g) a = MatMul(o, t) c = Add(x, a)
+        d = Softmax<axis = -1>(c) y = MatMul(d, v) }"""  # fmt: skip
+    compiled = dovetail.compile(open_text(text, "model"), ["gpu-fp16:attention=fused"], verify=False)
+    assert "MultiHeadAttention" in {node.op_type for node in compiled.model.nodes()}
+    before = open_text(text, "model")
+    inputs = {name: array / 3 for name, array in random_inputs(before).items()}
+    inputs["m"] = np.ones((2, 1, 5, 7), bool)
+    inputs["m"][1, 0, 2], inputs["m"][0, 0, 1, 3:] = False, False
+    (found,) = compiled.run(inputs).values()
+    np.testing.assert_allclose(found, run(before, inputs)[0], rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize(

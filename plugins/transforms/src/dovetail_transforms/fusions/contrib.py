@@ -17,6 +17,7 @@ from dovetail_transforms.fusions.attention import (
     unmasked,
 )
 from dovetail_transforms.fusions.attention_inputs import (
+    hides_less_than,
     hides_with_infinity,
     prepared_mask,
     with_heads,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _DOMAIN = "com.microsoft"
 _HEADS_BEHIND = [0, 2, 1, 3]
+_LOWEST_HALF = -65504.0  # the lowest number of float16, in which the kernel may read the mask
 
 
 def _check_multi_head(
@@ -68,13 +70,14 @@ def _multi_head(
 
     (_, heads, _, size_of_values), (_, _, _, size) = (extents(value) or [None] * 4 for value in (v, q))
     assert heads is not None and size is not None and size_of_values is not None, "the check asks for them"
-    queries = op.Transpose(with_heads(op, q, heads), perm=_HEADS_BEHIND)
-    queries = op.Reshape(queries, _shape(op, 0, 0, heads * size))
+    hidden = _hidden_rows(op, mask) if mask is not None and not hides_less_than(mask, _LOWEST_HALF) else None
+    # Scores of 0 make a hidden row the average that it is as written, with a mask that float16 can hold.
+    queries = with_heads(op, q, heads)
+    queries = queries if hidden is None else op.Where(hidden, _number(op, q, 0.0), queries)
+    queries = op.Reshape(op.Transpose(queries, perm=_HEADS_BEHIND), _shape(op, 0, 0, heads * size))
     inputs = [queries, keys_with_heads_first(op, k, turn), v]
-    zeroed = mask is not None and guard is not None and hides_with_infinity(mask)
     if mask is not None:
-        # Finite, because kernels may give NaN for what is minus infinity throughout.
-        bias = prepared_mask(op, mask, q, guarded=False)
+        bias = prepared_mask(op, mask, q, guarded=False, lowest_kept=_LOWEST_HALF)
         missing = 4 - (rank(mask) or 4)
         inputs += [None, None, op.Unsqueeze(bias, _shape(op, *range(missing))) if missing else bias]
     attended = op.make(
@@ -87,13 +90,14 @@ def _multi_head(
     shape = shape_of(q)
     attended.type, attended.shape = ir.TensorType(dtype_of(q)), ir.Shape([shape[0], shape[2], heads * size_of_values])
     result = op.Transpose(op.Reshape(attended, _shape(op, 0, 0, heads, size_of_values)), perm=_HEADS_BEHIND)
-    return op.Where(_hidden_rows(op, mask), _number(op, mask, 0.0), result) if zeroed and mask is not None else result
+    is_zero = mask is not None and guard is not None and hides_with_infinity(mask)
+    return op.Where(hidden, _number(op, q, 0.0), result) if is_zero else result
 
 
 def _hidden_rows(op: Any, mask: ir.Value) -> ir.Value:
     """Build whether a mask hides all keys of a query, with a last axis of one."""
     highest = op.ReduceMax(mask, _shape(op, -1)) if op.version >= 18 else op.ReduceMax(mask, axes=[-1])
-    return op.Equal(highest, _number(op, mask, float("-inf")))
+    return op.LessOrEqual(highest, _number(op, mask, _LOWEST_HALF))
 
 
 def _number(op: Any, like: ir.Value, number: float) -> ir.Value:
