@@ -32,7 +32,7 @@ def register(registry):
     registry.edit("fuse-attention", "dovetail_transforms.fusions.attention:FuseAttention")
     registry.edit("fuse-grouped-attention", "dovetail_transforms.fusions.attention:FuseGroupedAttention")
     registry.edit("fuse-multi-head-attention", "dovetail_transforms.fusions.contrib:FuseMultiHeadAttention")
-    registry.edit("fuse-contrib-rotary", "dovetail_transforms.fusions.contrib:FuseContribRotary")
+    registry.edit("fuse-contrib-rotary", "dovetail_transforms.fusions.rotary:FuseContribRotary")
     registry.pass_("write-out", "dovetail_transforms.decompositions.decomposing:WriteOut")
     registry.edit("write-out", "dovetail_transforms.decompositions.decomposing:WriteOutNode")
     registry.pass_("lower-opset", "dovetail_transforms.lowering.lowering:LowerOpset")

@@ -72,6 +72,8 @@ class Fusion(Editor):
     def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Replace the group that ends with `node`. The caller marks the model as changed.
 
+        What the group alone read, such as a shape or repeated heads, is removed as well.
+
         Returns:
             The new nodes, or why there are none.
         """
@@ -81,12 +83,14 @@ class Fusion(Editor):
         for rewrite in self.rewrites:
             if not rewrite.root.is_operator_of(node):
                 continue
+            read = [value for member in self.found(node) for value in member.inputs]
             outcome = rewrite_node(rewrite, node, names, model.opset)
             if not outcome.why:
                 made = self.made(outcome)
                 set_key(made, self.key(made))
                 if self.domain:
                     model.graph.opset_imports.setdefault(self.domain, 1)
+                _remove_unread(read)
                 return outcome
         return RewriteOutcome(why)
 
@@ -108,6 +112,20 @@ class Fusion(Editor):
         if outcome.why:
             raise DovetailError(f"{self.name} at '{node.name}': {outcome.why}", "name the last node of the group")
         return outcome.nodes
+
+
+def _remove_unread(values: Iterable[ir.Value | None]) -> None:
+    """Remove the nodes of values that nobody reads any more, and what only these read."""
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        producer = value.producer() if value is not None else None
+        if producer is None or producer.graph is None:
+            continue
+        if any(output.uses() or output.is_graph_output() for output in producer.outputs):
+            continue
+        waiting += producer.inputs
+        producer.graph.remove(producer, safe=True)
 
 
 def fusions_in(registry: Registry) -> dict[str, Fusion]:
