@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -104,9 +106,12 @@ class Emitter(ABC):
     Attributes:
         whole: Emit once for the whole model, not once per region of the backend: for tools that read the whole model
             and a file that assigns its nodes. Such an emitter returns no node, because a node replaces a single region.
+        matches_plan: Its programs compute what the nodes of their regions compute. A search for nodes to raise then
+            runs the nodes, and compiles programs only of the results that it proposes and judges.
     """
 
     whole: ClassVar[bool] = False
+    matches_plan: ClassVar[bool] = False
 
     @abstractmethod
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
@@ -116,3 +121,21 @@ class Emitter(ABC):
             EngineError: The region, or the node that the error names, is not supported and is placed elsewhere. For the
                 whole model, this means every node on the backend, unless the error names one of them.
         """
+
+
+_TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
+
+
+def is_trial() -> bool:
+    """Check whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""
+    return _TRIAL.get()
+
+
+@contextmanager
+def trial_compilation() -> Iterator[None]:
+    """Make `is_trial` true in this thread until the end of the block."""
+    token = _TRIAL.set(True)
+    try:
+        yield
+    finally:
+        _TRIAL.reset(token)

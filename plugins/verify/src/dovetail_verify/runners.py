@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -90,10 +91,14 @@ def trials_of(
         progress: Called with (what, done, total).
         level: What raised nodes are computed in: `high`, or `floats` of backends without integers.
     """
+    from dovetail.plugin.loading import trial_compilation
+
     from dovetail_verify.accuracy.trials import AccuracyTrials
 
-    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
-        return proceed(dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks)))
+    def compile_with(raised: Collection[str], lowered: Collection[str], searching: bool) -> CompiledModel:
+        asked = dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks))
+        with trial_compilation() if searching else nullcontext():
+            return proceed(asked)
 
     return AccuracyTrials(original, compile_with, reference_of_source(original, ctx), runner, request.data, progress)
 
