@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,11 +63,13 @@ class Artifact:
         node: The replacement of the region: an operator that only the engine knows, or a call of a function that holds
             the region; None if the region stays as it is.
         notes: Shortcomings of these files, one sentence each; they become remarks.
+        facts: What the tool reports: cycles, memory, its own error, as plain data for plan and explanations.
     """
 
     files: tuple[str, ...] = ()
     node: StandIn | Call | None = None
     notes: tuple[str, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,10 @@ class Emitter(ABC):
     whole: ClassVar[bool] = False
     matches_plan: ClassVar[bool] = False
 
+    def version(self) -> str:
+        """Return the version of its tool, for the record; with one, artifacts of the same region are reused."""
+        return ""
+
     @abstractmethod
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
         """Write the files that the backend's tools need for `region` into `folder`, and nothing outside of it.
@@ -123,19 +128,5 @@ class Emitter(ABC):
         """
 
 
-_TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
-
-
-def is_trial() -> bool:
-    """Check whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""
-    return _TRIAL.get()
-
-
-@contextmanager
-def trial_compilation() -> Iterator[None]:
-    """Make `is_trial` true in this thread until the end of the block."""
-    token = _TRIAL.set(True)
-    try:
-        yield
-    finally:
-        _TRIAL.reset(token)
+TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
+"""Whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""

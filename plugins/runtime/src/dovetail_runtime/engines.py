@@ -22,12 +22,12 @@ from dovetail.plugin import (
     Session,
 )
 from dovetail.plugin.loading import (
+    TRIAL,
     artifact_of,
     class_of,
     derived,
     described,
     foreign_output,
-    is_trial,
     make_engine,
 )
 
@@ -324,7 +324,7 @@ def engines_in(ctx: Context) -> Engines:
     if known is None:
         backends = (*ctx.backends, ctx.host)
         known = ctx.kept.put(_Made(engines_of(backends, ctx.registry, lambda: TARGET_ONLY in ctx.request.options)))
-    return _for_nodes(known.engines, ctx) if is_trial() else known.engines
+    return _for_nodes(known.engines, ctx) if TRIAL.get() else known.engines
 
 
 def _for_nodes(engines: Engines, ctx: Context) -> Engines:

@@ -14,7 +14,7 @@ from dovetail.compiler import Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
 from dovetail.plugin import CompiledModel, load_plugins
-from dovetail.plugin.loading import check_installed, trial_compilation
+from dovetail.plugin.loading import check_installed
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.nested_graphs import with_nodes
@@ -24,7 +24,7 @@ from dovetail_verify.accuracy.ranking import rank
 from dovetail_verify.arguments import shapes_of
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
-from dovetail_verify.runners import compared, trials_of
+from dovetail_verify.runners import compared, searching, trials_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -232,7 +232,7 @@ def _replayed(original: Model, result: CompiledModel, ctx: Context, passes: Sequ
     """Compile by the plan of a result once more, for the nodes in the place of its programs."""
     again = Context(replace(ctx.request, plan=result.plan, data=None), plugins=ctx.plugins)
     again.try_engines = again.files_wanted = False
-    with trial_compilation():
+    with searching():
         return Driver(original, again, passes).compile()
 
 

@@ -10,7 +10,7 @@ from dovetail.ir import FreshNames, used_values
 from dovetail.passes import Pass
 from dovetail.planning import Region, decided_key, extract, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
-from dovetail.plugin.loading import ArtifactFolder, artifact_of, is_trial
+from dovetail.plugin.loading import TRIAL, ArtifactFolder, artifact_of
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 
@@ -134,7 +134,7 @@ class EmitArtifacts(Pass):
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
-        if ctx.files_wanted and not is_trial() and not ctx.refusals.fresh:
+        if ctx.files_wanted and not TRIAL.get() and not ctx.refusals.fresh:
             _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
         if ctx.refusals.fresh:
             return False
@@ -143,7 +143,7 @@ class EmitArtifacts(Pass):
 
 def _emits_regions(emitter: type[Emitter]) -> bool:
     """Check whether an emitter runs on regions: not on the whole model, nor for a trial that its programs match."""
-    return not emitter.whole and not (emitter.matches_plan and is_trial())
+    return not emitter.whole and not (emitter.matches_plan and TRIAL.get())
 
 
 def _without_defaults(region: Region, artifact: Artifact) -> Artifact:
