@@ -14,6 +14,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, all_nodes, verify_model
 from dovetail.passes import Context, Instrumentation, Nested, Pass, Pipeline, Request
 from dovetail.planning import Placement, get_placement, set_placement
+from dovetail_commands.instrumentation import timing_lines
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
 from dovetail_runtime.executor import RegionExecutor
@@ -226,7 +227,7 @@ def test_what_watches_a_pipeline_works_inside():
         "// ----- after relu-to-max in region 2 of acme -----",
     ]
     assert steps[1:3] == ["backend:acme, region 1 of 2", "backend:acme, region 2 of 2"]
-    assert any("region 2" in line for line in result.timing_lines())
+    assert any("region 2" in line for line in timing_lines(result))
     stopped = run(Pipeline([Nested("acme", (ReluToMax(),))]), placed(), stop_after="relu-to-max")
     assert len(stopped.passes[0].children) == 1
     with pytest.raises(UsageError, match="did you mean 'relu-to-max'"):

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import get_placement, operator_name
 from dovetail_runtime.data.batches import as_given
-from dovetail_runtime.nested_graphs import inline_regions
+from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
@@ -60,7 +60,7 @@ def find_layer_errors(
         DovetailError: The data does not match, or one of the models cannot be run on the host.
     """
     check_order(by)
-    model = _with_nodes(result.model)
+    model = with_nodes(result)
     refined = result.plan.summary.get("refined", {}).get("changed", {})
     if rescaled := [step for step in _RESCALING if refined.get(step)]:
         raise DovetailError(
@@ -90,15 +90,6 @@ def find_layer_errors(
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))
     return LayerErrors(layers, by, found.batches, len(names))
-
-
-def _with_nodes(model: Model) -> Model:
-    """Inline the regions of a model that are functions."""
-    if not model.ir.functions:
-        return model
-    model = model.clone()
-    inline_regions(model)
-    return model
 
 
 def _others(steps: Mapping[str, int]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -70,6 +71,18 @@ def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict
     return lambda feeds: dequantized_outputs(model, compiled.run(fitted(model, quantized_inputs(model, feeds))))
 
 
+@contextmanager
+def searching() -> Iterator[None]:
+    """Mark what is compiled inside of the block as trials of a search; see `dovetail.plugin.Emitter.matches_plan`."""
+    from dovetail.plugin.loading import TRIAL
+
+    token = TRIAL.set(True)
+    try:
+        yield
+    finally:
+        TRIAL.reset(token)
+
+
 def trials_of(
     original: Model,
     proceed: Callable[[Asked], CompiledModel],
@@ -92,8 +105,10 @@ def trials_of(
     """
     from dovetail_verify.accuracy.trials import AccuracyTrials
 
-    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
-        return proceed(dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks)))
+    def compile_with(raised: Collection[str], lowered: Collection[str], is_trial: bool) -> CompiledModel:
+        asked = dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks))
+        with searching() if is_trial else nullcontext():
+            return proceed(asked)
 
     return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, request.data, progress)
 

@@ -4,6 +4,7 @@ from dovetail.plugin.engine import (
     make_engine as make_engine,
     record_spans as record_spans,
 )
+from dovetail.plugin.emitter import TRIAL as TRIAL
 from dovetail.plugin.loading.backend_files import (
     format_of as format_of,
     named_format_of as named_format_of,

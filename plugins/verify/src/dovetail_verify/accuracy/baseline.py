@@ -10,6 +10,7 @@ import numpy as np
 from dovetail.ir import FreshNames, dtype_of, float_name, name_of
 from dovetail.planning import operator_name
 from dovetail_runtime.data.batches import batches, fitted
+from dovetail_runtime.nested_graphs import with_nodes
 from dovetail_runtime.unpartitioned import slices
 
 from dovetail_verify.accuracy.groups import Groups, RaisableNodes, locked_nodes
@@ -63,15 +64,14 @@ def measure_baseline(
         DovetailError: The request cannot be compiled or run.
     """
     low = trials.run(())
-    locked = locked_nodes(low.result.model, request)
-    operators = {
-        node.name: operator_name(node.domain, node.op_type) for node in low.result.model.graph if node.name in locked
-    }
+    low_nodes = with_nodes(low.result)
+    locked = locked_nodes(low_nodes, request)
+    operators = {node.name: operator_name(node.domain, node.op_type) for node in low_nodes.graph if node.name in locked}
     candidates = RaisableNodes(low.result, locked)
     high = trials.run(candidates.names)
     low.result.unload()
     high.result.unload()
-    streamed = stream(trials.original, high.result.model, low.result.model, engines, trials.data)
+    streamed = stream(trials.original, with_nodes(high.result), low_nodes, engines, trials.data)
     prior = {name: errors.own.share for name, errors in streamed.errors.items()}
     units = candidates.units(high.result, streamed)
     if by_nodes:

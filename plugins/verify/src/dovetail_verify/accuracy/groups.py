@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import all_nodes, body_nodes, name_of
 from dovetail.planning import get_placement, operator_name, parse_pin, select
+from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.trials import BROKEN, Noise
 
@@ -312,7 +313,9 @@ class RaisableNodes:
     def __init__(self, low: CompiledModel, locked: Mapping[str, str]):
         planned = {node.name for node in low.plan.nodes}
         self._low = {
-            node.name: _types(node) for node in low.model.graph if node.name in planned and node.name not in locked
+            node.name: _types(node)
+            for node in with_nodes(low).graph
+            if node.name in planned and node.name not in locked
         }
         self.names = list(self._low)
 
@@ -332,7 +335,7 @@ class RaisableNodes:
                 border_of(node, shapes),
                 node.name in looked.errors and looked.errors[node.name].moves,
             )
-            for node in high.model.graph
+            for node in with_nodes(high).graph
             if node.name in self._low and _types(node) != self._low[node.name]
         ]
 

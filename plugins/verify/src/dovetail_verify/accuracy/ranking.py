@@ -216,7 +216,9 @@ def rank(
     if worst is None:
         raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
     goals.missed(low.verification)  # raises if a goal cannot be measured
-    baseline = measure_baseline(trials, request, engines, by_nodes=True)
+    # Where programs replaced regions, a search may run the nodes; what it proposes is judged by the programs.
+    search = trials if low.result.with_nodes is None else trials.over(trials.data, searching=True)
+    baseline = measure_baseline(search, request, engines, by_nodes=True)
     groups = baseline.groups
     units = sum(len(group.units) for group in groups.groups)
     if not units:
@@ -236,9 +238,11 @@ def rank(
     if goals.missed(baseline.high.verification):
         raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
     elif goals.missed(baseline.low.verification):
-        raised, chosen = cheapest(trials, groups, goals, baseline.low, trials.runs, spare=0)
+        raised, chosen = cheapest(search, groups, goals, baseline.low, search.runs, spare=0)
+    if search is not trials or raised != repaired.raised:
         repaired = trials.run(raised)
-    return replace(_ranking(baseline, groups, chosen, repaired, goals, bearable, trials.runs), request=request)
+    runs = search.runs if search is trials else search.runs + trials.runs
+    return replace(_ranking(baseline, groups, chosen, repaired, goals, bearable, runs), request=request)
 
 
 def _ranking(
