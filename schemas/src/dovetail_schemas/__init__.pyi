@@ -2,12 +2,12 @@
 
 from dovetail.ir import Model
 from dovetail.plugin import Registry
-from dovetail_schemas.backend import Backend as Backend
+from dovetail_schemas.backend import FileBackend as FileBackend
 from dovetail_schemas.region_rules import RegionRule as RegionRule
 from dovetail_schemas.backend_file import load_backend as load_backend
 from dovetail_schemas.backend_yaml import peek_backend as peek_backend
 from dovetail_schemas.errors import SchemaError as SchemaError
-from dovetail_schemas.legality import Judge as Judge
+from dovetail_schemas.legality import RuleJudge as RuleJudge
 from dovetail_schemas.operator_facts import (
     OperatorFacts as OperatorFacts,
     load_operator_facts as load_operator_facts,

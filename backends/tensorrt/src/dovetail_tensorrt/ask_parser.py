@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.planning import Region
-    from dovetail_schemas import Backend
+    from dovetail_schemas import FileBackend
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ParserAnswer:
 
 
 def answers(
-    model: Model, planned: Collection[str], ctx: Context, backend: Backend, library: Library
+    model: Model, planned: Collection[str], ctx: Context, backend: FileBackend, library: Library
 ) -> Iterator[ParserAnswer]:
     """Compile a model in memory, and check each of its nodes against table and parser.
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source
-    from dovetail_schemas.operator_files.entries import Entry
+    from dovetail_schemas.operator_files.entries import OperatorEntry
 
 
 _FILE = Path(__file__).parent / "pd_ops.yaml"
 
 
 @dataclass(frozen=True)
-class Argument:
+class OpArgument:
     """An argument of an operator.
 
     Attributes:
@@ -92,18 +92,18 @@ class OpSignature:
     """
 
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[OpArgument, ...]
     outputs: tuple[OpOutput, ...]
 
     @cached_property
-    def operands(self) -> tuple[Argument, ...]:
+    def operands(self) -> tuple[OpArgument, ...]:
         """Tensors in order, then the attributes that may be tensors."""
         tensors = [argument for argument in self.arguments if argument.is_tensor]
         others = [argument for argument in self.arguments if argument.is_operand and not argument.is_tensor]
         return (*tensors, *others)
 
     @cached_property
-    def attributes(self) -> tuple[Argument, ...]:
+    def attributes(self) -> tuple[OpArgument, ...]:
         """The arguments that can only be attributes."""
         return tuple(argument for argument in self.arguments if not argument.is_operand)
 
@@ -113,7 +113,7 @@ class OpSignature:
         return {argument.name: index for index, argument in enumerate(self.operands)}
 
     @cached_property
-    def argument(self) -> dict[str, Argument]:
+    def argument(self) -> dict[str, OpArgument]:
         """Arguments by name."""
         return {argument.name: argument for argument in self.arguments}
 
@@ -140,9 +140,9 @@ def read_signatures(source: Source) -> dict[str, OpSignature]:
     return {name: _operator(entry) for name, entry in read_operators(source, "pd_op").entries.items()}
 
 
-def _operator(entry: Entry) -> OpSignature:
+def _operator(entry: OperatorEntry) -> OpSignature:
     arguments = tuple(
-        Argument(
+        OpArgument(
             argument.name,
             argument.type,
             argument.default if argument.has_default else None,

@@ -36,7 +36,7 @@ class Outputs:
         context: Any,
         trt: Any,
         cuda: Cuda,
-        bindings: Sequence[Binding],
+        bindings: Sequence[EngineBinding],
         types: Mapping[str, np.dtype],
         room: Callable[[str, int], int],
     ):
@@ -130,7 +130,7 @@ def array_type(name: str, tensor: str) -> np.dtype:
 
 
 @dataclass(frozen=True)
-class Binding:
+class EngineBinding:
     """Binding of a region's value to a tensor of the engine.
 
     Attributes:
@@ -164,8 +164,8 @@ class TensorRTSession(Session):
         engine: Any,
         trt: Any,
         cuda: Cuda,
-        inputs: Sequence[Binding],
-        outputs: Sequence[Binding],
+        inputs: Sequence[EngineBinding],
+        outputs: Sequence[EngineBinding],
         nodes: Sequence[str] = (),
         made_by: tuple[Any, Any] = (None, None),
         notes: Sequence[str] = (),
@@ -209,7 +209,7 @@ class TensorRTSession(Session):
         """Return all nodes as not reported: an engine fuses its nodes without telling how."""
         return {name: Executed("", "not-reported") for name in self._nodes}
 
-    def _give(self, binding: Binding, given: np.ndarray) -> np.ndarray:
+    def _give(self, binding: EngineBinding, given: np.ndarray) -> np.ndarray:
         import numpy as np
 
         kind, name = self._types[binding.tensor], binding.tensor
@@ -228,7 +228,7 @@ class TensorRTSession(Session):
         self._context.set_tensor_address(name, pointer)
         return array
 
-    def _set_shape(self, binding: Binding, array: np.ndarray) -> None:
+    def _set_shape(self, binding: EngineBinding, array: np.ndarray) -> None:
         if not self._context.set_input_shape(binding.tensor, tuple(array.shape)):
             shape = "x".join(map(str, array.shape))
             raise EngineError(f"the engine does not take '{binding.value}' with the shape {shape}{self._said()}")
@@ -254,7 +254,7 @@ class TensorRTSession(Session):
             self._cuda.end(self._stream)
 
 
-def _check_profile(binding: Binding, array: np.ndarray) -> None:
+def _check_profile(binding: EngineBinding, array: np.ndarray) -> None:
     bounds = binding.bounds
     if bounds is None:
         return

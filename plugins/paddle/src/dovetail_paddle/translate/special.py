@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from dovetail_paddle.element_types import of_number
 from dovetail_paddle.legacy.program import Attribute, LegacyOp
 from dovetail_paddle.pd_graph import TensorInfo, attribute
-from dovetail_paddle.signatures import Argument, OpSignature, operators
+from dovetail_paddle.signatures import OpArgument, OpSignature, operators
 from dovetail_paddle.translate.transcriber import OpTranscriber, Scope
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Elementwise(OpTranscriber):
     """Binary arithmetic; `axis` aligns the extents of Y with those of X."""
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Reshape Y if its extents are not aligned with the last ones of X."""
         value = super().operand(argument, op, scope)
         axis = op.attributes.get("axis", -1)
@@ -45,7 +45,7 @@ class Elementwise(OpTranscriber):
 class AllAxesReduction(OpTranscriber):
     """Reductions over all axes: an attribute in legacy programs, an empty axis list in `pd_op`."""
 
-    def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return no axes if all are reduced, and a type only if it differs."""
         if argument.name == "axis" and op.attributes.get("reduce_all"):
             return []
@@ -66,7 +66,7 @@ class Split(OpTranscriber):
         by_number = number and not op.attributes.get("sections") and not op.inputs.get("SectionsTensorList")
         return operators()["split_with_num" if by_number else "split"]
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Default to the first axis."""
         return 0 if argument.name == "axis" else super().missing_attribute(argument, op, scope)
 
@@ -128,7 +128,7 @@ class AssignValue(OpTranscriber):
 
     _FIELDS = ("values", "fp32_values", "fp64_values", "int32_values", "int64_values", "bool_values", "int8_values")
 
-    def made_attribute(self, argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
+    def made_attribute(self, argument: OpArgument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
         """Store the elements as a tensor, which is exact."""
         import numpy as np
 
@@ -139,7 +139,7 @@ class AssignValue(OpTranscriber):
         dtype = element_type(_dtype(op))
         return attribute("values", np.array(value, dtype.numpy()))
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return the elements from the attribute that has some."""
         if argument.name != "values":
             return super().missing_attribute(argument, op, scope)
@@ -155,7 +155,7 @@ class SetValue(OpTranscriber):
         """Select the operator by its arguments."""
         return operators()["set_value_with_tensor" if op.inputs.get("ValueTensor") else "set_value"]
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the tensor to write."""
         if argument.name == "values":
             return scope.get(op.inputs["ValueTensor"][0], op)
@@ -173,7 +173,7 @@ class TrilTriu(OpTranscriber):
 class ArrayWrite(OpTranscriber):
     """Writes to an array: the array is an operand, created if it has not been written yet."""
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the array as an operand; legacy programs only list it as an output."""
         if argument.name != "array":
             return super().operand(argument, op, scope)
@@ -195,7 +195,7 @@ class ArrayWrite(OpTranscriber):
 class OfArray(OpTranscriber):
     """Operators on whole arrays, which are lists already."""
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the array unchanged."""
         if argument.is_list:
             name = op.input(self.entry.inputs.get(argument.name, argument.name))
@@ -227,7 +227,7 @@ class Assign(OpTranscriber):
 class Arange(OpTranscriber):
     """Ranges of the result's declared type."""
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return the type of the result."""
         if argument.name == "dtype":
             return scope.info(op.outputs["Out"][0]).dtype

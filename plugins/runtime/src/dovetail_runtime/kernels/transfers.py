@@ -23,7 +23,7 @@ from dovetail_runtime.kernels.keys import ANY, DEVICE, DOMAIN, TO_DEVICE, TO_HOS
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import FreshNames
-    from dovetail_schemas.operator_files.entries import Entry
+    from dovetail_schemas.operator_files.entries import OperatorEntry
 
     from dovetail_runtime.kernels.library import KernelChoice
 
@@ -49,7 +49,7 @@ class Transfers:
         self._behind_kernels: list[ir.Node] = []
         self._undone: dict[int, tuple[str, ir.Node]] = {}  # by result: the original form, and the conversion back
 
-    def around(self, node: ir.Node, entry: Entry | None, choice: KernelChoice) -> None:
+    def around(self, node: ir.Node, entry: OperatorEntry | None, choice: KernelChoice) -> None:
         """Convert a node's inputs to the kernel's type, layout and memory, and its results back for their readers."""
         as_they_are = entry.skip_transform if entry is not None else frozenset()
         names = [arg.name for arg in entry.inputs] if entry is not None else []

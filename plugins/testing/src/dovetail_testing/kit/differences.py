@@ -11,7 +11,7 @@ from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice
 from dovetail.planning import Plan, operator_name
 from dovetail.plugin.loading import load_backend_file, load_chosen, names_file
-from dovetail_schemas.backend import Backend
+from dovetail_schemas.backend import FileBackend
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
@@ -88,7 +88,7 @@ _KEYS = ("summary", "device", "low", "high", "accumulate", "opset", "dynamic", "
 
 def _of_backends(first: Any, second: Any) -> Iterator[SideDifference]:
     """Yield what differs: keys of the file, then operators."""
-    if not (isinstance(first, Backend) and isinstance(second, Backend)):
+    if not (isinstance(first, FileBackend) and isinstance(second, FileBackend)):
         raise UsageError("backends that are Python classes have no tables to compare", "name backends with a file")
     for key in _KEYS:
         yield from _changed(key, "", str(getattr(first, key)), str(getattr(second, key)))

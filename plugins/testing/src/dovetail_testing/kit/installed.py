@@ -12,7 +12,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen
 from dovetail.text import did_you_mean, pluralize
-from dovetail_schemas.backend import Backend
+from dovetail_schemas.backend import FileBackend
 
 from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
 from dovetail_testing.kit.limit_models import LimitFound, LimitModels
@@ -140,7 +140,7 @@ def _check_backend(
     name: str, found: InstalledCheck, plugins: PluginSet, progress: Callable[[str, int, int], None] | None
 ) -> None:
     backend = load_chosen(plugins.registry, BackendChoice(name))
-    if not isinstance(backend, Backend):
+    if not isinstance(backend, FileBackend):
         found.notes.append(f"{name} is a Python class: it has no limits to make nodes from")
         return
     models = LimitModels(backend, plugins)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dovetail
-from dovetail_schemas.backend import Backend
+from dovetail_schemas.backend import FileBackend
 
 from dovetail_testing.kit.samples import NodeSample, samples_of
 
@@ -65,7 +65,7 @@ class LimitModels:
         plugins: The plugins with its facts.
     """
 
-    def __init__(self, backend: Backend, plugins: PluginSet):
+    def __init__(self, backend: FileBackend, plugins: PluginSet):
         self._backend, self._plugins = backend, plugins
         self._facts = {name: plugins.registry.fact[name] for name in backend.facts}
         self._opset = min(backend.opset[1], _newest())
