@@ -15,6 +15,7 @@ in WORK and are not made again. For SmolLM2, KL is that of the next token on tex
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -44,6 +45,7 @@ OURS = {
     "ours uint4, blocks of 128, head in 4 bits": (
         "weights=int4,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights"
     ),
+    "ours uint4, head in 4 bits": "weights=int4,accuracy_level=4,scheme=asymmetric,embedding=as-weights",
 }
 NNCF = """
 import sys, nncf, openvino as ov
@@ -56,9 +58,9 @@ ov.save_model(made, sys.argv[2], compress_to_fp16=False)
 
 
 class OnnxRuntime:
-    """A decoder in ONNX Runtime."""
+    """A decoder in ONNX Runtime, with heads of a size; 0 if all of a head turns, so that the cosines tell."""
 
-    def __init__(self, path: Path, threads: int):
+    def __init__(self, path: Path, threads: int, size: int = 0):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 3
         self._session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
@@ -68,14 +70,21 @@ class OnnxRuntime:
         attention = next(node for node in graph.node if node.op_type == "GroupQueryAttention")
         heads = next(one.i for one in attention.attribute if one.name == "kv_num_heads")
         shape = next(value for value in self._session.get_inputs() if value.name.startswith("past")).shape
-        cos = next(tensor for tensor in graph.initializer if tensor.name == attention.input[7])
-        width = shape[3] if isinstance(shape[3], int) else 2 * cos.dims[1]  # all of a head is turned
-        self._empty = np.zeros((1, heads, 0, width), np.float32)
+        if not size:
+            cos = next(tensor for tensor in graph.initializer if tensor.name == attention.input[7])
+            size = 2 * cos.dims[1]
+        width = shape[3] if isinstance(shape[3], int) else size
+        # A cache of the last positions has all its rows from the first token on.
+        rows = {name: 0 for name in self._inputs if name.startswith("past")}
+        for node in graph.node:
+            given = {one.name: one.i for one in node.attribute}
+            if given.get("sliding_window_cache"):
+                rows |= dict.fromkeys(node.input[3:5], given["local_window_size"])
+        self._empty = {name: np.zeros((1, heads, count, width), np.float32) for name, count in rows.items()}
 
     def start(self) -> None:
         """Begin a text."""
-        self._length = 0
-        self._caches = {name: self._empty for name in self._inputs if name.startswith("past")}
+        self._length, self._caches = 0, dict(self._empty)
 
     def step(self, ids: np.ndarray) -> np.ndarray:
         """Take tokens, and return the scores of the next one."""
@@ -189,9 +198,19 @@ def turn(decoder: OnnxRuntime | OpenVino) -> tuple[float, float, float]:
     return 1e3 * prefill, 1e3 * token / DECODED, 1e3 * cpu / DECODED
 
 
+def size_of_heads(source: Path) -> int:
+    """Return the size of a head that the configuration of the builder names; 0 if there is none."""
+    config = source.parent / "genai_config.json"
+    return json.loads(config.read_text())["model"]["decoder"]["head_size"] if config.is_file() else 0
+
+
 def measured(files: dict[str, Path], threads: int) -> list[dict[str, str]]:
-    """Load all files, and time them in alternating turns."""
-    made = {name: (OpenVino if path.suffix == ".xml" else OnnxRuntime)(path, threads) for name, path in files.items()}
+    """Load all files, and time them in alternating turns. The first is the source."""
+    size = size_of_heads(next(iter(files.values())))
+    made: dict[str, OnnxRuntime | OpenVino] = {
+        name: OpenVino(path, threads) if path.suffix == ".xml" else OnnxRuntime(path, threads, size)
+        for name, path in files.items()
+    }
     turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in made}
     for number in range(TURNS):
         for name in list(made) if number % 2 == 0 else list(reversed(made)):
