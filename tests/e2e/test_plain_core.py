@@ -100,7 +100,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 """
     members = ("onnx", "host", "schemas", "placement", "transforms", "precision", "runtime")
     done = core(code=code, beside=[f"dovetail-{name}" for name in members], needs=["onnxruntime", "scipy"])
-    assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "host 13; 0 conversions\n"), done.stderr
 
 
 @pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
@@ -184,7 +184,7 @@ def test_a_model_is_compiled_without_what_runs_it(tmp_path):
     plugins = dovetail.load_plugins(block=["dovetail-runtime"])
     compiled = dovetail.compile(MODEL, "host", plugins=plugins)
     compiled.save(tmp_path)
-    assert (compiled.summary(), compiled.notes()) == ("host 13; 0 joins", [])
+    assert (compiled.summary(), compiled.notes()) == ("host 13; 0 conversions", [])
     loaded = dovetail.load(tmp_path, plugins)
     for use in (lambda: compiled.run({}), lambda: compiled.regions, lambda: compiled.engines, loaded.executed):
         with pytest.raises(dovetail.DovetailError, match="no installed distribution runs models\n.*dovetail-runtime"):

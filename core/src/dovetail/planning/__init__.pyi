@@ -51,6 +51,7 @@ from dovetail.planning.plan import (
     PlannedNode as PlannedNode,
     SourceNode as SourceNode,
     VERSION as VERSION,
+    coverage_line as coverage_line,
 )
 from dovetail.planning.quantized_value import (
     QuantizedValue as QuantizedValue,

@@ -13,7 +13,7 @@ from dovetail.planning import origin_of, set_key
 from dovetail.plugin import Editor
 from dovetail.text import did_you_mean, pluralize
 
-from dovetail_transforms.rewriting import Match, Outcome, Rewrite, matched, rewrite_node
+from dovetail_transforms.rewriting import Match, Rewrite, RewriteOutcome, matched, rewrite_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,7 +69,7 @@ class Fusion(Editor):
                     refused = found
         return refused
 
-    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Replace the group that ends with `node`. The caller marks the model as changed.
 
         What the group alone read, such as a shape or repeated heads, is removed as well.
@@ -78,7 +78,7 @@ class Fusion(Editor):
             The new nodes, or why there are none.
         """
         if model.opset < self.opset:
-            return Outcome(f"{self.operator} needs opset {self.opset}, and the model has {model.opset}")
+            return RewriteOutcome(f"{self.operator} needs opset {self.opset}, and the model has {model.opset}")
         why = f"no form of {self.operator} that exporters write ends with it"
         for rewrite in self.rewrites:
             if not rewrite.root.is_operator_of(node):
@@ -92,9 +92,9 @@ class Fusion(Editor):
                     model.graph.opset_imports.setdefault(self.domain, 1)
                 _remove_unread(read)
                 return outcome
-        return Outcome(why)
+        return RewriteOutcome(why)
 
-    def made(self, outcome: Outcome) -> ir.Node:
+    def made(self, outcome: RewriteOutcome) -> ir.Node:
         """Return the operator among the new nodes."""
         return next(new for new in outcome.nodes if new.op_type == self.operator)
 
