@@ -45,6 +45,7 @@ from dovetail.plugin.artifacts import (
     ArtifactFolder as ArtifactFolder,
     artifact_of as artifact_of,
     nodes_of as nodes_of,
+    stands_for_region as stands_for_region,
 )
 from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
 from dovetail.plugin.invariant import invariants_of as invariants_of
