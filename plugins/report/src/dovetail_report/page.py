@@ -22,7 +22,7 @@ def asset(name: str) -> str:
 
 def json_text(document: Any) -> str:
     """Return JSON that cannot end the element that holds it, in ASCII, so that no name changes what is read."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False)
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
     return text

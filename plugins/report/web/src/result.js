@@ -30,10 +30,11 @@ export class Result {
     return `${this.conversion(item).kind} ${this.conversion(item).value}`;
   }
 
-  typeOfEnd(item) {
-    const [, type] = item < this.firstOutput ? this.inputs[item - this.firstInput] : this.outputs[item - this.firstOutput];
-    return this.types[type];
+  typeIndexOfEnd(item) {
+    return (item < this.firstOutput ? this.inputs[item - this.firstInput] : this.outputs[item - this.firstOutput])[1];
   }
+
+  typeOfEnd(item) { return this.types[this.typeIndexOfEnd(item)]; }
 
   /** A conversion of the plan: { value, kind, from, to, at, bytes, nodes }. */
   conversion(item) {

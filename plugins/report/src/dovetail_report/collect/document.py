@@ -66,7 +66,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     planned = PlanGraph.of(compiled, graph)
     commands = Commands(plan, registry)
     reasons = Reasons.collect(plan.remarks, commands)
-    subject = Subject(graph, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
+    subject = Subject(graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
     return {
         "version": VERSION,
         "dovetail": version("dovetail"),

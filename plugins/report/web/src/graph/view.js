@@ -98,7 +98,7 @@ export class GraphView {
 
   /** Everything that is drawn now for what is selected, found, and on the path. */
   restate() {
-    const shown = (item) => this.hierarchy.visible(item).element;
+    const shown = (item) => this.layout.shown[item];
     const { state } = this;
     state.selected = this.selection === undefined || this.selection === null ? null : this.selection instanceof Element ? this.selection : shown(this.selection);
     state.path = new Set((this.way ?? []).map(shown));
@@ -187,7 +187,7 @@ export class GraphView {
     this.canvas.focus({ preventScroll: true });
     const element = this.at(place);
     if (!element) return this.choose(null);
-    if (element.open && element.turns.length > 1 && place.y < element.y + 30 && place.x > element.x + element.w - 100) {
+    if (element.open && element.turns.length > 1 && !element.unrolled && place.y < element.y + 30 && place.x > element.x + element.w - 100) {
       const forward = place.x > element.x + element.w - 52;
       element.shown = (element.shown + (forward ? 1 : element.turns.length - 1)) % element.turns.length;
       element.open = true;
