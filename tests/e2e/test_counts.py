@@ -67,7 +67,9 @@ def test_all_faces_count_alike(compiled, name, backend, tmp_path):
     faces["loaded"] = numbers(loaded.coverage())
     saved = json.loads((tmp_path / "out" / "result.json").read_text())
     faces["JSON"] = numbers(saved["summary"])
-    assert {face: {k: v for k, v in counted.items() if v} for face, counted in faces.items()} == dict.fromkeys(faces, expected)
+    assert {face: {k: v for k, v in counted.items() if v} for face, counted in faces.items()} == dict.fromkeys(
+        faces, expected
+    )
     regions = {"plan": plan.summary["regions"], "report": sum(row["regions"] for row in found["backends"])}
     assert set(regions.values()) == {len({node.region for node in plan.nodes} - {None})}
     counts = found["counts"]

@@ -25,7 +25,11 @@ def compared(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
             })  # fmt: skip
     return {
         "second": {name: second[name] for name in _SIDE_BY_SIDE}
-        | {"nodes": second["counts"]["nodes"], "regions": sum(row["regions"] for row in second["backends"]), "borders": second["borders"]},
+        | {
+            "nodes": second["counts"]["nodes"],
+            "regions": sum(row["regions"] for row in second["backends"]),
+            "borders": second["borders"],
+        },
         "changes": changes,
         "alike": len(one.keys() & other.keys()) - sum(row["first"] != "" != row["second"] for row in changes),
     }
