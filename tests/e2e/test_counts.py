@@ -1,4 +1,4 @@
-"""Every face counts the nodes of the plan: the table, the last line, plan, explanation, JSON, report, and a loaded result."""
+"""Every face counts the nodes of the plan: table, last line, plan, explanation, JSON, report, a loaded result."""
 
 import json
 import re

@@ -136,7 +136,8 @@ def centre(page, key):
         for (const one of found) found.push(...(one.children ?? []));
         const {{ x, y, w, h }} = found.find(one => one.key === {json.dumps(key)});
         const box = document.querySelector('.drawing').getBoundingClientRect();
-        return [box.left + (x + w / 2 - camera.x) * camera.scale, box.top + (y + h / 2 - camera.y) * camera.scale]; }})()""")
+        const place = [[box.left, x + w / 2 - camera.x], [box.top, y + h / 2 - camera.y]];
+        return place.map(([start, far]) => start + far * camera.scale); }})()""")
 
 
 def press(page, key):
@@ -166,12 +167,12 @@ def test_regions_close_and_nodes_open_by_a_double_click(out):
         before = len(page.run(BOXES))
         page.run("dovetailReport.view().detail(0)")
         page.run("new Promise(done => setTimeout(done, 300))")
-        assert 3 == len([one for one in page.run(BOXES) if one.startswith("region=")])
+        assert len([one for one in page.run(BOXES) if one.startswith("region=")]) == 3
         x, y = centre(page, "region=2")
         page.mouse("mouseMoved", x, y)
         page.click(x, y, times=2)
         page.run("new Promise(done => setTimeout(done, 300))")
-        assert 2 == len([one for one in page.run(BOXES) if one.startswith("region=")])
+        assert len([one for one in page.run(BOXES) if one.startswith("region=")]) == 2
         assert "cpu-bf16, region 2" in page.run("document.getElementById('detail').innerText")
         page.run("dovetailReport.view().detail(2)")
         assert len(page.run(BOXES)) == before

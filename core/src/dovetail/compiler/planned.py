@@ -54,7 +54,7 @@ def plan_of(model: Model, ctx: Context | None = None, source: Model | None = Non
 
 
 def number_regions(plan: Plan, model: Model) -> None:
-    """Give the nodes of a plan the regions of the model that it became: conversions form regions too, so they differ."""
+    """Give the nodes of a plan the regions of the model that it became; conversions form regions of their own."""
     found: dict[str, int | None] = {}
     for node in model.graph:
         for part in nodes_of(model, node):

@@ -10,7 +10,7 @@ from dovetail.planning import SLOT, coverage_line, template
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.planning import Plan, PlannedNode, Remark
+    from dovetail.planning import Plan, Remark
 
 
 _KINDS = ("failed", "missed", "passed", "analysis")

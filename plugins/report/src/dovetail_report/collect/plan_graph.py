@@ -133,8 +133,8 @@ class PlanGraph:
     def _find_homes(self, plan: Plan) -> None:
         """Match nodes of the result by name with nodes of the plan, and parts with the node that they stand for."""
         waiting: dict[str, list[int]] = {}
-        for index, node in enumerate(plan.nodes):
-            waiting.setdefault(node.name, []).append(index)
+        for index, planned in enumerate(plan.nodes):
+            waiting.setdefault(planned.name, []).append(index)
         first = {name: found[0] for name, found in waiting.items()}
         for found in waiting.values():
             found.reverse()

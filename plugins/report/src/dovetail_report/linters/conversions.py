@@ -70,7 +70,8 @@ def islands(subject: Subject) -> Iterator[Finding]:
         why = Counter(filter(None, map(subject.why, files))).most_common(1)
         because = f"; most of it because: {why[0][0]}" if why else ""
         command = next(filter(None, map(subject.command, files)), "")
-        text = f"{precision} island of {pluralize(len(nodes), 'node')} costs {pluralize(cost, 'conversion')}: {named}{more}"
+        size, price = pluralize(len(nodes), "node"), pluralize(cost, "conversion")
+        text = f"{precision} island of {size} costs {price}: {named}{more}"
         yield Finding("island", "warning", text + because, files, command=command)
 
 

@@ -5,6 +5,7 @@ import { boxOf, fitted, frameTitle } from "./sizes.js";
 import { heatColor, mixed, readable } from "./theme.js";
 
 const READABLE = 0.42; // scale, below which texts in boxes are left out
+const PLAIN = 0.25; // scale, below which edges are straight hairlines
 const ARROW = 6;
 
 /**
@@ -16,11 +17,10 @@ export class Painter {
     this.result = result;
   }
 
-  draw(pen, drawing, root, state, view, moving = false) {
+  draw(pen, drawing, root, state, view) {
     Object.assign(this, { pen, state, view, theme: state.theme, pass: {} });
     this.frames(root);
-    const plain = moving && drawing.edges.length > 4000;
-    if (!plain) this.edges(drawing);
+    this.edges(drawing);
     for (const stub of drawing.stubs) this.stub(stub);
     this.boxes(root);
     for (const [from, to] of state.causes) this.cause(from, to);
@@ -70,7 +70,8 @@ export class Painter {
   edges(drawing) {
     const { theme, view, state } = this;
     const bold = [];
-    const plain = view.scale < 0.25;
+    const thin = [];
+    const plain = view.scale < PLAIN;
     for (const edge of drawing.edges) {
       if (!this.crosses(edge)) continue;
       const marked = this.marked(edge);
@@ -78,9 +79,10 @@ export class Painter {
         bold.push([edge, marked]);
         continue;
       }
-      const faint = state.path.size && view.scale > 0;
-      this.edge(edge, faint ? theme.line : theme.edge, plain ? 1 / view.scale : 1.2, !plain);
+      if (plain) thin.push(edge.points);
+      else this.edge(edge, state.path.size ? theme.line : theme.edge, 1.2, true);
     }
+    this.pen.lines(thin, { stroke: state.path.size ? theme.line : theme.edge, line: 1 / view.scale });
     for (const [edge, color] of bold) this.edge(edge, color, Math.max(2.4, 1.6 / view.scale), true);
   }
 
