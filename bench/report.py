@@ -6,7 +6,8 @@ The graph is that of growth.py for cpu-bf16 with every Softmax on the host, so t
 and the same in one region. `write` is the processor time of collecting and writing the report over that of compiling.
 Chromium is headless and draws in software, so frames per second are what a machine without a GPU has; `floor` is the
 rate at which an empty element as large as the window moves in the same run. They fall with every other process on the
-machine; `page ms` and `draw ms` do not: processor time of a frame in the page's own thread, and in the process that draws in place of a GPU.
+machine; `page ms` and `draw ms` do not: processor time of a frame in the page's own thread, and in the process that
+draws in place of a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from chromium import PROGRAM, Chromium  # noqa: E402
 FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 PAN = """new Promise(done => {
   const plain = document.getElementById("plain");
-  const camera = plain ? { pan: (x) => (plain.style.transform = `translate(${x}px, 0)`) } : dovetailReport.view().camera;
+  const move = (x) => (plain.style.transform = `translate(${x}px, 0)`);
+  const camera = plain ? { pan: move } : dovetailReport.view().camera;
   const start = performance.now();
   let frames = 0;
   const tick = () => {

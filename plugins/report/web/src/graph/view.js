@@ -40,7 +40,8 @@ export class GraphView {
     this.dark.addEventListener("change", () => this.recolor());
     this.stage.addEventListener("keydown", (event) => this.key(event));
     this.stage.addEventListener("dblclick", (event) => this.doubleClick(event));
-    new ResizeObserver(() => this.resize()).observe(container);
+    addEventListener("resize", () => this.resize());
+    new ResizeObserver(() => this.redraw(false)).observe(container);
     this.arrangeFirst();
   }
 
@@ -67,14 +68,11 @@ export class GraphView {
     this.redraw(false);
   }
 
+  /** The window has another size. When the facts open beside the graph, the drawing stays where it is instead. */
   resize() {
-    const { width, height } = this.camera.window();
-    if (width === this.lastWidth && height === this.lastHeight) return;
-    const fitted = this.atFit;
-    [this.lastWidth, this.lastHeight] = [width, height];
-    if (fitted && !this.touched) this.arrangeFirst();
-    else if (fitted) this.arrange(true);
-    else this.redraw(false);
+    if (!this.atFit) return this.redraw(false);
+    if (this.touched) this.arrange(true);
+    else this.arrangeFirst();
   }
 
   /** Lay out what is open. The view shows all of it, or keeps `anchor` where it was. */
