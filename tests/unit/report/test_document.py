@@ -88,7 +88,7 @@ def test_the_comparison_lists_what_differs(model, compiled):
 
 
 def test_a_trace_gives_times_of_regions(compiled, tmp_path):
-    from dovetail_report.collect.graph import ResultGraph
+    from dovetail_commands.plan_graph.result_graph import ResultGraph
 
     def event(backend, duration):
         return {"name": "region 1: 1 node of host", "cat": "region", "dur": duration,

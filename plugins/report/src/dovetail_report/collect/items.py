@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import operator_name
+from dovetail_commands.plan_graph.contraction import Edge, PlanGraph
+from dovetail_commands.plan_graph.result_graph import size_of, type_of
 from dovetail_onnx.signatures import Signatures, input_name
 
-from dovetail_report.collect.graph import size_of, type_of
-from dovetail_report.collect.plan_graph import Edge, PlanGraph
 from dovetail_report.collect.texts import Interned, short
 
 if TYPE_CHECKING:

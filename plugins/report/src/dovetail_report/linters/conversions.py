@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dovetail.text import pluralize
+from dovetail_commands.plan_graph.contraction import PlanGraph
 
-from dovetail_report.collect.plan_graph import PlanGraph
 from dovetail_report.collect.texts import short
 from dovetail_report.linters.finding import Finding, Subject
 

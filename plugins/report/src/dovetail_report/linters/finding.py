@@ -10,9 +10,9 @@ from dovetail_report.collect.reasons import SLOT
 
 if TYPE_CHECKING:
     from dovetail.planning import Plan
+    from dovetail_commands.plan_graph.contraction import PlanGraph
+    from dovetail_commands.plan_graph.result_graph import ResultGraph
 
-    from dovetail_report.collect.graph import ResultGraph
-    from dovetail_report.collect.plan_graph import PlanGraph
     from dovetail_report.collect.reasons import Reasons
 
 

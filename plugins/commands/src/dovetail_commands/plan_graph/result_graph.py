@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import all_nodes, bodies
 from dovetail.planning import HOST, Placement, get_placement, origin_of
 
-from dovetail_report.collect.functions import called
+from dovetail_commands.plan_graph.functions import called
 
 if TYPE_CHECKING:
     import onnx_ir as ir

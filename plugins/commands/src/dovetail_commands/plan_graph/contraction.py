@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning import PART
 
-from dovetail_report.collect.graph import ResultGraph, type_of
+from dovetail_commands.plan_graph.result_graph import ResultGraph, type_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
