@@ -1,4 +1,4 @@
-"""What people see on a terminal: the table, what each stage decided, notes once a day, colors, and what to type next."""
+"""What people see on a terminal: the table, what stages decided, notes once a day, colors, and what to type next."""
 
 import os
 import pty

@@ -90,7 +90,7 @@ export class Layout {
     const most = this.most;
     if (group.parent) this.most = Math.max(240, most - HEAD - 2 * PAD);
     const boxes = group.children.map((child) => {
-      if (!child.open) return this.turned(boxOf(child, this.result, this.compact));
+      if (!child.open) return this.turned(boxOf(child, this.result, this.compact, this.fast));
       const plan = this.inside(child, within);
       plans.set(child, plan);
       return this.turned(plan);

@@ -24,6 +24,9 @@ export function textWidth(text, size, weight = 400) {
   return width;
 }
 
+/** About the width of a text, where very many are laid out. */
+const roughWidth = (text, size) => text.length * size * 0.56;
+
 /** A text that fits in a width: whole, or with its middle left out, because names differ at both ends. */
 export function fitted(text, width, size, weight = 400) {
   if (textWidth(text, size, weight) <= width) return text;
@@ -36,14 +39,14 @@ export function fitted(text, width, size, weight = 400) {
 }
 
 /** The texts of a box: { head, badge, lines, foot, w, h }; of a conversion or an end, `head` and `lines`. */
-export function boxOf(element, result, compact = element.box?.compact ?? false) {
+export function boxOf(element, result, compact = element.box?.compact ?? false, rough = false) {
   if (element.box?.compact === compact) return element.box;
   const make = { node: nodeBox, body: nodeBox, conversion: conversionBox, input: endBox, output: endBox, inner: innerBox }[element.kind] ?? groupBox;
-  element.box = { ...make(element, result, compact), compact };
+  element.box = { ...make(element, result, compact, rough ? roughWidth : textWidth), compact };
   return element.box;
 }
 
-function nodeBox(element, result, compact) {
+function nodeBox(element, result, compact, measure) {
   const { item } = element;
   const head = result.operator(item).split("::").pop();
   const badge = shortFormat(result.precision(item));
@@ -57,8 +60,8 @@ function nodeBox(element, result, compact) {
   if (element.held) foot.push(`\u25b8 ${element.count - 1} nodes inside`);
   else if (expansion && arithmetic(expansion) > 1) foot.push(`\u25b8 ${expansion.length} in the file`);
   if (compact && foot.length) lines[0] += ` ${foot.splice(0).map((text) => text[0]).join("")}`;
-  const top = textWidth(head, 14, 600) + (badge ? badge.length * 6.4 + 26 : 8) + 22; // operators are never cut
-  const w = Math.max(Math.min(top, LONGEST), clamp(Math.max(...lines.map((line) => textWidth(line, 11.5)), ...foot.map((line) => textWidth(line, 11.5))) + 26, compact));
+  const top = measure(head, 14, 600) + (badge ? badge.length * 6.4 + 26 : 8) + 22; // operators are never cut
+  const w = Math.max(Math.min(top, LONGEST), clamp(Math.max(...lines.map((line) => measure(line, 11.5)), ...foot.map((line) => measure(line, 11.5))) + 26, compact));
   return { head, badge, lines, foot, w, h: 14 + 16 + LINE * (lines.length + foot.length) };
 }
 
