@@ -32,5 +32,6 @@ def next_command(compiled: CompiledModel, output: Path | None, data: object) -> 
         share = f"{len(away)} of {len(plan.nodes)} nodes are not on {first}"
         return f"dovetail explain {where} --all", f"says why {share}, and what would help"
     if data is None:
-        return f"dovetail verify {where} --data FILE", "measures on your data how exact it is"
+        model = shlex.quote(str(compiled.source)) if compiled.source is not None else "MODEL"
+        return f"dovetail verify {model} {where} --data FILE", "measures on your data how exact it is"
     return f"dovetail report {where}", "shows it as a page"

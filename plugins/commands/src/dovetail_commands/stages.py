@@ -10,7 +10,8 @@ from dovetail.planning import coverage_line
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, Result
+    from dovetail.passes import Result
+    from dovetail.plugin import CompiledModel
 
 _DECIDE = "place"  # the first pass that decides
 _CARRY_OUT = "calibrate"  # the first pass that carries decisions out
@@ -38,9 +39,9 @@ def stage_lines(compiled: CompiledModel, results: list[Result], seconds: bool = 
     return lines
 
 
-def _times(results: list[Result]) -> Counter[str]:
+def _times(results: list[Result]) -> dict[str, float]:
     """Return the seconds of each part; a pipeline is in the order of the parts."""
-    times: Counter[str] = Counter()
+    times = dict.fromkeys(("prepare", "decide", "carry out"), 0.0)
     for result in results:
         part = "prepare"
         for step in result.passes:

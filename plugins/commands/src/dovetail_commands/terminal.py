@@ -126,8 +126,8 @@ class Progress:
 
             parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             # Rich would put its own streams around those that catch the output of plugins, each inside of the other.
-            own = {"redirect_stdout": False, "redirect_stderr": False}
-            self._bar = Bar(*parts, console=Console(stderr=True), transient=True, **own)
+            shown = Console(stderr=True)
+            self._bar = Bar(*parts, console=shown, transient=True, redirect_stdout=False, redirect_stderr=False)
             self._bar.start()
             self._task = self._bar.add_task("")
         self._bar.update(self._task, description=what, completed=done, total=total or None)
