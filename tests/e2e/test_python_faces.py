@@ -9,6 +9,7 @@ import onnx
 import onnx_ir
 import pytest
 from dovetail.errors import DovetailError, UsageError, VerificationError
+from dovetail_commands.instrumentation import timing_lines
 
 TEXT = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[N,4] x) => (float[N,4] y) <float[4,4] w = {1,0,0,0, 0,2,0,0, 0,0,3,0, 0,0,0,4}>
@@ -172,7 +173,7 @@ def test_instrumentation_watches_a_compilation():
     seen = []
     dovetail.compile(proto(), "cpu-bf16", instrumentation=dovetail.Instrumentation(finished=seen.append))
     assert "normalize" in [step.name for result in seen for step in result.passes]
-    assert any("join" in line for result in seen for line in result.timing_lines())
+    assert any("join" in line for result in seen for line in timing_lines(result))
 
 
 def test_options_that_change_after_compiling_reach_the_engines():

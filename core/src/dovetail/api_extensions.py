@@ -20,7 +20,7 @@ _INSTALL_HINTS = {
     "dovetail-adapters": ("InferenceSession",),
     "dovetail-builder": ("Builder", "autocast"),
     "dovetail-commands": ("backends", "compile", "compile_folder", "explain", "opt", "passes", "plan"),
-    "dovetail-runtime": ("input_data", "run", "trace"),
+    "dovetail-runtime": ("Tool", "input_data", "run", "trace"),
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
     "dovetail-placement": ("regions",),

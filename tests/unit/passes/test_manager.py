@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import Context, Fixpoint, Instrumentation, Pass, Pipeline, Request
+from dovetail_commands.instrumentation import statistics_lines, timing_lines
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,11 @@ def test_a_run_reports_changes_counts_seconds_and_remarks(words):
     assert (model.words, result.changed, result.model) == (["x"], True, model)
     assert [step.changed for step in result.passes] == [True, True, True]
     assert result.statistics == {"add": {"added": 2}}
-    assert result.statistics_lines() == ["       2  add  added"]
+    assert statistics_lines(result) == ["       2  add  added"]
     assert [(r.node, r.pass_, r.because) for r in result.remarks] == [("x", "add", ("b",)), ("y", "add", ("b",))]
     assert result.passes[1].remarks == result.remarks[1:]
     assert all(step.seconds > 0 for step in result.passes)
-    assert [line.split("%")[1].strip() for line in result.timing_lines()] == ["add", "add", "drop", "verifier", "total"]
+    assert [line.split("%")[1].strip() for line in timing_lines(result)] == ["add", "add", "drop", "verifier", "total"]
 
 
 def test_the_revision_follows_what_a_pass_says_and_what_it_does(words):
@@ -94,7 +95,7 @@ def test_a_fixpoint_runs_until_nothing_changes(words):
     assert model.words == []
     assert [child.changed for child in result.passes[0].children] == [True, True, True, False]
     assert result.remarks == []
-    assert "  drop (no change)" in result.timing_lines()[4]
+    assert "  drop (no change)" in timing_lines(result)[4]
 
 
 def test_a_fixpoint_that_does_not_settle_says_so(words):

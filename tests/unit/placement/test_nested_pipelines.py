@@ -14,9 +14,10 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, all_nodes, verify_model
 from dovetail.passes import Context, Instrumentation, Nested, Pass, Pipeline, Request
 from dovetail.planning import Placement, get_placement, set_placement
+from dovetail_commands.instrumentation import timing_lines
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ def run(pipeline, model, *backends, **instrumentation):
 
 
 def outputs(model):
-    return Executor(model, ENGINES).run(FEEDS)
+    return RegionExecutor(model, ENGINES).run(FEEDS)
 
 
 def name_of(node):
@@ -226,7 +227,7 @@ def test_what_watches_a_pipeline_works_inside():
         "// ----- after relu-to-max in region 2 of acme -----",
     ]
     assert steps[1:3] == ["backend:acme, region 1 of 2", "backend:acme, region 2 of 2"]
-    assert any("region 2" in line for line in result.timing_lines())
+    assert any("region 2" in line for line in timing_lines(result))
     stopped = run(Pipeline([Nested("acme", (ReluToMax(),))]), placed(), stop_after="relu-to-max")
     assert len(stopped.passes[0].children) == 1
     with pytest.raises(UsageError, match="did you mean 'relu-to-max'"):
@@ -303,11 +304,11 @@ def graphs(draw):
 def test_random_graphs_compute_the_same_after_nested_pipelines(drawn):
     text, host = drawn
     model = placed(host=host, text=text)
-    (expected,) = Executor(model, ENGINES).run({"x": FEEDS["x"]}).values()
+    (expected,) = RegionExecutor(model, ENGINES).run({"x": FEEDS["x"]}).values()
     pipeline = Pipeline.parse("backend:acme(remove-identity,dead-code),backend:host(remove-identity)", REGISTRY)
     pipeline = Pipeline([*pipeline, Nested("acme", (ReluToMax(),))])
     pipeline.run(model, Context(Request.of("acme"), registry=REGISTRY))
-    (found,) = Executor(model, ENGINES).run({"x": FEEDS["x"]}).values()
+    (found,) = RegionExecutor(model, ENGINES).run({"x": FEEDS["x"]}).values()
     np.testing.assert_array_equal(found, expected)
     names = [node.name for node in model.nodes()]
     assert len(set(names)) == len(names)
@@ -336,6 +337,6 @@ def test_a_region_that_folds_away_leaves_its_result():
     run(Pipeline([Nested("acme", (Doing(fold),))]), model)
     assert [node.op_type for node in model.graph] == ["Mul"]
     assert sorted(model.graph.initializers) == ["z"]
-    found = Executor(model, ENGINES).run({"x": FEEDS["x"]})
+    found = RegionExecutor(model, ENGINES).run({"x": FEEDS["x"]})
     np.testing.assert_array_equal(found["z"], [4, 6])
     np.testing.assert_array_equal(found["y"], FEEDS["x"] * [4, 6])

@@ -16,7 +16,7 @@ from dovetail.plugin import Partitioner, Registry
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.regions.partitioners import formed_regions
 from dovetail_placement.regions.topological import numbered_or_formed
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,9 +122,9 @@ def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(gra
     model = dovetail.open(ir.Model(graph, ir_version=8))
     engines = {name: [ReferenceEngine()] for name in "abc"}
     feeds = {"x": np.array([1, -2], np.float32)}
-    whole = Executor(model, engines, backend_of=lambda _: "a").run(feeds)
+    whole = RegionExecutor(model, engines, backend_of=lambda _: "a").run(feeds)
     (name,) = whole
-    np.testing.assert_array_equal(whole[name], Executor(model, engines, regions=regions).run(feeds)[name])
+    np.testing.assert_array_equal(whole[name], RegionExecutor(model, engines, regions=regions).run(feeds)[name])
 
 
 def test_the_default_partitioner_forms_as_few_regions_as_possible(registry):

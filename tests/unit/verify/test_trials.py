@@ -20,7 +20,7 @@ def played():
         calls["original"] += 1
         return {"y": feeds["x"]}
 
-    def compile_(raised, lowered):
+    def compile_(raised, lowered, searching):
         calls["compiled"].append(set(raised))
         return SimpleNamespace(model=None, off=2 - len(raised), verification=None)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import UsageError
 from dovetail.plugin import Option
 
+from dovetail_cpu_int8.backend import weights_alone
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail.plugin import Backend, CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
 
 
 OPTION = "max-size"
@@ -27,19 +29,6 @@ BYTES = "bytes"
 _KEYWORD = "max_size"
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
-
-
-_ALONE = ("int8", "int8-blocks", "int4", "int2")
-
-
-def weights_alone(backend: Backend) -> bool:
-    """Check whether the options of `cpu-int8` quantize weights, and no activations."""
-    return backend.chosen.get("weights") in _ALONE
-
-
-def level_of(backend: Backend) -> int:
-    """Return the requested accuracy level of MatMulNBits; 4 if measurement decides whether that suffices."""
-    return 1 if backend.chosen["accuracy_level"] == "1" else 4
 
 
 class MaxSize(Option):

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
-from dovetail_quantize.integers import dequantize_array, quantize_array, scale_shape
-from dovetail_quantize.observers.extremes import MinMax
-from dovetail_quantize.observers.least_squares import LeastSquares
+from dovetail_quantize import LeastSquares, MinMax, dequantize_array, quantize_array, scale_shape
 
 from dovetail_cpu_int8.max_size import BYTES, OPTION
 from dovetail_cpu_int8.packed_weights import packed_block
@@ -30,7 +28,7 @@ _SAMPLED = 1 << 17  # numbers of a weight whose error is measured
 
 
 @dataclass(eq=False)
-class Weight:
+class BudgetedWeight:
     """A weight with the formats that its readers take.
 
     Attributes:
@@ -137,11 +135,11 @@ class WeightBudget:
         held = sum(tensor.nbytes for tensor in tensors if tensor is not None)
         if limit is None or ctx.request.data is None:
             return cls(limit, held)
-        from dovetail_quantize.channel_energies import energies_of
+        from dovetail_quantize import energies_of
 
         return cls(limit, held, lambda values: energies_of(model, values, ctx))
 
-    def choose(self, groups: Sequence[Sequence[Weight]], view: View) -> None:
+    def choose(self, groups: Sequence[Sequence[BudgetedWeight]], view: View) -> None:
         """Choose the formats of weights, one level per group; without a limit, the first format of each.
 
         Every group begins with its first format. The step to a later one that takes away most of the error for its
@@ -206,7 +204,7 @@ class _Step(NamedTuple):
     more: int
 
 
-def _next_step(group: Sequence[Weight], index: int) -> _Step | None:
+def _next_step(group: Sequence[BudgetedWeight], index: int) -> _Step | None:
     """Return the best step of a group from its formats to later ones; None if there are none."""
     level = group[0].level
     size, error = (sum(weight.size(level) for weight in group), sum(weight.error(level) for weight in group))

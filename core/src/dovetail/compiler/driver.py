@@ -127,7 +127,7 @@ class Driver:
         decided.remarks, decided.values = list(ctx.remarks), quantized_values_document(made.quantized_values)
         return CompiledModel(
             work, decided, (*ctx.backends, ctx.host), files=dict(ctx.round.files), artifacts=made.artifacts,
-            trial=trial, registry=ctx.registry,
+            trial=trial, registry=ctx.registry, with_nodes=made.with_nodes,
         )  # fmt: skip
 
     def _decide(self, asked: Asked | None, pins: Sequence[str], carry_out: bool) -> tuple[Model, Plan]:

@@ -45,5 +45,4 @@ from dovetail.ir.types import (
     float_name as float_name,
     from_name as from_name,
     our_name as our_name,
-    type_text as type_text,
 )

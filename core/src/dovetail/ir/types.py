@@ -1,4 +1,4 @@
-"""Element types: names, the lattice of float types, and the type notation of onnx."""
+"""Element types: names, and the lattice of float types."""
 
 from __future__ import annotations
 
@@ -65,24 +65,3 @@ def float_name(value: ir.Value | None) -> str | None:
 def _float_name(dtype: ir.DataType) -> str | None:
     name = dtype_name(dtype)
     return name if name in FLOATS else None
-
-
-@cache
-def _tensor_text(dtype: ir.DataType) -> str:
-    lower = dtype.name.lower()
-    return f"tensor({lower})"
-
-
-def type_text(kind: ir.TypeProtocol | None) -> str | None:
-    """Return a type in the notation of onnx's schemas: `tensor(float)`, `seq(tensor(int64))`; None if unknown."""
-    import onnx_ir as ir
-
-    if kind is None:
-        return None
-    if isinstance(kind, ir.TensorType):
-        return _tensor_text(kind.dtype)
-    if isinstance(kind, ir.SparseTensorType):
-        return f"sparse_tensor({kind.dtype.name.lower()})"
-    if isinstance(kind, (ir.SequenceType, ir.OptionalType)):
-        return f"{'seq' if isinstance(kind, ir.SequenceType) else 'optional'}({type_text(kind.elem_type)})"
-    raise KeyError(type(kind))

@@ -54,6 +54,8 @@ class CompiledModel:
         options: Engine options for loading (`threads`, for example); each engine takes those it knows.
         registry: The registry with engines and executors; None for that of all installed plugins.
         trial: State left by the engine trial, reused by the runner.
+        with_nodes: The model with the nodes of regions that programs or calls replaced; None if none did, or if it was
+            loaded from a folder.
     """
 
     model: Model
@@ -68,6 +70,7 @@ class CompiledModel:
     options: dict[str, Any] = field(default_factory=dict)
     registry: Registry | None = field(default=None, repr=False)
     trial: object = field(default=None, repr=False)
+    with_nodes: Model | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _revision: int = field(default=-1, repr=False)
 

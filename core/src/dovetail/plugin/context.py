@@ -97,6 +97,7 @@ class Outcome:
         decided: A copy of the decided graph before any of it was carried out, if a backend has emitters.
         quantized_values: The quantized values and their parameters, once calibrated.
         artifacts: The artifacts that emitters made of regions, or None.
+        with_nodes: The model before programs and calls replaced regions; None if none did.
         trial: State left by the engine trial, reused by the runner.
     """
 
@@ -104,6 +105,7 @@ class Outcome:
     decided: Model | None = None
     quantized_values: list[QuantizedValue] = field(default_factory=list)
     artifacts: ArtifactFolder | None = None
+    with_nodes: Model | None = None
     trial: object = None
 
 

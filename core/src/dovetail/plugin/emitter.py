@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -62,11 +63,13 @@ class Artifact:
         node: The replacement of the region: an operator that only the engine knows, or a call of a function that holds
             the region; None if the region stays as it is.
         notes: Shortcomings of these files, one sentence each; they become remarks.
+        facts: What the tool reports: cycles, memory, its own error, as plain data for plan and explanations.
     """
 
     files: tuple[str, ...] = ()
     node: StandIn | Call | None = None
     notes: tuple[str, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,16 @@ class Emitter(ABC):
     Attributes:
         whole: Emit once for the whole model, not once per region of the backend: for tools that read the whole model
             and a file that assigns its nodes. Such an emitter returns no node, because a node replaces a single region.
+        matches_plan: Its programs compute what the nodes of their regions compute. A search for nodes to raise then
+            runs the nodes, and compiles programs only of the results that it proposes and judges.
     """
 
     whole: ClassVar[bool] = False
+    matches_plan: ClassVar[bool] = False
+
+    def version(self) -> str:
+        """Return the version of its tool, for the record; with one, artifacts of the same region are reused."""
+        return ""
 
     @abstractmethod
     def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
@@ -116,3 +126,7 @@ class Emitter(ABC):
             EngineError: The region, or the node that the error names, is not supported and is placed elsewhere. For the
                 whole model, this means every node on the backend, unless the error names one of them.
         """
+
+
+TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
+"""Whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""

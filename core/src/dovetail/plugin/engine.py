@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from dovetail.errors import DovetailError
@@ -28,11 +29,13 @@ class EngineError(DovetailError):
         message: What happened, with the engine and, if known, the node.
         hint: What to do about it.
         node: Name of the node at fault, or of a value that it computes; empty if the engine does not say.
+        nodes: The names of all nodes at fault, if the engine knows them; `node` is then the first.
     """
 
-    def __init__(self, message: str, hint: str = "", node: str = ""):
+    def __init__(self, message: str, hint: str = "", node: str = "", nodes: Sequence[str] = ()):
         super().__init__(message, hint)
-        self.node = node
+        self.nodes = tuple(nodes or filter(None, (node,)))
+        self.node = node or next(iter(self.nodes), "")
 
 
 class Availability(NamedTuple):
@@ -91,9 +94,11 @@ class Session(ABC):
 
     Attributes:
         notes: Notes for the user on how it was loaded.
+        facts: What the engine reports of it, such as cycles and memory, as plain data.
     """
 
     notes: Sequence[str] = ()
+    facts: Mapping[str, object] = MappingProxyType({})
 
     @abstractmethod
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -106,6 +111,9 @@ class Session(ABC):
     @abstractmethod
     def executed(self) -> dict[str, Executed]:
         """Return how every node of the region was executed, by node name."""
+
+    def close(self) -> None:  # noqa: B027, need not be overridden
+        """Release what it holds, such as a process or a device; it is not used any more."""
 
 
 class Engine(ABC):

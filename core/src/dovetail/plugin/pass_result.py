@@ -79,32 +79,14 @@ class Result:
     def statistics(self) -> dict[str, dict[str, int]]:
         """Return counts by pass, summed over all its runs, in the order of first runs."""
         sums: dict[str, Counter[str]] = {}
-        for _, step in _walk(self.passes):
+        for _, step in self.steps():
             if step.counts:
                 sums.setdefault(step.name, Counter()).update(step.counts)
         return {name: dict(sorted(counts.items())) for name, counts in sums.items()}
 
-    def timing_lines(self) -> list[str]:
-        """Return time and share of every step as an indented tree; the verifier is a step of its own."""
-        verifier = sum(step.verify_seconds for _, step in _walk(self.passes))
-        total = sum(step.seconds for step in self.passes) + verifier
-        lines = [
-            _timing(step.seconds, total, "  " * depth + step.name + ("" if step.changed else " (no change)"))
-            for depth, step in _walk(self.passes)
-        ]
-        return [*lines, _timing(verifier, total, "verifier"), _timing(total, total, "total")]
-
-    def statistics_lines(self) -> list[str]:
-        """Return one line per pass and counter."""
-        return [
-            f"{count:>8}  {name}  {counter}"
-            for name, counts in self.statistics.items()
-            for counter, count in counts.items()
-        ]
-
-
-def _timing(seconds: float, total: float, label: str) -> str:
-    return f"{seconds:9.4f} s {100 * seconds / total if total else 0:5.1f} %  {label}"
+    def steps(self) -> Iterator[tuple[int, PassResult]]:
+        """Yield the result of every step with its depth, those in fixpoints after them."""
+        return _walk(self.passes)
 
 
 def _walk(steps: list[PassResult], depth: int = 0) -> Iterator[tuple[int, PassResult]]:

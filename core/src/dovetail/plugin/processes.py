@@ -46,13 +46,14 @@ class Finished(NamedTuple):
 class PythonProcess(subprocess.Popen[bytes]):
     """A module run as a separate Python program, which ends with this process if it calls `end_with_parent`.
 
-    It finds the modules that this process finds, except those of the current folder.
+    It finds the modules that this process finds, except those of the current folder. Another Python finds its own.
 
     Args:
-        module: The module, run as `python -m` runs it.
+        module: The module, run as `python -m` runs it; with another Python, the path of a file.
         arguments: Its arguments.
         variables: Environment variables to set.
         pass_fds: File descriptors that it inherits.
+        python: Another Python to run it in; by default that of this process.
         streams: `stdin`, `stdout` and `stderr` as `subprocess.Popen` takes them.
     """
 
@@ -64,15 +65,17 @@ class PythonProcess(subprocess.Popen[bytes]):
         arguments: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        python: str = "",
         **streams: Any,
     ):
         # Nothing is written to the pipe: its other end hears when this process has ended.
         theirs, self._alive = os.pipe() if fcntl is not None else (-1, -1)
         given = {"PYTHONPATH": os.pathsep.join(import_path()), _PARENT: str(theirs), **(variables or {})}
+        program = [python, "-I", module] if python else [sys.executable, "-P", "-m", module]
         inherited = (*pass_fds, *([theirs] if theirs >= 0 else []))
         try:
             super().__init__(
-                [sys.executable, "-P", "-m", module, *arguments],
+                [*program, *arguments],
                 env=child_environment(given), pass_fds=inherited, **streams,
             )  # fmt: skip
         except BaseException:

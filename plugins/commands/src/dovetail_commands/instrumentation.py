@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli import note
 
 if TYPE_CHECKING:
-    from dovetail.passes import Instrumentation
+    from dovetail.passes import Instrumentation, Result
 
-__all__ = ["add_instrumentation", "instrumentation_of"]
+__all__ = ["add_instrumentation", "instrumentation_of", "statistics_lines", "timing_lines"]
 
 _REPRODUCER = "dovetail-reproducer.onnx"
 
@@ -66,8 +66,32 @@ def _reporter(args: argparse.Namespace, results: list[Any] | None) -> Any:
         if results is not None:
             results.append(result)
         if args.timing:
-            note(*result.timing_lines())
+            note(*timing_lines(result))
         if args.stats:
-            note(*result.statistics_lines())
+            note(*statistics_lines(result))
 
     return report
+
+
+def timing_lines(result: Result) -> list[str]:
+    """Return time and share of every step of a run as an indented tree; the verifier is a step of its own."""
+    verifier = sum(step.verify_seconds for _, step in result.steps())
+    total = sum(step.seconds for step in result.passes) + verifier
+    lines = [
+        _timing(step.seconds, total, "  " * depth + step.name + ("" if step.changed else " (no change)"))
+        for depth, step in result.steps()
+    ]
+    return [*lines, _timing(verifier, total, "verifier"), _timing(total, total, "total")]
+
+
+def statistics_lines(result: Result) -> list[str]:
+    """Return one line per pass and counter of a run."""
+    return [
+        f"{count:>8}  {name}  {counter}"
+        for name, counts in result.statistics.items()
+        for counter, count in counts.items()
+    ]
+
+
+def _timing(seconds: float, total: float, label: str) -> str:
+    return f"{seconds:9.4f} s {100 * seconds / total if total else 0:5.1f} %  {label}"

@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.plugin import Registry
-    from dovetail.plugin.loading import Entry
+    from dovetail.plugin.loading import Registration
 
 
 _BY_HAND = "only where a pipeline names them"
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _document(registry: Registry, entry: Entry) -> dict[str, Any]:
+def _document(registry: Registry, entry: Registration) -> dict[str, Any]:
     from dovetail.passes import load_pass, summary_of
 
     item: dict[str, Any] = {"name": entry.name, "distribution": entry.owner}

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from dovetail.ir import dtype_name, is_onnx, type_text
+from dovetail.ir import dtype_name, is_onnx
 from dovetail.planning import get_placement, kind_of
 from dovetail.text import printable
 
@@ -205,3 +206,24 @@ def _identifier(name: str | None) -> str:
     name = name or ""
     bare = name.replace("_", "a")
     return name if bare.isalnum() and not bare[0].isdigit() else json.dumps(name)
+
+
+@cache
+def _tensor_text(dtype: ir.DataType) -> str:
+    lower = dtype.name.lower()
+    return f"tensor({lower})"
+
+
+def type_text(kind: ir.TypeProtocol | None) -> str | None:
+    """Return a type in the notation of onnx's schemas: `tensor(float)`, `seq(tensor(int64))`; None if unknown."""
+    import onnx_ir as ir
+
+    if kind is None:
+        return None
+    if isinstance(kind, ir.TensorType):
+        return _tensor_text(kind.dtype)
+    if isinstance(kind, ir.SparseTensorType):
+        return f"sparse_tensor({kind.dtype.name.lower()})"
+    if isinstance(kind, (ir.SequenceType, ir.OptionalType)):
+        return f"{'seq' if isinstance(kind, ir.SequenceType) else 'optional'}({type_text(kind.elem_type)})"
+    raise KeyError(type(kind))

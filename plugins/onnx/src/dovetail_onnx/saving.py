@@ -17,7 +17,7 @@ from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.array_workers import workers
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.resumable import DataFile, data_file
-from dovetail_onnx.files.writing import named, replacing
+from dovetail_onnx.files.writing import named, replacing_file
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.wire import join, tag, varint
 
@@ -139,7 +139,7 @@ def save_model(
     with named(path), workers():
         old_data = data_files(path)
         data = _write_data(path, stubs, tensors, proto, tell) if external and tensors else None
-        with replacing(path) as file:
+        with replacing_file(path) as file:
             hashed = _Hashed(file)
             if data is not None:
                 hashed.write(proto.SerializeToString(deterministic=True))
@@ -268,6 +268,8 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.Mode
     A large one is resumed where an earlier run was killed (see `dovetail_onnx.files.resumable`).
     Weights that shared one place, such as an embedding and a head, share one again.
     """
+    from dovetail_onnx.partial_tensors import losses_of
+
     places: list[tuple[int, int]] = []
     known: dict[tuple, tuple[int, int]] = {}
 
@@ -289,7 +291,7 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.Mode
                 known[source] = places[-1]
             if not file.has(tensor.name or "", tensor.nbytes):
                 _write_tensor(file, tensor)
-                file.complete(tensor.name or "", tensor.nbytes, bool(getattr(tensor, "losses", None)))
+                file.complete(tensor.name or "", tensor.nbytes, bool(losses_of(tensor)))
     digest = file.digest.hexdigest()
     for stored, (offset, length) in zip(stubs, places, strict=True):
         del stored.external_data[:]

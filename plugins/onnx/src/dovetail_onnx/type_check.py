@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.ir import is_onnx, type_text
+from dovetail.ir import is_onnx
 from dovetail.planning import from_source
 
+from dovetail_onnx.printer import type_text
 from dovetail_onnx.signatures import Port, Signature, Signatures, input_name, output_name, signature
 
 if TYPE_CHECKING:

@@ -10,11 +10,29 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST, from_source
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, SelectiveEngine, Session
-from dovetail.plugin.loading import artifact_of, derived, described, foreign_output, make_engine
+from dovetail.plugin import (
+    Availability,
+    Emitter,
+    Engine,
+    EngineError,
+    Executed,
+    Reads,
+    RegionModel,
+    SelectiveEngine,
+    Session,
+)
+from dovetail.plugin.loading import (
+    TRIAL,
+    artifact_of,
+    class_of,
+    derived,
+    described,
+    foreign_output,
+    make_engine,
+)
 
 from dovetail_runtime.direct_run import SelfChecking
-from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.feeds import DeclaredValue, declared
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 from dovetail_runtime.nested_graphs import calls
 
@@ -227,7 +245,7 @@ class GuardedSession:
         except BaseException:
             return {}
 
-    def _check(self, output: Declared, results: Mapping[str, object]) -> None:
+    def _check(self, output: DeclaredValue, results: Mapping[str, object]) -> None:
         label, name = self._engine.label, output.name
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=output.node)
@@ -306,7 +324,21 @@ def engines_in(ctx: Context) -> Engines:
     if known is None:
         backends = (*ctx.backends, ctx.host)
         known = ctx.kept.put(_Made(engines_of(backends, ctx.registry, lambda: TARGET_ONLY in ctx.request.options)))
-    return known.engines
+    return _for_nodes(known.engines, ctx) if TRIAL.get() else known.engines
+
+
+def _for_nodes(engines: Engines, ctx: Context) -> Engines:
+    """Return the engines for a trial: of a backend whose programs match the plan, those that run nodes.
+
+    The host's engines stand in for a backend that has none of these.
+    """
+    found = dict(engines)
+    for backend in ctx.backends:
+        emitters = (class_of(ctx.registry.emitter[name], name, Emitter) for name in backend.artifacts)
+        if any(emitter.matches_plan for emitter in emitters):
+            own = [engine for engine in engines[backend.name] if not engine.loads_artifacts]
+            found[backend.name] = own or [engine.standing_in() for engine in engines[HOST]]
+    return found
 
 
 @dataclass(frozen=True)

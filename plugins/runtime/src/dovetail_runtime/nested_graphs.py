@@ -11,6 +11,7 @@ from dovetail.plugin.loading import FUNCTIONS
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
+    from dovetail.plugin import CompiledModel
 
 
 def calls(model: Model) -> list[ir.Node]:
@@ -51,6 +52,20 @@ def _inline(graph: ir.Graph, call: ir.Node, function: ir.Function) -> None:
         # Value names are unique in a graph, so the call gives up its name first.
         new.name, old.name = old.name, None
     graph.remove(call, safe=True)
+
+
+def with_nodes(compiled: CompiledModel) -> Model:
+    """Return the model of a result with the nodes of its regions.
+
+    Programs of a result that was loaded from a folder stay: their weights are in the artifacts alone.
+    """
+    if not compiled.model.ir.functions:
+        return compiled.model
+    if compiled.with_nodes is not None and not compiled.edited:
+        return compiled.with_nodes
+    model = compiled.model.clone()
+    inline_regions(model)
+    return model
 
 
 def extract_body(model: Model, body: ir.Graph) -> Model:

@@ -17,13 +17,14 @@ from dovetail.plugin import CompiledModel, load_plugins
 from dovetail.plugin.loading import check_installed
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
+from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.ranking import rank
 from dovetail_verify.arguments import shapes_of
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
-from dovetail_verify.runners import compared, trials_of
+from dovetail_verify.runners import compared, searching, trials_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.ranking import Ranking
     from dovetail_verify.arguments import InputShapes
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
     from dovetail_verify.layers import LayerErrors
 
 
@@ -55,7 +56,7 @@ def verify(
     max_perplexity_rise: float | str | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
-) -> Verification:
+) -> OutputVerification:
     """Compare the outputs of two models on the same inputs; the original runs on the host, in its own types.
 
     Args:
@@ -221,8 +222,18 @@ def layers_of_request(
     """
     ctx.load_backends()
     exact = Driver(original, ctx, passes, Instrumentation(progress=options.get("progress"))).prepare()
+    if with_nodes(result).ir.functions:  # programs of a result from a folder
+        result.with_nodes = with_nodes(_replayed(original, result, ctx, passes))
     engines = engines_of([ctx.host], ctx.registry)
     return find_layer_errors(original, exact, result, data, engines, **options)
+
+
+def _replayed(original: Model, result: CompiledModel, ctx: Context, passes: Sequence[Pass]) -> CompiledModel:
+    """Compile by the plan of a result once more, for the nodes in the place of its programs."""
+    again = Context(replace(ctx.request, plan=result.plan, data=None), plugins=ctx.plugins)
+    again.try_engines = again.files_wanted = False
+    with searching():
+        return Driver(original, again, passes).compile()
 
 
 def request_of_result(plan: Plan, plugins: PluginSet) -> Request:

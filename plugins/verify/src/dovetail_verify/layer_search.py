@@ -10,11 +10,11 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import get_placement, operator_name
 from dovetail_runtime.data.batches import as_given
-from dovetail_runtime.nested_graphs import inline_regions
+from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
-from dovetail_verify.layers import ORDERS, Layer, LayerErrors, check_order
+from dovetail_verify.layers import ORDERS, LayerErrors, MeasuredLayer, check_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +60,7 @@ def find_layer_errors(
         DovetailError: The data does not match, or one of the models cannot be run on the host.
     """
     check_order(by)
-    model = _with_nodes(result.model)
+    model = with_nodes(result)
     refined = result.plan.summary.get("refined", {}).get("changed", {})
     if rescaled := [step for step in _RESCALING if refined.get(step)]:
         raise DovetailError(
@@ -92,20 +92,11 @@ def find_layer_errors(
     return LayerErrors(layers, by, found.batches, len(names))
 
 
-def _with_nodes(model: Model) -> Model:
-    """Inline the regions of a model that are functions."""
-    if not model.ir.functions:
-        return model
-    model = model.clone()
-    inline_regions(model)
-    return model
-
-
 def _others(steps: Mapping[str, int]) -> str:
     return ",".join(step for step in steps if step not in _RESCALING) or "none"
 
 
-def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
+def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[MeasuredLayer]:
     """Return the computing nodes in graph order, each with the subsequent nodes that only move its numbers."""
     by_name = {name_of(node): node for node in model.graph}
     heads: dict[str, str] = {}
@@ -137,7 +128,7 @@ def _moves(own: NodeErrors, before: NodeErrors) -> bool:
     return one.elements == two.elements > 0 and all(abs(a - b) <= _SAME * abs(b) for a, b in pairs)
 
 
-def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
+def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> MeasuredLayer:
     head, *moving = nodes
     placement = get_placement(by_name[name_of(head)])
     found = {name: errors[name] for name in map(name_of, nodes)}
@@ -145,7 +136,7 @@ def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Map
     rounding = max(alone, key=lambda name: alone[name].share, default="")
     accumulated = [one.accumulated for one in found.values() if one.accumulated.elements]
     value = next(value.name for value in head.outputs if value.name)
-    return Layer(
+    return MeasuredLayer(
         name_of(head),
         operator_name(head.domain, head.op_type),
         placement.backend if placement is not None else "",
@@ -159,5 +150,5 @@ def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Map
     )
 
 
-def _with_effect(layer: Layer, snr_db: float | None) -> Layer:
+def _with_effect(layer: MeasuredLayer, snr_db: float | None) -> MeasuredLayer:
     return layer if snr_db is None else replace(layer, at_outputs=snr_db)

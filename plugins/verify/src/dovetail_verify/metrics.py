@@ -296,8 +296,8 @@ class Spread:
     def low_snr_db(self) -> float | None:
         """Return an SNR that nine of ten batches are likely to reach; None without signal.
 
-        With enough batches it is the worst one's. With few, it is also at most the mean minus their downward deviation:
-        batches that are better than the rest are no reason to expect worse ones.
+        The next of n batches is worse than the k worst of them with a probability of k / (n + 1). With fewer than nine,
+        it is also at most the mean minus their downward deviation: better batches are no reason to expect worse ones.
         """
         mean = self.seen[0] / max(len(self.batches), 1)
         if not mean > 0:
@@ -305,7 +305,7 @@ class Spread:
         found = [_decibels(max(signal, _FAINT * mean), noise) for signal, noise in self.batches]
         middle = sum(found) / len(found)
         if not 1 < len(found) < _ENOUGH:
-            return min(found)
+            return sorted(found)[max((len(found) + 1) // (_ENOUGH + 1) - 1, 0)]
         deviation = math.sqrt(sum(min(one - middle, 0.0) ** 2 for one in found) / (len(found) - 1))
         return min(*found, middle - _SIGMAS * deviation)
 

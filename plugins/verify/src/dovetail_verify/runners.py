@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
     from dovetail.plugin import Asked, CompiledModel
 
     from dovetail_verify.accuracy.trials import AccuracyTrials
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
 
 
-def reference(
+def reference_runner(
     model: Model, ctx: Context, options: Mapping[str, object] | None = None
 ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return a function that runs `model` on the host's engines, in its own types.
@@ -28,19 +29,19 @@ def reference(
         options: Options of the engines.
     """
     from dovetail_runtime.engines import engines_of
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.unpartitioned import slices
 
     runnable = model.runnable()
-    return Executor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
+    return RegionExecutor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
 
 
-def reference_of_source(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return `reference` of the source model of a compilation, loaded once unless it is large."""
+def source_runner(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return `reference_runner` of the source model of a compilation, loaded once unless it is large."""
     kept = ctx.kept.get(_Source)
     if kept is not None and kept.model is model:
         return kept.run
-    run = reference(model, ctx)
+    run = reference_runner(model, ctx)
     if weights_within(model, _KEPT_WEIGHTS):
         ctx.kept.put(_Source(model, run))
     return run
@@ -70,6 +71,18 @@ def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict
     return lambda feeds: dequantized_outputs(model, compiled.run(fitted(model, quantized_inputs(model, feeds))))
 
 
+@contextmanager
+def searching() -> Iterator[None]:
+    """Mark what is compiled inside of the block as trials of a search; see `dovetail.plugin.Emitter.matches_plan`."""
+    from dovetail.plugin.loading import TRIAL
+
+    token = TRIAL.set(True)
+    try:
+        yield
+    finally:
+        TRIAL.reset(token)
+
+
 def trials_of(
     original: Model,
     proceed: Callable[[Asked], CompiledModel],
@@ -92,10 +105,12 @@ def trials_of(
     """
     from dovetail_verify.accuracy.trials import AccuracyTrials
 
-    def compile_with(raised: Collection[str], lowered: Collection[str]) -> CompiledModel:
-        return proceed(dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks)))
+    def compile_with(raised: Collection[str], lowered: Collection[str], is_trial: bool) -> CompiledModel:
+        asked = dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks))
+        with searching() if is_trial else nullcontext():
+            return proceed(asked)
 
-    return AccuracyTrials(original, compile_with, reference_of_source(original, ctx), runner, request.data, progress)
+    return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, request.data, progress)
 
 
 def compared(
@@ -106,12 +121,12 @@ def compared(
     shapes: Mapping[str, Sequence[int]] | None,
     progress: Progress | None,
     ctx: Context,
-) -> Verification:
+) -> OutputVerification:
     """Compare a result with its original on data, or on random inputs of `shapes`."""
     from dovetail.plugin import CompiledModel
 
     from dovetail_verify.compare import verify
 
-    run = runner(result) if isinstance(result, CompiledModel) else reference(result, ctx)
+    run = runner(result) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
     made = result.model if isinstance(result, CompiledModel) else result
-    return verify(original, reference_of_source(original, ctx), run, data, seed, progress, shapes, made)
+    return verify(original, source_runner(original, ctx), run, data, seed, progress, shapes, made)

@@ -4,6 +4,7 @@ from dovetail.plugin.engine import (
     make_engine as make_engine,
     record_spans as record_spans,
 )
+from dovetail.plugin.emitter import TRIAL as TRIAL
 from dovetail.plugin.loading.backend_files import (
     format_of as format_of,
     named_format_of as named_format_of,
@@ -36,7 +37,7 @@ from dovetail.plugin.loading.isolation import (
     foreign_output as foreign_output,
 )
 from dovetail.plugin.loading.output import own_output as own_output
-from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Entry as Entry, Table as Table
+from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Registration as Registration, Table as Table
 from dovetail.plugin.loading.stores import check_store as check_store
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.artifacts import (

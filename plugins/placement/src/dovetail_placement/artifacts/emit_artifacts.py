@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from dovetail.ir import FreshNames, used_values
 from dovetail.passes import Pass
 from dovetail.planning import Region, decided_key, extract, get_placement, key_of
-from dovetail.plugin import Artifact, Call, EmittedRegion, StandIn
-from dovetail.plugin.loading import ArtifactFolder, artifact_of
+from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
+from dovetail.plugin.loading import TRIAL, ArtifactFolder, artifact_of
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 
-from dovetail_placement.artifacts.emitters import NotEmitted, emitted, takes_whole_model
+from dovetail_placement.artifacts.emitters import NotEmitted, emitted, emitter_class
 from dovetail_placement.artifacts.outline_regions import (
     BorderConversions,
     outline_region,
@@ -34,19 +34,22 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend
 
 
-def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: Context) -> bool:
+def replace_emitted(model: Model, made: Sequence[tuple[Region, Artifact]], ctx: Context) -> bool:
     """Replace each region for which an emitter returned an operator or a call, and renumber all regions.
 
     Returns:
         Whether anything was replaced.
     """
-    names, replaced = ctx.analysis(FreshNames, model), False
+    ctx.count("regions emitted", len(made))
+    # Where files are discarded, consumers examine the nodes.
+    made = [one for one in made if one[1].node and (ctx.files_wanted or not isinstance(one[1].node, Call))]
+    if not made:
+        return False
+    ctx.outcome.with_nodes = model.clone()
+    names = ctx.analysis(FreshNames, model)
     border = BorderConversions(model, names, ctx)
     for region, artifact in made:
-        ctx.count("regions emitted")
-        # A trial discards its files, and its consumers examine the nodes.
-        if artifact.node is None or isinstance(artifact.node, Call) and not ctx.files_wanted:
-            continue
+        assert artifact.node is not None, "others were left out"
         name, region = f"region_{region.index}", region.part(region.nodes)
         # With an engine's own operator, the function only documents the replaced nodes, so its weights are dropped.
         node = outline_region(model, region, name, names)
@@ -63,13 +66,11 @@ def replace_emitted(model: Model, made: Iterable[tuple[Region, Artifact]], ctx: 
         compiled = f", compiled into {_files(artifact)}" if rule == "compiled" else ""
         why = f"{what} stands for the {pluralize(len(region.nodes), 'node')} of region {region.index}{compiled}"
         ctx.remark("passed", node, rule, why)
-        replaced = True
-    if replaced:
-        _remove_unread_weights(model)
-        model.graph.sort()
-        model.touch()
-        number_regions(model, ctx)
-    return replaced
+    _remove_unread_weights(model)
+    model.graph.sort()
+    model.touch()
+    number_regions(model, ctx)
+    return True
 
 
 def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn, names: FreshNames) -> ir.Node:
@@ -121,7 +122,7 @@ class EmitArtifacts(Pass):
         made: list[tuple[Region, Artifact]] = []
         for region in regions:
             backend = backends[region.backend]
-            emitters = [name for name in backend.artifacts if not takes_whole_model(name, ctx)]
+            emitters = [name for name in backend.artifacts if _emits_regions(emitter_class(name, ctx))]
             if not emitters:
                 continue
             # A region of conversions alone has no source nodes. In a pipeline that does not decide, the model is its
@@ -133,11 +134,16 @@ class EmitArtifacts(Pass):
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
                 _refuse(region.nodes, region.backend, refused, ctx)
-        if ctx.files_wanted and not ctx.refusals.fresh:
+        if ctx.files_wanted and not TRIAL.get() and not ctx.refusals.fresh:
             _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
         if ctx.refusals.fresh:
             return False
         return replace_emitted(model, made, ctx)
+
+
+def _emits_regions(emitter: type[Emitter]) -> bool:
+    """Check whether an emitter runs on regions: not on the whole model, nor for a trial that its programs match."""
+    return not emitter.whole and not (emitter.matches_plan and TRIAL.get())
 
 
 def _without_defaults(region: Region, artifact: Artifact) -> Artifact:
@@ -165,7 +171,7 @@ def _emit_whole_model(
 ) -> None:
     """Run the whole-model emitters of each backend that has nodes in the model."""
     for name in dict.fromkeys(region.backend for region in regions):
-        emitters = [emitter for emitter in backends[name].artifacts if takes_whole_model(emitter, ctx)]
+        emitters = [emitter for emitter in backends[name].artifacts if emitter_class(emitter, ctx).whole]
         if not emitters:
             continue
         source = (ctx.outcome.decided or model).clone()

@@ -28,13 +28,13 @@ class NotEmitted(Exception):
         self.why, self.node = why, node
 
 
-def takes_whole_model(emitter: str, ctx: Context) -> bool:
-    """Check whether an emitter runs once for the whole model instead of once per region.
+def emitter_class(name: str, ctx: Context) -> type[Emitter]:
+    """Return the class of an emitter.
 
     Raises:
-        DovetailError: It is not installed.
+        DovetailError: It is not installed, or not an emitter.
     """
-    return class_of(ctx.registry.emitter[emitter], ctx.registry.emitter.title(emitter), Emitter).whole
+    return class_of(ctx.registry.emitter[name], ctx.registry.emitter.title(name), Emitter)
 
 
 def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
@@ -62,7 +62,7 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
         own = ArtifactFolder()
         made = _asked(emitter, region, own.root, title)
         if made.node is not None:
-            if takes_whole_model(name, ctx):
+            if emitter_class(name, ctx).whole:
                 raise DovetailError(f"{title} gives a node for the whole model of {region.backend.name}", _WHOLE)
             if node is not None:
                 raise DovetailError(

@@ -13,7 +13,7 @@ from dovetail.planning import Groups, Region, in_order, regions_from
 from dovetail.plugin import Partitioner
 from dovetail.plugin.loading import calling, class_of, made, stands_for_region
 
-from dovetail_placement.regions.order import Dependencies, dependencies, executable_order
+from dovetail_placement.regions.order import UnitDependencies, dependencies, executable_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -141,7 +141,7 @@ def _arranged(
     return [units[i] for i in order if i < len(groups)]
 
 
-def _circular(units: list[list[ir.Node]], needs: Dependencies, stuck: set[int], title: str) -> DovetailError:
+def _circular(units: list[list[ir.Node]], needs: UnitDependencies, stuck: set[int], title: str) -> DovetailError:
     before: dict[int, set[int]] = {i: set() for i in stuck}
     for producer in stuck:
         for user in stuck.intersection(needs.users[producer]):

@@ -39,12 +39,11 @@ def activation_histograms(compiled: CompiledModel, data: object, plugins: Plugin
     """
     try:
         from dovetail_quantize.observing import observe
-        from dovetail_runtime.nested_graphs import inline_regions
+        from dovetail_runtime.nested_graphs import with_nodes
     except ImportError as error:
         why = "histograms of activations need dovetail-quantize"
         raise DovetailError(why, "pip install 'dovetail-report[data]'") from error
-    model = compiled.model.clone()
-    inline_regions(model)
+    model = with_nodes(compiled).clone()
     counters = _counters(model)
     if not counters:
         return []

@@ -10,6 +10,7 @@ import numpy as np
 from dovetail.ir import FreshNames, dtype_of, float_name, name_of
 from dovetail.planning import operator_name
 from dovetail_runtime.data.batches import batches, fitted
+from dovetail_runtime.nested_graphs import with_nodes
 from dovetail_runtime.unpartitioned import slices
 
 from dovetail_verify.accuracy.groups import Groups, RaisableNodes, locked_nodes
@@ -63,15 +64,14 @@ def measure_baseline(
         DovetailError: The request cannot be compiled or run.
     """
     low = trials.run(())
-    locked = locked_nodes(low.result.model, request)
-    operators = {
-        node.name: operator_name(node.domain, node.op_type) for node in low.result.model.graph if node.name in locked
-    }
+    low_nodes = with_nodes(low.result)
+    locked = locked_nodes(low_nodes, request)
+    operators = {node.name: operator_name(node.domain, node.op_type) for node in low_nodes.graph if node.name in locked}
     candidates = RaisableNodes(low.result, locked)
     high = trials.run(candidates.names)
     low.result.unload()
     high.result.unload()
-    streamed = stream(trials.original, high.result.model, low.result.model, engines, trials.data)
+    streamed = stream(trials.original, with_nodes(high.result), low_nodes, engines, trials.data)
     prior = {name: errors.own.share for name, errors in streamed.errors.items()}
     units = candidates.units(high.result, streamed)
     if by_nodes:
@@ -108,11 +108,11 @@ def effects_at_outputs(
     Raises:
         DovetailError: The model cannot be run.
     """
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
     work, inputs = _with_errors(exact, names)
     outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
-    executor = Executor(work, engines, regions=slices(work.graph))
+    executor = RegionExecutor(work, engines, regions=slices(work.graph))
     found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
     for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
         feeds = fitted(exact, feeds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.planning import IN_FLOATS, Remark, parse_pin
 from dovetail_runtime.engines import engines_of
 
-from dovetail_verify.accuracy.raising import Raised, meet_goals
+from dovetail_verify.accuracy.raising import LOW_FLOATS, Raised, meet_goals
 from dovetail_verify.runners import trials_of
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
 
     from dovetail_verify.accuracy.goals import Goals
-
-
-_LOW_FLOATS = ("bfloat16", "float16")
 
 
 def meet_goals_over_formats(job: CompileJob, proceed: Proceed, goals: Goals) -> Raised:
@@ -77,6 +74,6 @@ def _followed_by_floats(job: CompileJob) -> Collection[str]:
     backends = job.ctx.backends
     integers = [backend.name for backend in backends if backend.has_integers]
     pinned = {parse_pin(text)[1] for text in request.pins}
-    if request.plan is not None or not integers or pinned & set(integers) or backends[-1].low not in _LOW_FLOATS:
+    if request.plan is not None or not integers or pinned & set(integers) or backends[-1].low not in LOW_FLOATS:
         return ()
     return integers

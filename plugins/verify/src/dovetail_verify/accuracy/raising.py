@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.ir import name_of
+from dovetail.planning import get_placement
 from dovetail.text import pluralize
 from dovetail_runtime.data.data_split import split_data
+from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import measure_baseline
 from dovetail_verify.accuracy.goals import record
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     Engines = Mapping[str, Sequence[GuardedEngine]]
 
 
+LOW_FLOATS = ("bfloat16", "float16")
 _EVERY = 3  # of this many batches or rows, the last one is held out
 _FEWEST_ROWS = 6  # of a single batch that is split
 _SHOWN = 6  # nodes named in a message
@@ -67,7 +71,7 @@ def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: 
     split = split_data(trials.original, trials.data, trials.reference, _EVERY, _FEWEST_ROWS, low.result.model)
     measured_on = described(split)
     low = replace(low, compiled=None)
-    search = trials.over(split.part(False) if split.held_out else trials.data, cautious=True)
+    search = trials.over(split.part(False) if split.held_out else trials.data, cautious=True, searching=True)
     final = trials.over(split.part(True) if split.held_out else trials.data)
     baseline = measure_baseline(search, request, engines)
     groups = baseline.groups
@@ -80,8 +84,8 @@ def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: 
         if not goals.missed(baseline.low.verification) and not goals.missed((trial := final.run(())).verification):
             return Raised(record(trial, low, goals, runs(), measured_on=measured_on))
         trial = final.run(baseline.high.raised)
-        high = record(trial, low, goals, runs(), groups, groups.groups, measured_on)
-        return Raised(high, _unreachable(baseline.high, goals, baseline.locked))
+        failure = _unreachable(baseline.high, trial.result, goals, baseline.locked)
+        return Raised(record(trial, low, goals, runs(), groups, groups.groups, measured_on), failure)
     units = sum(len(group.units) for group in groups.groups)
     for wanted, most in ((goals, _FIRST_RUNS), (goals.tightened(_TIGHTER), _MOST_RUNS)):
         if wanted.missed(baseline.high.verification) or search.runs >= most:
@@ -94,7 +98,9 @@ def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: 
             return Raised(record(trial, low, goals, runs(), groups, chosen, measured_on))
     trial = final.run(baseline.high.raised)
     compiled = record(trial, low, goals, runs(), groups, groups.groups, measured_on)
-    return Raised(compiled, _unreachable(trial, goals, baseline.locked) if goals.missed(trial.verification) else None)
+    if not goals.missed(trial.verification):
+        return Raised(compiled)
+    return Raised(compiled, _unreachable(trial, compiled, goals, baseline.locked))
 
 
 def described(split: DataSplit) -> str:
@@ -105,18 +111,43 @@ def described(split: DataSplit) -> str:
     return f"{whole}: {f'{split.why}; give more files' if split.why else 'it is one batch; give more files or samples'}"
 
 
-def _unreachable(high: AccuracyTrial, goals: Goals, locked: Mapping[str, str]) -> DovetailError:
+def _unreachable(
+    high: AccuracyTrial, compiled: CompiledModel, goals: Goals, locked: Mapping[str, str]
+) -> DovetailError:
     missed = "; ".join(str(miss) for miss in goals.missed(high.verification)[:_SHOWN])
     if locked:
         names = list(locked)
-        kept = ", ".join(f"'{name}'" for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        kept = _listed(names)
         reasons = ", ".join(list(dict.fromkeys(locked.values()))[:_SHOWN])
         return DovetailError(
             f"the goal is not met: {missed}, with everything raised that may be; "
             f"{pluralize(len(names), 'node')} may not ({kept}): {reasons}",
             "take that back, narrow it, or lower the goal",
         )
+    if low := _low_nodes(compiled):
+        formats = ", ".join(list(dict.fromkeys(low.values()))[:_SHOWN])
+        return DovetailError(
+            f"the goal is not met: {missed}, with everything raised that can be; {pluralize(len(low), 'node')} "
+            f"({_listed(list(low))}) cannot, in {formats}",
+            f"`dovetail explain` says why of each: '{next(iter(low))}'; place them elsewhere, or lower the goal",
+        )
     return DovetailError(
         f"the goal is not met: {missed}, although every node is computed in the types of the source model",
         "these engines compute sums in another order; lower the goal",
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _low_nodes(compiled: CompiledModel) -> dict[str, str]:
+    """Return the planned nodes that compute in integers or 16-bit floats, with their formats."""
+    planned = {node.name for node in compiled.plan.nodes}
+    found: dict[str, str] = {}
+    for node in with_nodes(compiled).graph:
+        placement = get_placement(node) if node.name in planned else None
+        for format_ in (placement.precision, *placement.ports.values()) if placement is not None else ():
+            if format_ is not None and (format_.quantized or format_.element in LOW_FLOATS):
+                found.setdefault(name_of(node), str(format_))
+    return found

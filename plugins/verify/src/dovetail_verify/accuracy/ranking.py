@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.baseline import Baseline
-    from dovetail_verify.accuracy.groups import Group, Groups
+    from dovetail_verify.accuracy.groups import Groups, UnitGroup
     from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials, Noise
 
 
@@ -224,7 +224,9 @@ def rank(
     if worst is None:
         raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
     goals.missed(low.verification)  # raises if a goal cannot be measured
-    baseline = measure_baseline(trials, request, engines, by_nodes=True)
+    # Where programs replaced regions, a search may run the nodes; what it proposes is judged by the programs.
+    search = trials if low.result.with_nodes is None else trials.over(trials.data, searching=True)
+    baseline = measure_baseline(search, request, engines, by_nodes=True)
     groups = baseline.groups
     units = sum(len(group.units) for group in groups.groups)
     if not units:
@@ -239,20 +241,22 @@ def rank(
     bearable = allowed_noise(goals, low.verification) if goals else {}
     groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
     raised: frozenset[str] = frozenset()
-    chosen: list[Group] = []
+    chosen: list[UnitGroup] = []
     repaired = baseline.low
     if goals.missed(baseline.high.verification):
         raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
     elif goals.missed(baseline.low.verification):
-        raised, chosen = cheapest(trials, groups, goals, baseline.low, trials.runs, spare=0)
+        raised, chosen = cheapest(search, groups, goals, baseline.low, search.runs, spare=0)
+    if search is not trials or raised != repaired.raised:
         repaired = trials.run(raised)
-    return replace(_ranking(baseline, groups, chosen, repaired, goals, bearable, trials.runs), request=request)
+    runs = search.runs if search is trials else search.runs + trials.runs
+    return replace(_ranking(baseline, groups, chosen, repaired, goals, bearable, runs), request=request)
 
 
 def _ranking(
     baseline: Baseline,
     groups: Groups,
-    chosen: Sequence[Group],
+    chosen: Sequence[UnitGroup],
     repaired: AccuracyTrial,
     goals: Goals,
     bearable: Noise,
@@ -280,7 +284,7 @@ def _ranking(
     )
 
 
-def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str, float]) -> list[RankedNodes]:
+def _rows(groups: Groups, chosen: set[UnitGroup], bearable: Noise, own: Mapping[str, float]) -> list[RankedNodes]:
     loud = [(group.worst(bearable), group) for group in groups.groups]
     sum_ = sum(share for share, _ in loud) or 1.0
     rows, cumulated = [], 0.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import CompiledModel
 
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
 
 
 Noise = dict[tuple[str, str], float]
@@ -48,7 +48,7 @@ class AccuracyTrial:
     raised: frozenset[str]
     lowered: frozenset[str]
     compiled: CompiledModel | None = field(repr=False)
-    verification: Verification
+    verification: OutputVerification
 
     @property
     def result(self) -> CompiledModel:
@@ -76,12 +76,14 @@ class AccuracyTrials:
 
     Args:
         original: The model.
-        compile: Compiles the request, given the names of nodes to raise and of nodes to keep low.
+        compile: Compiles the request, given the names of nodes to raise and of nodes to keep low, and whether the
+            result is only a trial; see `dovetail.plugin.Emitter.matches_plan`.
         reference: Runs the original.
         runner: Creates a function that runs a result on the original's data.
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called with (what, done, total).
         cautious: Rate a result by a lower confidence bound for a single batch, not by all batches together.
+        searching: The results are trials of a search, of which none is proposed before it is judged.
 
     Attributes:
         runs: Number of trials run; repeated trials are cached.
@@ -90,22 +92,23 @@ class AccuracyTrials:
     def __init__(
         self,
         original: Model,
-        compile: Callable[[Collection[str], Collection[str]], CompiledModel],
+        compile: Callable[[Collection[str], Collection[str], bool], CompiledModel],
         reference: Callable[[Feeds], Outputs],
         runner: Callable[[CompiledModel], Callable[[Feeds], Outputs]],
         data: object,
         progress: Callable[[str, int, int], None] | None = None,
         cautious: bool = False,
+        searching: bool = False,
     ):
         self.runs = 0
         self.original = original
         self.data = data
         self.progress = progress
-        self.cautious = cautious
+        self.cautious, self.searching = cautious, searching
         self._compile = compile
-        self.reference = reference if isinstance(reference, Remembered) else Remembered(reference)
+        self.reference = reference if isinstance(reference, CachedOriginal) else CachedOriginal(reference)
         self._runner = runner
-        self._known: dict[tuple[frozenset[str], frozenset[str]], Verification] = {}
+        self._known: dict[tuple[frozenset[str], frozenset[str]], OutputVerification] = {}
         self._latest: AccuracyTrial | None = None
 
     def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
@@ -119,7 +122,7 @@ class AccuracyTrials:
             return self._latest
         # Release the previous result first: two results of a large model need twice the memory.
         self._latest = None
-        compiled = self._compile(*wanted)
+        compiled = self._compile(*wanted, self.searching)
         verification = self._known.get(wanted)
         if verification is None:
             self.runs += 1
@@ -134,9 +137,11 @@ class AccuracyTrials:
         self._latest = AccuracyTrial(*wanted, compiled, verification)
         return self._latest
 
-    def over(self, data: object, cautious: bool = False) -> AccuracyTrials:
+    def over(self, data: object, cautious: bool = False, searching: bool = False) -> AccuracyTrials:
         """Return trials of the same request on other data; they share the cached outputs of the original."""
-        return AccuracyTrials(self.original, self._compile, self.reference, self._runner, data, self.progress, cautious)
+        return AccuracyTrials(
+            self.original, self._compile, self.reference, self._runner, data, self.progress, cautious, searching
+        )
 
     def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
         """Run a trial like `run`, or return its cached comparison without a result."""
@@ -155,7 +160,7 @@ def decibels(noise: float) -> float:
     return math.inf if noise <= 0 else -math.inf if noise >= BROKEN else -10 * math.log10(noise)
 
 
-class Remembered:
+class CachedOriginal:
     """Runs the original, and caches its outputs by input within a memory limit."""
 
     def __init__(self, run: Callable[[Feeds], Outputs]):

@@ -1,0 +1,217 @@
+"""Tools of vendors in processes of their own, which may crash, hang and print; see `dovetail.plugin.Tool`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from subprocess import PIPE, TimeoutExpired
+from typing import IO, Any
+
+import dovetail.plugin
+from dovetail.plugin import EngineError, PythonProcess, anonymous_file
+from dovetail.text import printable
+
+from dovetail_runtime import tool_worker
+
+_GRACE = 5.0  # seconds to end in
+_LONGEST = 300  # characters of a process's last words
+_KEPT = 1 << 16  # bytes at the end of its log that are searched for them
+_CAUSES = ("Unhandled exception", "what():", "terminate called", "Fatal error", "Error:")
+"""Texts in the line that says why a process ended: of .NET, C++ and Python."""
+
+
+class ToolProcess(dovetail.plugin.Tool):
+    """A worker in a process of its own; see `dovetail.plugin.Tool`.
+
+    Args:
+        worker: A module, or the path of its file. With `python`, it can import what is installed there.
+        title: The name of the tool, for messages; by default the worker's.
+        hint: What to do if the tool does not start, such as what to install.
+        python: Another interpreter, or the folder of a virtual environment.
+        variables: Environment variables to set, which exist before the first import.
+        timeout: Time limit of a call in seconds. It holds for silence: a line of progress begins it again.
+        begin: A function and its arguments, called first in every new process, such as one that loads a program.
+        progress: Called with every line of progress.
+
+    Attributes:
+        starts: The number of processes so far.
+    """
+
+    def __init__(
+        self,
+        worker: str | Path,
+        *,
+        title: str = "",
+        hint: str = "",
+        python: str | Path = "",
+        variables: Mapping[str, str] | None = None,
+        timeout: float = math.inf,
+        begin: tuple[str, Mapping[str, Any]] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ):
+        self._process: PythonProcess | None = None
+        self._words: IO[bytes] | None = None
+        self.starts = 0
+        self._file, self._title = _file_of(worker), title or str(worker)
+        self._hint, self._python, self._variables = hint, python_of(python) if python else "", dict(variables or {})
+        self._timeout, self._begin, self._progress = timeout, begin, progress
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ToolProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, function: str, /, **given: Any) -> Any:
+        """Call a function of the worker; see `dovetail.plugin.Tool`.
+
+        Raises:
+            EngineError: The function raises, the process ends, or its time is over.
+        """
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            return self._call(function, given)
+
+    def close(self) -> None:
+        """End the process; a later call starts another one."""
+        with self._lock:
+            self._end()
+
+    def __del__(self) -> None:
+        self._end()
+
+    def _start(self) -> None:
+        self._end()
+        self._words = anonymous_file()
+        module = tool_worker.__file__ if self._python else tool_worker.__name__
+        try:
+            self._process = PythonProcess(
+                module, (inspect.getfile(PythonProcess), str(self._file)), self._variables, python=self._python,
+                stdin=PIPE, stdout=PIPE, stderr=self._words,
+            )  # fmt: skip
+        except OSError as error:
+            why = f"{self._title} cannot be started by {self._python or sys.executable}: {error.strerror}"
+            raise EngineError(why, self._hint) from error
+        self.starts += 1
+        if self._begin is not None:
+            self._call(self._begin[0], self._begin[1])
+
+    def _call(self, function: str, given: Mapping[str, Any]) -> Any:
+        process, late = self._process, threading.Event()
+        assert process is not None and process.stdin is not None and process.stdout is not None, "it has pipes"
+        try:
+            with _limited(process, self._timeout, late):
+                tool_worker.send(process.stdin, {"function": function, "given": dict(given)})
+            while True:
+                with _limited(process, self._timeout, late):
+                    answer = tool_worker.receive(process.stdout)
+                if "progress" not in answer:
+                    break
+                if self._progress is not None:
+                    self._progress(printable(answer["progress"]))
+        except (EOFError, OSError) as error:
+            why = f"gave no answer within {self._timeout:g} s, and was ended" if late.is_set() else self._ended()
+            self._end()
+            raise EngineError(f"{self._title} {why}", self._hint) from error
+        except TypeError:  # an argument that cannot be sent; nothing of it was written
+            raise
+        except BaseException:
+            self._end()  # an interrupted call would be answered to the next one
+            raise
+        if "error" in answer:
+            missing = answer["kind"] in ("ModuleNotFoundError", "ImportError")
+            kind = "" if answer["kind"] in ("RuntimeError", "Exception") else f"{answer['kind']}: "
+            why = f"{self._title}: {kind}{printable(answer['error'])[:_LONGEST]}"
+            raise EngineError(why, self._hint if missing else "", nodes=answer["nodes"])
+        return answer["answer"]
+
+    def _ended(self) -> str:
+        """Say how the process ended."""
+        process, words = self._process, self._words
+        assert process is not None and words is not None, "it was started"
+        try:
+            code = process.wait(_GRACE)
+        except TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        size = words.seek(0, os.SEEK_END)
+        words.seek(max(size - _KEPT, 0))
+        lines = [line.strip() for line in words.read().decode(errors="replace").splitlines() if line.strip()]
+        told = next((line for line in lines if any(cause in line for cause in _CAUSES)), (lines or [""])[-1])
+        how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
+        return f"ended with {how}" + (f": {printable(told)[:_LONGEST]}" if told else "")
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        words, self._words = self._words, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    if stream is not None:
+                        stream.close()
+        if words is not None:
+            words.close()
+
+
+@contextlib.contextmanager
+def _limited(process: PythonProcess, seconds: float, late: threading.Event) -> Iterator[None]:
+    """End a process if the block takes longer than `seconds`; `late` is then set."""
+    if math.isinf(seconds):
+        yield
+        return
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def python_of(place: str | Path) -> str:
+    """Return the interpreter of a virtual environment; any other path is an interpreter already.
+
+    Raises:
+        EngineError: There is none.
+    """
+    path = Path(place).expanduser()
+    names = ("bin/python", "Scripts/python.exe", "python.exe")
+    found = next((path / name for name in names if (path / name).exists()), None) if path.is_dir() else path
+    if found is None or not found.exists():
+        raise EngineError(
+            f"there is no Python at {place}", "name an interpreter, or the folder of a virtual environment"
+        )
+    return str(found.absolute())  # not resolved: a link of an environment leads out of it
+
+
+def _file_of(worker: str | Path) -> Path:
+    if isinstance(worker, Path) or worker.endswith(".py"):
+        return Path(worker).absolute()
+    spec = importlib.util.find_spec(worker)
+    if spec is None or not spec.origin:
+        raise EngineError(f"there is no module '{worker}'", "name a module that is installed, or a file")
+    return Path(spec.origin)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,213 @@
+"""Tools of vendors in processes of their own: whatever they do costs one call, and is said in their own words."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from dovetail.plugin import EngineError, Tool
+
+WORKER = '''
+import os, sys, time
+
+RUNTIME = os.environ.get("ACME_RUNTIME", "")
+loaded = []
+
+
+def compile(model, scales, name="net"):
+    """Returns what it got, and what its environment says."""
+    yield "reading " + name
+    print("a line on standard output", flush=True)
+    yield "compiling"
+    doubled = [scale * 2 for scale in scales]
+    return {"program": model[::-1], "doubled": doubled, "runtime": RUNTIME, "nested": {"none": None}}
+
+
+def load(program):
+    loaded.append(program)
+
+
+def run(x):
+    return {"y": x + 1, "loaded": loaded, "pid": os.getpid()}
+
+
+def refuse():
+    error = ValueError("Gelu is not supported\\n  at Importer.cs:12")
+    error.nodes = ["gelu_1", "gelu_2"]
+    raise error
+
+
+def crash():
+    print("Unhandled exception. System.NotSupportedException: Not supported: Mish", file=sys.stderr, flush=True)
+    print("   at Nncase.Importer", file=sys.stderr, flush=True)
+    os.abort()
+
+
+def leave():
+    os._exit(3)
+
+
+def hang():
+    yield "begun"
+    time.sleep(600)
+
+
+def sequence():
+    for number in range(3):
+        time.sleep(1.5)
+        yield str(number)
+    return "done"
+
+
+def where():
+    return {"executable": sys.executable, "prefix": sys.prefix, "dovetail": "dovetail" in sys.modules, "path": sys.path}
+
+
+def unsendable():
+    return object()
+'''
+
+
+@pytest.fixture
+def worker(tmp_path):
+    path = tmp_path / "acme_worker.py"
+    path.write_text(WORKER)
+    return str(path)
+
+
+@pytest.fixture
+def tool(worker):
+    made = []
+
+    def start(**settings):
+        made.append(Tool.start(worker, title="acme-compiler", **settings))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def test_a_call_passes_arrays_bytes_and_plain_data_both_ways(tool):
+    lines = []
+    acme = tool(variables={"ACME_RUNTIME": "7"}, progress=lines.append)
+    scales = [np.float32(0.5), np.arange(6, dtype=np.float16).reshape(2, 3)]
+    found = acme.ask("compile", model=b"\x00\xff\n", scales=scales)
+    assert (found["program"], found["runtime"], found["nested"]) == (b"\n\xff\x00", "7", {"none": None})
+    assert found["doubled"][0] == 1.0
+    np.testing.assert_array_equal(found["doubled"][1], scales[1] * 2)
+    assert found["doubled"][1].dtype == np.float16
+    assert lines == ["reading net", "compiling"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint16", "bool", "int64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 1, 3)])
+def test_arrays_keep_type_and_shape(tool, dtype, shape):
+    import ml_dtypes  # noqa: F401
+
+    x = np.zeros(shape, np.dtype(dtype))
+    y = tool().ask("run", x=x)["y"]
+    assert (y.dtype, y.shape) == ((x + 1).dtype, shape)
+
+
+def test_an_error_of_the_tool_names_its_nodes_and_leaves_it_running(tool):
+    acme = tool()
+    with pytest.raises(EngineError) as caught:
+        acme.ask("refuse")
+    assert caught.value.message == "acme-compiler: ValueError: Gelu is not supported"
+    assert (caught.value.node, caught.value.nodes) == ("gelu_1", ("gelu_1", "gelu_2"))
+    acme.ask("run", x=np.zeros(1))
+    assert acme.starts == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("crash", "ended with signal SIGABRT: Unhandled exception. System.NotSupportedException: Not supported: Mish"),
+        ("leave", "ended with exit code 3"),
+        ("unknown", "AttributeError: "),
+        ("unsendable", "TypeError: object is neither plain data nor an array of numbers"),
+    ],
+)
+def test_what_ends_a_call_is_said_in_the_last_words_and_the_next_call_works(tool, function, says):
+    acme = tool(hint="pip install acme")
+    with pytest.raises(EngineError) as caught:
+        acme.ask(function)
+    assert caught.value.message.startswith("acme-compiler") and says in caught.value.message
+    assert acme.ask("run", x=np.zeros(1))["y"] == 1
+
+
+def test_a_tool_that_hangs_is_ended(tool):
+    acme, begun = tool(timeout=3.0), time.monotonic()
+    with pytest.raises(EngineError, match="gave no answer within 3 s, and was ended"):
+        acme.ask("hang")
+    assert time.monotonic() - begun < 60
+    assert acme.ask("sequence") == "done", "a line of progress begins the time again"
+
+
+def test_every_process_begins_with_the_same_call(tool):
+    acme = tool(begin=("load", {"program": b"net"}))
+    first = acme.ask("run", x=np.zeros(1))
+    with pytest.raises(EngineError):
+        acme.ask("leave")
+    second = acme.ask("run", x=np.zeros(1))
+    assert first["loaded"] == second["loaded"] == [b"net"]
+    assert first["pid"] != second["pid"] and acme.starts == 2
+
+
+def test_the_process_ends_with_the_tool(tool):
+    acme = tool()
+    pid = acme.ask("run", x=np.zeros(1))["pid"]
+    acme.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_tool_of_another_environment_finds_nothing_of_this_one(tool, tmp_path):
+    """An environment without NumPy and without Dovetail."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
+    acme = tool(python=tmp_path / "env")
+    found = acme.ask("where")
+    assert found["prefix"] == str(tmp_path / "env")
+    assert not any("site-packages" in entry and str(tmp_path) not in entry for entry in found["path"])
+    assert not found["dovetail"]
+    assert acme.ask("compile", model=b"ab", scales=[1])["program"] == b"ba"
+
+
+def test_a_missing_library_says_what_to_install(tool, tmp_path):
+    path = tmp_path / "lacking.py"
+    path.write_text("import acme_that_nobody_has\n")
+    acme = Tool.start(str(path), title="acme-compiler", hint="pip install acme")
+    with pytest.raises(EngineError) as caught:
+        acme.ask("compile")
+    assert "No module named 'acme_that_nobody_has'" in caught.value.message
+    assert caught.value.hint == "pip install acme"
+
+
+@pytest.mark.parametrize("python", ["nowhere", "a_file"])
+def test_an_environment_that_is_none_is_named(worker, tmp_path, python):
+    (tmp_path / "a_file").write_text("no program")
+    with pytest.raises(EngineError, match=python):
+        Tool.start(worker, python=tmp_path / python).ask("where")
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(EngineError, match="there is no module 'acme_that_nobody_has'"):
+        Tool.start("acme_that_nobody_has")
+
+
+def test_modules_of_the_current_folder_are_not_imported(worker, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('planted')")
+    (tmp_path / "numpy.py").write_text("raise SystemExit('planted')")
+    script = f"""
+    from dovetail.plugin import Tool
+    print(Tool.start({json.dumps(worker)}).ask("compile", model=b"ab", scales=[])["program"])
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == "b'ba'\n", done.stderr
