@@ -2,7 +2,7 @@
 
 from dovetail.plugin.engine import (
     make_engine as make_engine,
-    record_spans as record_spans,
+    CURRENT_RECORDER as CURRENT_RECORDER,
 )
 from dovetail.plugin.emitter import TRIAL as TRIAL
 from dovetail.plugin.loading.backend_files import (
