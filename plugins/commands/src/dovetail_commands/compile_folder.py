@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,28 +129,40 @@ def compile_folder(
     for model, name in result_names(models).items():
         target = place / name if place is not None else None
 
-        def keep(compiled: CompiledModel, target: Path | None = target) -> None:
-            if target is not None:
-                target.mkdir(parents=True, exist_ok=True)
-                compiled.save(target, external=external, progress=progress)
-
-        try:
+        def compiled(model: Path = model, target: Path | None = target) -> CompiledModel:
             given = {**options, **(keywords_of(target) if keywords_of is not None else {})}
             found = data_for(model, Path(data)) if data is not None else None
-            compiled = compile(
-                folder / model, named, data=found, plugins=plugins, keep=keep, progress=progress, **given
-            )
-            outcomes.append(outcome_of(model, "ok", compiled, target))
-        except ResultError as error:
-            outcomes.append(outcome_of(model, "missed", error.compiled, target, error))
-        except UsageError:
-            raise  # the request is wrong for every model
-        except DovetailError as error:
-            outcomes.append(ModelOutcome(model, "failed", error.message, error.hint))
-        except Exception as error:  # a defect that one model reveals must not affect the others
-            hint = "this is a defect of Dovetail or of a plugin: compile this model alone with --debug"
-            outcomes.append(ModelOutcome(model, "failed", described(error), hint))
+            keep = partial(_keep, target, external, progress)
+            return compile(folder / model, named, data=found, plugins=plugins, keep=keep, progress=progress, **given)
+
+        outcomes.append(_outcome(model, target, compiled))
     return outcomes
+
+
+def _keep(
+    target: Path | None,
+    external: bool | None,
+    progress: Callable[[str, int, int], None] | None,
+    compiled: CompiledModel,
+) -> None:
+    if target is not None:
+        target.mkdir(parents=True, exist_ok=True)
+        compiled.save(target, external=external, progress=progress)
+
+
+def _outcome(model: Path, target: Path | None, compiled: Callable[[], CompiledModel]) -> ModelOutcome:
+    """Compile one model, and return the outcome; only a request that is wrong for every model is an error."""
+    try:
+        return outcome_of(model, "ok", compiled(), target)
+    except ResultError as error:
+        return outcome_of(model, "missed", error.compiled, target, error)
+    except UsageError:
+        raise
+    except DovetailError as error:
+        return ModelOutcome(model, "failed", error.message, error.hint)
+    except Exception as error:  # a defect that one model reveals must not affect the others
+        hint = "this is a defect of Dovetail or of a plugin: compile this model alone with --debug"
+        return ModelOutcome(model, "failed", described(error), hint)
 
 
 def _compile_whole(

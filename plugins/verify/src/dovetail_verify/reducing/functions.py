@@ -90,7 +90,11 @@ def reduce(
     folder = Path(output) if output is not None else None
     identity = {"model": _digest(model), "data": _digest(data), **tested.identity(), "attempts": attempts}
     journal = ReductionJournal(folder, identity)
-    reducer = Reducer(source, tested, journal, plugins, given, backends, attempts, progress)
+    return _reduced(Reducer(source, tested, journal, plugins, given, backends, attempts, progress), journal, folder)
+
+
+def _reduced(reducer: Reducer, journal: ReductionJournal, folder: Path | None) -> Reduction:
+    """Reduce; an interrupted reduction leaves what it has."""
     try:
         found = reducer.run()
     except KeyboardInterrupt:
