@@ -31,7 +31,7 @@ from dovetail_placement.edge_kinds import EdgeKinds
 from dovetail_placement.legality import Judges
 from dovetail_placement.pins import Pins
 from dovetail_placement.search import SearchGraph, ShapeArithmetic
-from dovetail_placement.strategies.integers import Candidates
+from dovetail_placement.strategies.integers import IntegerCandidates
 from measure import table
 from onnx import TensorProto, helper, numpy_helper
 
@@ -101,7 +101,7 @@ def measured(proto: onnx.ModelProto, repeat: int, plugins, requests) -> list[dic
                     view.verdict(node)
             if hasattr(made, "select"):
                 with timed(times["select"]):
-                    made.select(Candidates(view))
+                    made.select(IntegerCandidates(view))
             with timed(times["claim"]):
                 claims = made.claim(view, backend)
             for claim in claims.claims:

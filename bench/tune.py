@@ -39,7 +39,7 @@ import quantizers
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_tune.statistics_of_pairs import Ratio, ratio_of
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 from measure import table
 from trained import NETS
 from trained_nets import candidates
@@ -228,7 +228,7 @@ def row_of(name: str, options: argparse.Namespace) -> dict:
         compiled.save(folder / "winner")
         compiled.unload()
         peers = peers_of(model, inputs, folder, options.nncf)
-        exact = reference(dovetail.open(model), Context(Request(), plugins=load_plugins()))
+        exact = reference_runner(dovetail.open(model), Context(Request(), plugins=load_plugins()))
         accuracy = {peer: snr(make(), exact, inputs[1::2]) for peer, make in peers.items()}
         times: dict[str, list[float]] = {}
         for _ in range(MEASUREMENTS):

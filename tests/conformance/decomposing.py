@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnxruntime
 from dovetail.passes import Context
 from dovetail_onnx.opening import open_proto
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 from dovetail_transforms.canonicalize.normalize import Normalize
 from dovetail_transforms.decompositions import can_decompose, decompose, is_known
 from onnx import helper, numpy_helper
@@ -63,7 +63,7 @@ class Case:
 
 def model_of(case):
     """The model, in which bfloat16 is cast on both sides, and what it is given."""
-    signature = find(case.domain, case.op_type, None)
+    signature = find_signature(case.domain, case.op_type, None)
     ports = [port.name for port in signature.inputs if not port.variadic]
     unknown = set(case.inputs) - set(ports) or set(case.attributes) - signature.attributes
     assert not unknown, f"{case.op_type} has no {unknown}"

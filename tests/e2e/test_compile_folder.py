@@ -36,7 +36,7 @@ def test_the_others_are_compiled_and_the_failure_is_named(dovetail, zoo):
     done = dovetail("compile", zoo, "--backend", "cpu-bf16", "--data", zoo, "--min-snr", "20", "-o", "out")
     assert done.returncode == 1
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert rows[0] == ["model", "placed", "regions", "borders", "joins", "MB", "accuracy", "status"]
+    assert rows[0] == ["model", "placed", "regions", "borders", "conversions", "MB", "accuracy", "status"]
     assert [row[0] for row in rows[1:4]] == ["broken.onnx", "more/again.onnx", "net.onnx"]
     assert rows[1][1] == "failed:" and rows[2][-1] == rows[3][-1] == "ok" and "SNR" in rows[2]
     assert "2 of 3 models compiled" in done.stdout

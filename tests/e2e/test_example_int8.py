@@ -94,7 +94,7 @@ def plan_of(folder="out"):
 
 def test_both_backends_are_in_one_plan_and_the_result_is_right(compiled):
     last = compiled.splitlines()[-1]
-    assert last.startswith("acme-int8 33/41 nodes in 1 region, cpu-bf16 7/41 nodes in 1 region, host 1; 6 joins; SNR ")
+    assert last.startswith("acme-int8 8/13 nodes in 1 region, cpu-bf16 5/13 nodes in 1 region; 6 conversions; SNR ")
     _, nodes, _ = plan_of()
     assert {node.name for node in nodes if node.backend == "acme-int8"} == ON_ACME
     third = next(node for node in nodes if node.name == "third")
@@ -259,7 +259,7 @@ def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, broken):
     )
     done = acme(*COMPILE, "--data", "data.npz", "--verify", PYTHONPATH=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("acme-int8 0/15 nodes (all refused), ")
+    assert done.stdout.splitlines()[-1].startswith("acme-int8 0/13 nodes (all refused), ")
     said = acme("explain", "out", "second").stdout
     assert "failed emit-artifacts/not-emitted: not on acme-int8: emitter 'acme-files' of dovetail-example-int8" in said
 

@@ -38,7 +38,7 @@ def test_the_option_of_the_command_and_of_the_function(dovetail, python, site):
     compile_ = ("compile", DIGITS, "--backend", "host", "-o", "out")
     done = dovetail(*compile_, "--hello", "you", PYTHONPATH=str(site))
     assert done.returncode == 0, done.stderr
-    assert Path("out/hello.txt").read_text() == "hello, you: host 13; 0 joins\n"
+    assert Path("out/hello.txt").read_text() == "hello, you: host 13; 0 conversions\n"
     assert dovetail(*compile_, "--hello", "", PYTHONPATH=str(site)).returncode == 2
     code = f"""
 import dovetail
@@ -50,7 +50,7 @@ except dovetail.UsageError as error:
     print(error.message)
 """
     assert python(code, PYTHONPATH=str(site)) == (
-        "hello, me: host 13; 0 joins\n {'hello': {'who': 'me'}} hello, world True\n"
+        "hello, me: host 13; 0 conversions\n {'hello': {'who': 'me'}} hello, world True\n"
         "dovetail.compile has no keyword 'helo' (did you mean 'hello'?)\n"
     )
 
@@ -95,7 +95,7 @@ def test_a_toy_network_by_frontend_edit_backend_former_pipeline_and_executor(dov
     edit = ("--edit", "unit-conv=line_4:before")
     done = dovetail("compile", "m.toy", "--backend", "toy-npu", *edit, "-o", "out", "--verify", **environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "toy-npu 4/4 nodes in 3 regions; 0 joins; SNR exact"
+    assert done.stdout.splitlines()[-1] == "toy-npu 4/4 nodes in 3 regions; 0 conversions; SNR exact"
     assert '"kind": "unit-conv"' in Path("out/plan.yaml").read_text()
     run = dovetail("run", "out", "--data", "one.npz", "--executor", "sequential", "-o", "o.npz", **environment)
     assert "4 nodes run one after the other" in run.stdout, run.stderr
@@ -131,7 +131,7 @@ def test_the_solver(dovetail, site):
     done = dovetail(*command, PYTHONPATH=str(site))
     assert done.returncode == 0, done.stderr
     assert "cpu-bf16  float32" in done.stdout
-    assert "0 joins" in done.stdout.splitlines()[-1]
+    assert "0 conversions" in done.stdout.splitlines()[-1]
 
 
 def test_when_it_is_gone(dovetail, site):

@@ -100,7 +100,7 @@ print(dovetail.compile({MODEL!r}, 'host').summary())
 """
     members = ("onnx", "host", "schemas", "placement", "transforms", "precision", "runtime")
     done = core(code=code, beside=[f"dovetail-{name}" for name in members], needs=["onnxruntime", "scipy"])
-    assert (done.returncode, done.stdout) == (0, "host 13; 0 joins\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "host 13; 0 conversions\n"), done.stderr
 
 
 @pytest.mark.parametrize("command", [("opt", MODEL, "-p", ""), ("opt", "-", "-p", "")], ids=["file", "input"])
@@ -157,9 +157,8 @@ def test_commands_and_functions_of_other_distributions_say_what_to_install(core,
     assert f"pip install dovetail-{distribution}" in done.stderr
     # A distribution that is installed leaves its entry points behind.
     code = f"""
-import importlib.metadata
-importlib.metadata.entry_points = lambda **_: ()
-import dovetail
+import dovetail.installed
+dovetail.installed.entry_points = lambda group: []
 print(hasattr(dovetail, "{name}"))
 try:
     dovetail.{name}
@@ -184,7 +183,7 @@ def test_a_model_is_compiled_without_what_runs_it(tmp_path):
     plugins = dovetail.load_plugins(block=["dovetail-runtime"])
     compiled = dovetail.compile(MODEL, "host", plugins=plugins)
     compiled.save(tmp_path)
-    assert (compiled.summary(), compiled.notes()) == ("host 13; 0 joins", [])
+    assert (compiled.summary(), compiled.notes()) == ("host 13; 0 conversions", [])
     loaded = dovetail.load(tmp_path, plugins)
     for use in (lambda: compiled.run({}), lambda: compiled.regions, lambda: compiled.engines, loaded.executed):
         with pytest.raises(dovetail.DovetailError, match="no installed distribution runs models\n.*dovetail-runtime"):
@@ -195,7 +194,7 @@ def test_a_model_is_compiled_without_what_runs_it(tmp_path):
 def no_member_functions(monkeypatch):
     """All plugins, where no distribution adds functions to the package."""
     plugins = dovetail.load_plugins()
-    monkeypatch.setattr("dovetail.api_extensions.metadata.entry_points", lambda group: [])
+    monkeypatch.setattr("dovetail.api_extensions.entry_points", lambda group: [])
     return plugins
 
 

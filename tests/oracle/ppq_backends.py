@@ -8,7 +8,7 @@ import onnx
 from dovetail.passes import Context, Pipeline, Request
 from dovetail.planning import get_placement
 from dovetail_onnx.opening import open_proto
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 
 RECORDED = Path(__file__).parent / "ppq"
 EXPECTED = json.loads((RECORDED / "expected.json").read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def backend_of(platform):
 def backend_texts():
     """The files of both backends; PPQ's own operators have no place in one."""
     for platform, operators in EXPECTED["meta"]["quant_types"].items():
-        known = ", ".join(operator for operator in operators if find("", operator, None))
+        known = ", ".join(operator for operator in operators if find_signature("", operator, None))
         yield FILE.format(name=backend_of(platform), operators=known)
 
 

@@ -9,7 +9,7 @@ from dovetail import api
 from dovetail.ir import verify_model
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_model
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from hypothesis import given, note
 from hypothesis import strategies as st
 
@@ -174,8 +174,8 @@ def test_the_result_computes_what_the_original_does(folder, proto, pinned):
     generator = np.random.default_rng(0)
     feeds = {name: generator.uniform(-1, 1, (2, 4, 4)).astype(np.float32) for name in ("x0", "x1")}
     feeds["flag"] = np.asarray(bool(generator.integers(2)))
-    ours = Executor(result.model, ENGINES).run(feeds)
-    theirs = Executor(open_model(source), ENGINES, backend_of=lambda node: "host").run(feeds)
+    ours = RegionExecutor(result.model, ENGINES).run(feeds)
+    theirs = RegionExecutor(open_model(source), ENGINES, backend_of=lambda node: "host").run(feeds)
     for name, expected in theirs.items():
         error = np.abs(ours[name].astype(np.float64) - expected).max()
         assert error <= 0.1 * max(1.0, np.abs(expected).max()), name

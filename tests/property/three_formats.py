@@ -4,16 +4,16 @@ import random
 
 import numpy as np
 from dovetail.ir import Format
-from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, plain, uniform
+from dovetail_precision.choices import Choices, FormatChoice, SharedFormat, float_choices, plain, uniform
 from dovetail_precision.constraints import candidates
 from dovetail_precision.costs import UnitJoins, conversion_cost
 from dovetail_precision.def_use import def_use_chains
-from dovetail_precision.problem import TypingProblem, Value, Variable
+from dovetail_precision.problem import FormatVariable, TypingProblem, Value
 
 INT8, CHANNELS = Format.of("int8[symmetric]"), Format.of("int8[symmetric,axis=0]")
 FLOAT16, FLOAT32 = Format.of("float16"), Format.of("float32")
 FLOATS = float_choices(frozenset({FLOAT16, FLOAT32}))
-PRODUCT = Choice.of({"X": INT8, "W": CHANNELS, "Y": INT8}, "Y")
+PRODUCT = FormatChoice.of({"X": INT8, "W": CHANNELS, "Y": INT8}, "Y")
 
 KINDS = {
     # policy, choices, whether it has weights, and how often
@@ -68,7 +68,7 @@ def random_problem(seed, nodes=200):
     for value in following:
         value.free = generator.random() < 0.5
         if not value.free:
-            fill = Variable(f"{value.name}_fill", FLOATS, [], [("output", value)], "follow-consumer", low=FLOAT16)
+            fill = FormatVariable(f"{value.name}_fill", FLOATS, [], [("output", value)], "follow-consumer", low=FLOAT16)
             fill.type_attribute = True
             variables.append(fill)
     for index, kind in enumerate(kinds):
@@ -81,14 +81,14 @@ def random_problem(seed, nodes=200):
         elif generator.random() < 0.5:
             inputs.append(("Z", generator.choice(values[-reach:])))
         value = Value(f"v{index}")
-        variables.append(Variable(f"n{index}", choices, inputs, [("Y", value)], policy, low=FLOAT16))
+        variables.append(FormatVariable(f"n{index}", choices, inputs, [("Y", value)], policy, low=FLOAT16))
         values.append(value)
         if choices is not FLOATS:
             reads, gives = generator.choices(scales, [5, 1], k=2)
             variables[-1].groups = {("X", INT8): reads, ("Y", INT8): gives}
         if generator.random() < 0.05:
             cast = [("input", generator.choice(values[-reach:]))]
-            variables.append(Variable(f"c{index}", FLOATS, cast, [], "pass", low=FLOAT16, takes_any=True))
+            variables.append(FormatVariable(f"c{index}", FLOATS, cast, [], "pass", low=FLOAT16, takes_any=True))
     read = {id(value) for variable in variables for _, value in variable.inputs}
     for value in values:
         value.kept = id(value) not in read or generator.random() < 0.05

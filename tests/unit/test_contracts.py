@@ -21,7 +21,7 @@ ALLOWED = {
     },
     "exceptions of Python and of libraries": {"lineno", "message", "problem", "problem_mark", "strerror"},
     "an object of onnx, onnx_ir, OpenVINO, PyYAML or argparse, whose classes differ in it": {
-        "anchor", "base_dir", "chunks", "command", "default_value", "graph", "hb_yaml", "losses",
+        "anchor", "base_dir", "chunks", "command", "default_value", "graph", "hb_yaml",
         "name", "numpy", "parent", "path", "plan", "string_data", "type_str", "value", "values",
     },
     "an attribute of the object itself, which `__del__` may meet half made": {"_memory", "_stream"},

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from dovetail.lazy_imports import stub_imports
 
+ROOT = Path(__file__).parents[2]
+MEMBERS = [ROOT / "schemas", *ROOT.glob("plugins/*"), *ROOT.glob("backends/*")]
 PACKAGES = (
     "dovetail",
     *(f"dovetail.{name}" for name in ("cli", "compiler", "ir", "passes", "planning", "plugin")),
-    "dovetail_schemas",
+    *sorted(stub.parent.name for member in MEMBERS for stub in member.glob("src/*/__init__.pyi")),
     "dovetail_transforms.lowering",
     "dovetail_transforms.rewriting",
 )

@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 from dovetail import api
 from dovetail_bpu_int8.vendor.latency import Rates, ddr_of, ddr_parts, latency_of
-from dovetail_bpu_int8.vendor.traffic import Traffic, traffic_of
+from dovetail_bpu_int8.vendor.traffic import SubgraphTraffic, traffic_of
 from scipy.optimize import nnls
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ class Net(NamedTuple):
 
     latency: float
     ddr: int
-    traffic: Traffic
+    traffic: SubgraphTraffic
 
 
 ON_CHIP = tuple(range(300_000, 2_100_000, 100_000))
@@ -85,7 +85,9 @@ def print_facts(arguments: list[str]) -> None:
 def read_facts(path: Path = FACTS) -> dict[str, Net]:
     """The nets of a table of facts."""
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {name: Net(one["latency"], one["ddr"], Traffic.from_dict(one["traffic"])) for name, one in data.items()}
+    return {
+        name: Net(one["latency"], one["ddr"], SubgraphTraffic.from_dict(one["traffic"])) for name, one in data.items()
+    }
 
 
 def fit(nets: Mapping[str, Net]) -> Rates:

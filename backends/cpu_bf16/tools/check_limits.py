@@ -20,7 +20,7 @@ from dovetail.ir import Model
 from dovetail.passes import Context
 from dovetail_cpu_bf16 import facts
 from dovetail_placement.edge_kinds import MarkEdgeKinds
-from dovetail_schemas import Judge, load_backend
+from dovetail_schemas import RuleJudge, load_backend
 from node_tests import cases
 
 POLICIES = Path(__file__).parents[3] / "schemas" / "src" / "dovetail_schemas" / "policies"
@@ -43,7 +43,7 @@ def main(results: Path, file: Path) -> None:
         MarkEdgeKinds().run(model, Context(model=model))
         node = model.graph[0]
         passed = outcomes[case.test, case.form] == "ok"
-        taken = Judge(backend, FACTS, opset)(node).ok is not False
+        taken = RuleJudge(backend, FACTS, opset)(node).ok is not False
         counts[taken, passed] += 1
         if taken and not passed:
             print(f"taken, but {outcomes[case.test, case.form]}: {case.label}")

@@ -12,7 +12,7 @@ import argparse
 import re
 from pathlib import Path
 
-from dovetail_schemas import Backend, load_backend
+from dovetail_schemas import FileBackend, load_backend
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "backends" / "gpu_fp16" / "src" / "dovetail_gpu_fp16" / "gpu_fp16.yaml"
@@ -64,7 +64,7 @@ def kernels(text: str) -> dict[str, frozenset[str]]:
     return found
 
 
-def differences(listed: dict[str, frozenset[str]], backend: Backend) -> list[str]:
+def differences(listed: dict[str, frozenset[str]], backend: FileBackend) -> list[str]:
     """Return one line per operator on which file and kernel list disagree."""
     taken = {op_type for domain, op_type in backend.listed() if not domain and backend.rule("", op_type).status == "ok"}
     lines = [f"{name}: there is a kernel, and the file does not take it" for name in listed.keys() - taken - NOT_TAKEN]
@@ -76,7 +76,7 @@ def differences(listed: dict[str, frozenset[str]], backend: Backend) -> list[str
     return sorted(lines)
 
 
-def _floats(backend: Backend, name: str) -> set[str]:
+def _floats(backend: FileBackend, name: str) -> set[str]:
     said = backend.rule("", name).types
     groups = [said.common or (), *said.ports.values()] if said is not None else []
     return {dtype for group in groups for spec in group for dtype in spec.dtype if dtype in FLOATS.values()}

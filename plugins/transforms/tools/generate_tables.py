@@ -18,7 +18,7 @@ import onnx
 from dovetail_onnx.native_runtime import native_state
 from dovetail_transforms.decompositions.rules.all_rules import FAMILIES
 from dovetail_transforms.lowering.lowering import LOWEST
-from dovetail_transforms.lowering.steps import ANY, Row, load_table
+from dovetail_transforms.lowering.steps import ANY, LoweringRow, load_table
 
 PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("lowering.md", "decompositions.md")]
 NEWEST = 26  # the newest opset that models are compiled in
@@ -35,7 +35,7 @@ def versions() -> dict[str, list[int]]:
     return {name: sorted(numbers) for name, numbers in sorted(found.items()) if not newest[name].deprecated}
 
 
-def step(row: Row) -> str:
+def step(row: LoweringRow) -> str:
     """Describe what the table does with a node of one version."""
     parts = []
     for name, neutral in row.drop.items():

@@ -18,14 +18,14 @@ from dovetail_schemas.type_specs import TypeSpec
 if TYPE_CHECKING:
     from dovetail.plugin import Fact, Source
 
-    from dovetail_schemas.legality import Judge
+    from dovetail_schemas.legality import RuleJudge
 
 
 _WIDE_OR_NARROW = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
 
 
 @dataclass(frozen=True)
-class Backend(dovetail.plugin.Backend):
+class FileBackend(dovetail.plugin.Backend):
     """A backend with its options chosen.
 
     Attributes:
@@ -150,11 +150,11 @@ class Backend(dovetail.plugin.Backend):
         taken = [rule.types for rule in (*self._rules.values(), self._unlisted) if rule.status == "ok"]
         return any(types is None or types.may_be(self.high) for types in taken)
 
-    def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact], as_typed: bool = False) -> Judge:
-        """Return the judge for the nodes of one model; see `dovetail_schemas.legality.Judge`."""
-        from dovetail_schemas.legality import Judge
+    def judge(self, opsets: Mapping[str, int], facts: Mapping[str, Fact], as_typed: bool = False) -> RuleJudge:
+        """Return the judge for the nodes of one model; see `dovetail_schemas.legality.RuleJudge`."""
+        from dovetail_schemas.legality import RuleJudge
 
-        return Judge(self, facts=facts, opset=opsets, as_typed=as_typed)
+        return RuleJudge(self, facts=facts, opset=opsets, as_typed=as_typed)
 
     def listed(self) -> tuple[tuple[str, str], ...]:
         """Return the operators that the file names, directly or in a group, as (domain, operator type)."""

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from dovetail.plugin import Border, FindFile, Source
 
-from dovetail_schemas.backend import Backend
-from dovetail_schemas.entries import Entry, collect_entries, parse_unlisted
+from dovetail_schemas.backend import FileBackend
+from dovetail_schemas.entries import RuleEntry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.file_search import find_file, is_file, require_file
 from dovetail_schemas.layers import merge_layers
 from dovetail_schemas.options import choose_options, idle_options, parse_options, unused_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
 from dovetail_schemas.region_rules import REGION_KEYS, parse_count, parse_region
-from dovetail_schemas.rules import UNLISTED, Context, Rule, compile_rule, refuse_unread
+from dovetail_schemas.rules import UNLISTED, Rule, RuleContext, compile_rule, refuse_unread
 from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, drops, load_tree
 
@@ -41,7 +41,7 @@ def load_backend(
     facts: frozenset[str] = frozenset(),
     *,
     unread: bool = True,
-) -> Backend:
+) -> FileBackend:
     """Load a backend file and all files that it refers to.
 
     Args:
@@ -120,7 +120,7 @@ def _build(
     declared: Mapping[str, tuple[str, ...]],
     chosen: Mapping[str, str],
     read: list[Source],
-) -> Backend:
+) -> FileBackend:
     source, tree = file
     trees = [layer for _, layer in layers]
     top = merge_layers(trees)
@@ -130,13 +130,13 @@ def _build(
     border = _section(top, "border", ("in", "out", "floats"))
     open_extents = _section(top, "open_extents", ("cost", "facts"))
     types = _types(top)
-    rules, unlisted = _rules(top, trees, Context(types, facts))
+    rules, unlisted = _rules(top, trees, RuleContext(types, facts))
     policies = _policies(layers, find, read)
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
     strategy, smallest = place.get("strategy"), place.get("min_region")
     partitioner = place.get("regions")
     own = [(key, value) for key, value in place if key.raw not in _PLACE]
-    return Backend(
+    return FileBackend(
         name=tree.require("backend").text("backend"),
         summary=node.text("summary") if (node := top.get("summary")) else "",
         device=top.require("device").text("device"),
@@ -271,15 +271,15 @@ def _policies(layers: list[_Layer], find: FindFile | None, read: list[Source]) -
     return load_policies(file, extended)
 
 
-def _rules(top: Entries, layers: list[Entries], context: Context) -> tuple[dict[tuple[str, str], Rule], Rule]:
+def _rules(top: Entries, layers: list[Entries], context: RuleContext) -> tuple[dict[tuple[str, str], Rule], Rule]:
     """Compile the rule of every listed operator, and the rule of all others."""
     groups = {key.raw: value.words("groups") for key, value in _section(top, "groups", None)}
     for words in groups.values():
         for word in words:
             split_operator(word)
     node = top.get("unlisted")
-    unlisted = parse_unlisted(node) if node else Entry("refuse", {}, Scalar(top.file, top.line, ""), listed=False)
-    entries: dict[tuple[str, str], Entry] = {}
+    unlisted = parse_unlisted(node) if node else RuleEntry("refuse", {}, Scalar(top.file, top.line, ""), listed=False)
+    entries: dict[tuple[str, str], RuleEntry] = {}
     for layer in layers:
         ops = layer.get("ops")
         for operator, entry in collect_entries(ops.entries("ops"), groups).items() if ops else ():

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.passes import Request
     from dovetail.plugin.loading import format_of, load_backend_file, open_file
 
-    from dovetail_schemas.backend import Backend as BackendOfFile
+    from dovetail_schemas.backend import FileBackend
 
     chosen = OptionChain(registry, option_keywords(args), "check")
     asked = Request(data=existing(args.data))
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     def load(options: Mapping[str, str]) -> Backend:
         loaded = load_backend_file(registry, args.file, options)
-        for spec in loaded.types.values() if isinstance(loaded, BackendOfFile) else ():
+        for spec in loaded.types.values() if isinstance(loaded, FileBackend) else ():
             if spec.observer.name:
                 resolve_observer(spec.observer, registry.observer)
         return loaded

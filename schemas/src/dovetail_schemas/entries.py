@@ -29,7 +29,7 @@ _STATUS = ("refuse", "forbid")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RuleEntry:
     """The merged settings of one operator, not yet compiled to a rule.
 
     Attributes:
@@ -46,7 +46,7 @@ class Entry:
     listed: bool = True
     met: frozenset[str] = frozenset()
 
-    def under(self, other: Entry) -> Entry:
+    def under(self, other: RuleEntry) -> RuleEntry:
         """Merge the more specific entry `other` into this one."""
         if other.status == "drop":
             return replace(other, met=frozenset(("",)))
@@ -57,7 +57,7 @@ class Entry:
         met = {key for key, value in other.keys.items() if drops(value) and key in self.keys}
         return replace(other, keys={**kept, **other.keys}, met=self.met | other.met | met)
 
-    def settled(self, what: str) -> Entry:
+    def settled(self, what: str) -> RuleEntry:
         """Return the entry without dropped keys.
 
         Raises:
@@ -70,7 +70,7 @@ class Entry:
         return replace(self, keys={key: value for key, value in self.keys.items() if not drops(value)})
 
 
-def parse_unlisted(node: Node) -> Entry:
+def parse_unlisted(node: Node) -> RuleEntry:
     """Parse the section `unlisted:`.
 
     Raises:
@@ -79,13 +79,13 @@ def parse_unlisted(node: Node) -> Entry:
     return replace(_entry(node, "unlisted", node), listed=False)
 
 
-def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tuple[str, str], Entry]:
+def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tuple[str, str], RuleEntry]:
     """Collect the entries of all operators in one `ops:` table.
 
     Raises:
         SchemaError: An operator, group or key is unknown, or an operator is given twice on one level.
     """
-    levels: tuple[dict[tuple[str, str], Entry], ...] = ({}, {})
+    levels: tuple[dict[tuple[str, str], RuleEntry], ...] = ({}, {})
     lines: tuple[dict[tuple[str, str], int], ...] = ({}, {})
     for key, value in ops:
         for name in (part.strip() for part in key.raw.split(",")):
@@ -112,16 +112,16 @@ def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tu
     }
 
 
-def _entry(node: Node, what: str, place: Node) -> Entry:
+def _entry(node: Node, what: str, place: Node) -> RuleEntry:
     if drops(node):
-        return Entry("drop", {}, place)
+        return RuleEntry("drop", {}, place)
     if isinstance(node, Entries):
         node.only(what, RULE_KEYS)
         keys = {key.raw: value for key, value in node}
         if "rows" in keys and len(ONE_KEY & keys.keys()) > 1:
             raise node.error(f"{what}: rows hold their own shape and limits; write these inside the rows")
-        return Entry("ok", keys, place)
+        return RuleEntry("ok", keys, place)
     status = node.text(what)
     if status not in _STATUS:
         raise node.error(f'{what}: "{status}" is not one of {one_of(_STATUS)}, nor a mapping')
-    return Entry(cast(Literal["refuse", "forbid"], status), {}, place)
+    return RuleEntry(cast(Literal["refuse", "forbid"], status), {}, place)

@@ -18,7 +18,7 @@ from dovetail_schemas.errors import SchemaError
 from dovetail_schemas.node_view import BROADCASTING, Fact, NodeView, content_names, extents_of, question
 from dovetail_schemas.port_types import assign_types, untyped
 from dovetail_schemas.rules import Row, Rule
-from dovetail_schemas.terms import ABSENT, Absent, Binding, Mismatch, Unknown
+from dovetail_schemas.terms import ABSENT, Absent, Mismatch, NameBinding, Unknown
 from dovetail_schemas.type_specs import PortTypes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Format
     from dovetail.plugin import PortRule
 
-    from dovetail_schemas.backend import Backend
+    from dovetail_schemas.backend import FileBackend
     from dovetail_schemas.limits import Limit
 
 
@@ -65,7 +65,7 @@ class _Env(dict):
         return self._view[name]
 
 
-class Judge:
+class RuleJudge:
     """Judges the nodes of one model for one backend; verdicts on equal nodes are cached.
 
     Args:
@@ -81,7 +81,7 @@ class Judge:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: FileBackend,
         facts: Mapping[str, Fact] | None = None,
         opset: Opsets = 22,
         constants: Mapping[str, np.ndarray] | None = None,
@@ -189,7 +189,7 @@ class Judge:
         return [Refusal(f"no row fits {view.op_type} of {shapes}; allowed: {rows}", rule.source)]
 
     def _lay(self, row: Row, index: int, view: NodeView) -> _Fit | Refusal:
-        binding = Binding()
+        binding = NameBinding()
         pad = view.op_type in BROADCASTING and is_onnx(view.node)
         for pattern in row.patterns:
             extents = view.extents(pattern.target)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Refusal
 
 from dovetail_schemas.policy_file import split_operator
-from dovetail_schemas.ranges import Range, parse_range
+from dovetail_schemas.ranges import ValueSet, parse_range
 from dovetail_schemas.terms import ABSENT, Env, Term, TermError, Unknown, parse_term, split_keys
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
@@ -32,7 +32,7 @@ class Limit:
     """
 
     term: Term
-    range: Range
+    range: ValueSet
     source: str
 
     @property

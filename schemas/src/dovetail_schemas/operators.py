@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.ir import dtype_name as plain_name
-from dovetail_onnx.signatures import find as signature
+from dovetail_onnx.signatures import find_signature as signature
 
 if TYPE_CHECKING:
     import onnx_ir as ir

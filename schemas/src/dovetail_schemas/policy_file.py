@@ -22,6 +22,7 @@ from dovetail_schemas.yaml_source import Entries, Scalar, load_tree
 POLICIES = (
     "lower", "fp32", "promote", "pass", "fp32-accumulate", "fp32-round-trip", "follow-consumer", "recurse", "none",
 )  # fmt: skip
+"""Names of the policies of nodes, which a policy file assigns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _Test = Callable[[object, Env], "bool | Unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueSet:
     """The set of allowed values.
 
     Attributes:
@@ -47,7 +47,7 @@ class Range:
         return self._test(value, env)
 
 
-def parse_range(node: Node) -> Range:
+def parse_range(node: Node) -> ValueSet:
     """Parse the range under a key.
 
     Raises:
@@ -66,9 +66,9 @@ def parse_range(node: Node) -> Range:
         return _parse_interval(node, text)
     if text.startswith("="):
         end = _parse_end(node, text[1:])
-        return Range(text, end.names, lambda value, env: _compare(end(env), lambda other: value == other))
+        return ValueSet(text, end.names, lambda value, env: _compare(end(env), lambda other: value == other))
     if text == "pow2":
-        return Range(text, (), lambda value, env: isinstance(value, int) and value > 0 and value & (value - 1) == 0)
+        return ValueSet(text, (), lambda value, env: isinstance(value, int) and value > 0 and value & (value - 1) == 0)
     value = node.value
     if isinstance(value, str) and (dashed := _DASHED.fullmatch(text)):
         raise node.error(f"'{text}' is no range; did you mean {dashed[1]}..{dashed[2]}?")
@@ -79,14 +79,14 @@ def parse_range(node: Node) -> Range:
     return _exact(text, value)
 
 
-def _exact(text: str, wanted: object) -> Range:
-    return Range(text, (), lambda value, env: value == wanted)
+def _exact(text: str, wanted: object) -> ValueSet:
+    return ValueSet(text, (), lambda value, env: value == wanted)
 
 
-def _parse_set(node: Items) -> Range:
+def _parse_set(node: Items) -> ValueSet:
     if not node.items:
         raise node.error("an empty list allows nothing")
-    parts: list[Range] = []
+    parts: list[ValueSet] = []
     for item in node.items:
         if isinstance(item, Items):
             parts.append(_whole_list(item))
@@ -104,16 +104,16 @@ def _parse_set(node: Items) -> Range:
             return True
         return next((answer for answer in answers if answer is not False), False)
 
-    return Range(text, names, test, whole)
+    return ValueSet(text, names, test, whole)
 
 
-def _whole_list(node: Items) -> Range:
+def _whole_list(node: Items) -> ValueSet:
     wanted = tuple(word.value for word in node.words("list", empty=True))
     text = f"[{', '.join(map(str, wanted))}]"
-    return Range(text, (), lambda value, env: (value if isinstance(value, tuple) else (value,)) == wanted, True)
+    return ValueSet(text, (), lambda value, env: (value if isinstance(value, tuple) else (value,)) == wanted, True)
 
 
-def _parse_interval(node: Scalar, text: str) -> Range:
+def _parse_interval(node: Scalar, text: str) -> ValueSet:
     low_text, _, high_text = text.partition("..")
     if ".." in high_text or high_text.startswith("."):
         raise node.error(f"'{text}' is no range: one '..' between two ends")
@@ -134,7 +134,7 @@ def _parse_interval(node: Scalar, text: str) -> Range:
             return False
         return upper if lower is True else lower
 
-    return Range(text, names, test)
+    return ValueSet(text, names, test)
 
 
 def _parse_end(node: Scalar, text: str) -> Term:

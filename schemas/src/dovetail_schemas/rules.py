@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from dovetail_schemas.entries import ONE_KEY, Entry
+from dovetail_schemas.entries import ONE_KEY, RuleEntry
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.limits import Block, CheckNames, Guard, Limit, parse_blocks, parse_fused, parse_guards
 from dovetail_schemas.operators import Names, is_position, known_names
 from dovetail_schemas.policy_file import POLICIES, parse_ports
-from dovetail_schemas.terms import Pattern, parse_pattern
+from dovetail_schemas.terms import ShapePattern, parse_pattern
 from dovetail_schemas.type_specs import INPUTS_OF_PRODUCTS, PortTypes, TypeSpec, parse_port_types
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
 
@@ -58,7 +58,7 @@ class Row:
     """
 
     when: Guard = field(default_factory=Guard)
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[ShapePattern, ...] = ()
     blocks: tuple[Block, ...] = ()
     types: PortTypes | None = None
     role: str = ""
@@ -115,7 +115,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class RuleContext:
     """The names that a rule may refer to.
 
     Attributes:
@@ -127,7 +127,7 @@ class Context:
     facts: frozenset[str]
 
 
-def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> Rule:
+def compile_rule(operator: tuple[str, str], entry: RuleEntry, context: RuleContext) -> Rule:
     """Compile an entry to a rule.
 
     Raises:
@@ -170,7 +170,7 @@ def compile_rule(operator: tuple[str, str], entry: Entry, context: Context) -> R
 class _Reader:
     """Parser of the parts of a rule for a given operator."""
 
-    def __init__(self, operator: tuple[str, str], context: Context):
+    def __init__(self, operator: tuple[str, str], context: RuleContext):
         self.operator = operator
         self.label = "unlisted operators" if operator == UNLISTED else operator[1]
         self.context = context
@@ -197,7 +197,7 @@ class _Reader:
             source,
         )
 
-    def patterns(self, node: Node) -> tuple[Pattern, ...]:
+    def patterns(self, node: Node) -> tuple[ShapePattern, ...]:
         found = []
         for key, value in node.entries("shape"):
             known = {*self.named.ports, *self.named.attributes} if self.named else {key.raw}

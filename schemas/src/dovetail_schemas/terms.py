@@ -219,7 +219,7 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ShapePattern:
     """The shape pattern of one port or list attribute.
 
     Attributes:
@@ -243,7 +243,7 @@ class Pattern:
         return f"{self.target}: {' '.join(('...',) * self.open + self.tokens)}"
 
 
-class Binding:
+class NameBinding:
     """The bindings of names while the patterns of one row are matched against a node.
 
     Attributes:
@@ -252,9 +252,9 @@ class Binding:
 
     def __init__(self) -> None:
         self.extents: dict[str, Extent] = {}
-        self.doubts: list[tuple[str, Pattern]] = []
+        self.doubts: list[tuple[str, ShapePattern]] = []
 
-    def lay(self, pattern: Pattern, extents: Sequence[Extent] | None, pad: bool = False) -> None:
+    def lay(self, pattern: ShapePattern, extents: Sequence[Extent] | None, pad: bool = False) -> None:
         """Match `pattern`, and bind its names.
 
         Args:
@@ -279,7 +279,7 @@ class Binding:
         for i, token in enumerate(pattern.tokens):
             self._bind(pattern, token, offset + i, extents[offset + i])
 
-    def _bind(self, pattern: Pattern, token: str, position: int, extent: Extent) -> None:
+    def _bind(self, pattern: ShapePattern, token: str, position: int, extent: Extent) -> None:
         if token == "_":
             return
         if token.isdigit():
@@ -304,7 +304,7 @@ class Binding:
         return {name: extent if isinstance(extent, int) else Unknown(name) for name, extent in self.extents.items()}
 
 
-def parse_pattern(target: str, node: Node) -> Pattern:
+def parse_pattern(target: str, node: Node) -> ShapePattern:
     """Parse the pattern under `target`.
 
     Raises:
@@ -318,4 +318,4 @@ def parse_pattern(target: str, node: Node) -> Pattern:
             raise node.error(f"'...' stands first or not at all in the shape of {target}")
         if token != "_" and not _LITERAL.fullmatch(token) and not _NAME.fullmatch(token):
             raise node.error(f"'{token}' is no extent in the shape of {target}: a name, a number, _ or a leading ...")
-    return Pattern(target, tuple(tokens), opened, node.where)
+    return ShapePattern(target, tuple(tokens), opened, node.where)

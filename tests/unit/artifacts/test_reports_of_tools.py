@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from dovetail.plugin import Artifact, Availability, Emitter, Engine, EngineError, Executed, Reads, Session, StandIn
-from dovetail_runtime.serialize import source_of
+from dovetail_runtime import engine_source
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 BACKEND = """
@@ -35,7 +35,7 @@ class Compiler(Emitter):
 
     def emit(self, region, folder):
         self.calls.append(region.nodes)
-        (folder / "net.onnx").write_bytes(source_of(dovetail.plugin.RegionModel(region.model)))
+        (folder / "net.onnx").write_bytes(engine_source(dovetail.plugin.RegionModel(region.model)))
         return Artifact(("net.onnx",), StandIn("Program", "acme"), facts={"cycles": 1200, "layers": list(region.nodes)})
 
 

@@ -14,7 +14,7 @@ from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_schemas.node_view import BROADCASTING, NodeView
 from dovetail_schemas.operators import known_names
-from dovetail_schemas.terms import ABSENT, Binding, Mismatch, TermError, Unknown, parse_term
+from dovetail_schemas.terms import ABSENT, Mismatch, NameBinding, TermError, Unknown, parse_term
 
 from . import samples
 
@@ -200,7 +200,7 @@ class Environment(dict):
     def __init__(self, row, node, march, last):
         facts = judge(march)._facts
         self.view = NodeView(node, samples.OPSET, {}, facts, {"last": last})
-        binding = Binding()
+        binding = NameBinding()
         for pattern in row.patterns:
             extents = self.view.extents(pattern.target)
             if extents is not ABSENT:

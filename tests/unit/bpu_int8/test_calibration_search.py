@@ -8,7 +8,7 @@ import pytest
 from dovetail.plugin import hookimpl, load_plugins
 from dovetail_quantize.refining import layerwise, quantized_model
 from dovetail_quantize.refining.quantized_model import QuantizedModel, quantized_model_of
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 
 from .outliers import net, pictures
 
@@ -106,7 +106,7 @@ def test_candidates_of_a_scheme_share_one_quantized_model(monkeypatch):
 
     def compared(model, ctx):
         found, alone = quantized_model_of(model, ctx), QuantizedModel(model, ctx)
-        outputs = [reference(one.model, ctx)(pictures(1)) for one in (found, alone)]
+        outputs = [reference_runner(one.model, ctx)(pictures(1)) for one in (found, alone)]
         assert outputs[0].keys() == outputs[1].keys()
         assert all(np.array_equal(array, outputs[1][name]) for name, array in outputs[0].items())
         assert list(alone.nodes) == list(found.nodes)

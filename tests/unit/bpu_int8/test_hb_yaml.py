@@ -15,7 +15,7 @@ from .vendor_files import NET, asked, bpu, model_of, planned, yaml
 
 DEFAULT = "one act mid pool two three"  # the Softmax is manual, and an activation ends no region
 
-# word of `optimization`: march, and the wishes that it becomes as selector, ports, format; or a part of the note
+# word of `optimization`: march, and the requests that it becomes as selector, ports, format; or a part of the note
 OPTIMIZATION = {
     "set_all_nodes_int16": [("*", "all", "int16")],
     "set_model_output_int8": [("*", "model_outputs", "int8")],
@@ -39,11 +39,11 @@ def test_the_table_has_every_word():
 def test_words_of_optimization(tmp_path, word):
     plan = planned(yaml(tmp_path, calibration=f"optimization: {word}"))
     effect, found = OPTIMIZATION[word], asked(plan)
-    wishes = [
-        (one["node"], one.get("ports", "on"), one.get("format", one.get("on"))) for one in found.get("wishes", [])
+    requests = [
+        (one["node"], one.get("ports", "on"), one.get("format", one.get("on"))) for one in found.get("requests", [])
     ]
-    assert wishes == (effect if isinstance(effect, list) else [])
-    assert all(wish["asked"] == f"config.yaml:4, optimization {word}" for wish in found.get("wishes", []))
+    assert requests == (effect if isinstance(effect, list) else [])
+    assert all(request["asked"] == f"config.yaml:4, optimization {word}" for request in found.get("requests", []))
     if isinstance(effect, str):
         assert any(effect in note for note, _ in found["notes"])
 
@@ -67,7 +67,12 @@ def test_asymmetric_activations_have_a_zero_point(tmp_path):
 def test_words_stand_between_commas_and_what_is_said_of_one_operator_wins(tmp_path):
     words = "set_Softmax_input_int8,set_Softmax_output_int8,set_all_nodes_int16"
     plan = planned(yaml(tmp_path, calibration=f"optimization: {words}"))
-    assert [wish["node"] for wish in asked(plan)["wishes"]] == ["*", "type:Softmax", "type:Softmax", "type:Softmax"]
+    assert [request["node"] for request in asked(plan)["requests"]] == [
+        "*",
+        "type:Softmax",
+        "type:Softmax",
+        "type:Softmax",
+    ]
     assert [str(node.precision) for node in plan.nodes if node.name == "soft"] == ["int8[symmetric]"]
     assert [str(node.precision) for node in plan.nodes if node.name == "act"] == ["int16[symmetric]"]
 
@@ -137,7 +142,7 @@ def test_types_of_nodes(tmp_path, info):
 @pytest.mark.parametrize("key", ["node_info", "set_node_data_type"])
 def test_the_short_form_names_what_nodes_give(tmp_path, key):
     plan = planned(yaml(tmp_path, model=f"{key}: 'act:int16;two:int16'"))
-    found = [(wish["node"], wish["ports"], wish["format"]) for wish in asked(plan)["wishes"]]
+    found = [(request["node"], request["ports"], request["format"]) for request in asked(plan)["requests"]]
     assert found == [("act", "out", "int16"), ("two", "out", "int16")]
 
 
@@ -593,7 +598,7 @@ def test_a_declined_node_is_not_asked_for_in_the_files_that_are_written(tmp_path
 
 def test_int16_of_a_node_on_x3_is_a_note(tmp_path):
     plan = planned(yaml(tmp_path, march="bernoulli2", model="node_info: {act: {'InputType': int16}}"))
-    assert asked(plan).get("wishes") is None
+    assert asked(plan).get("requests") is None
     (note,) = [why for why, _ in asked(plan)["notes"] if "int16" in why]
     assert note == "config.yaml:3, node_info InputType: march 'bernoulli2' has no int16, so 'act' stays in int8"
 
@@ -610,7 +615,7 @@ def test_lists_of_nodes_beside_node_info_are_taken_with_a_note(tmp_path):
 
 def test_an_operator_that_the_model_lacks_is_a_note(tmp_path):
     plan = planned(yaml(tmp_path, calibration="optimization: set_LSTM_input_int16"))
-    assert asked(plan).get("wishes") is None
+    assert asked(plan).get("requests") is None
     assert any("the model has no LSTM" in why for why, _ in asked(plan)["notes"])
 
 

@@ -7,7 +7,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail_bpu_int8.vendor.latency import Rates, caveats, ddr_of, known_rates, predict
-from dovetail_bpu_int8.vendor.traffic import Traffic, traffic_of
+from dovetail_bpu_int8.vendor.traffic import SubgraphTraffic, traffic_of
 
 from .vendor_files import model_of
 
@@ -34,7 +34,7 @@ def test_work_of_a_convolution_with_its_activation():
     """The activation lies where the sums are; the last value leaves in 32 bits."""
     body = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [act] r = Relu (a)  [two] y = Conv (r, v) }"""
     assert traffic(body) == {
-        0: Traffic(
+        0: SubgraphTraffic(
             macs=8 * PIXELS * 8 * 9 + 8 * PIXELS * 8,
             matrices=0,
             operators=3,
@@ -84,13 +84,13 @@ def rates(**given):
 
 def test_what_does_not_stay_on_the_chip_moves():
     once = {"macs": 0, "matrices": 0, "operators": 0, "weights": 10, "read": 100, "written": 1000}
-    assert ddr_of(Traffic(**once, held=(50, 50), whole=(40,)), rates()) == 1110
-    assert ddr_of(Traffic(**once, held=(60, 50), whole=(40,)), rates()) == 1110 + 3 * 10
-    assert ddr_of(Traffic(**once, held=(50,), whole=(41, 41, 40)), rates()) == 1110 + 2 * 82
+    assert ddr_of(SubgraphTraffic(**once, held=(50, 50), whole=(40,)), rates()) == 1110
+    assert ddr_of(SubgraphTraffic(**once, held=(60, 50), whole=(40,)), rates()) == 1110 + 3 * 10
+    assert ddr_of(SubgraphTraffic(**once, held=(50,), whole=(41, 41, 40)), rates()) == 1110 + 2 * 82
 
 
 def test_every_figure_has_a_range():
-    work = Traffic(macs=1000, matrices=500, operators=10, weights=100, read=200, written=190)
+    work = SubgraphTraffic(macs=1000, matrices=500, operators=10, weights=100, read=200, written=190)
     (one,) = predict({0: work}, rates())
     assert (one.latency, one.latency_range, one.ddr, one.ddr_range) == (2000, (1000, 4000), 490, (441, 539))
     assert one.line() == (

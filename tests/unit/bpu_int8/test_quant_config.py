@@ -21,11 +21,11 @@ def planned(folder, config, march="nash", **request):
     return dovetail.plan(model_of(), f"bpu-int8:march={march}", quant_config=path, **request)
 
 
-def wishes(plan):
-    return [(one["node"], one.get("ports", "on"), one.get("format", one.get("on"))) for one in asked(plan)["wishes"]]
+def requests(plan):
+    return [(one["node"], one.get("ports", "on"), one.get("format", one.get("on"))) for one in asked(plan)["requests"]]
 
 
-LEVEL = {  # a level: the wishes that it becomes
+LEVEL = {  # a level: the requests that it becomes
     "model_config": ({"all_node_type": "int16", "model_output_type": "int16"},
                      [("*", "in", "int16"), ("*", "model_outputs", "int16")]),
     "op_config": ({"Conv": {"qtype": "int16"}}, [("type:Conv", "in", "int16")]),
@@ -39,14 +39,14 @@ LEVEL = {  # a level: the wishes that it becomes
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels(tmp_path, level):
     content, expected = LEVEL[level]
-    assert wishes(planned(tmp_path, {level: content})) == expected
+    assert requests(planned(tmp_path, {level: content})) == expected
 
 
 def test_what_is_said_of_less_comes_later_and_wins(tmp_path):
     """Whatever the order in the file."""
     config = {"node_config": {"act": {"qtype": "int8"}}, "op_config": {"Relu": {"qtype": "int16"}}}
     config["model_config"] = {"all_node_type": "int16"}
-    found = wishes(planned(tmp_path, config))
+    found = requests(planned(tmp_path, config))
     assert [node for node, _, _ in found] == ["*", "type:Relu", "act"]
     nodes = {node.name: str(node.precision) for node in planned(tmp_path, config).nodes}
     assert nodes["act"] == "int8[symmetric]"
@@ -58,7 +58,7 @@ def test_placements(tmp_path):
 
 
 def test_a_type_where_a_place_is_expected_is_a_type(tmp_path):
-    assert wishes(planned(tmp_path, {"node_config": {"act": {"ON": "int16"}}})) == [("act", "in", "int16")]
+    assert requests(planned(tmp_path, {"node_config": {"act": {"ON": "int16"}}})) == [("act", "in", "int16")]
 
 
 ACTIVATIONS = {
@@ -96,7 +96,7 @@ def test_a_yaml_file_of_hb_compile_has_one_inside_or_names_one(tmp_path, form):
     written(tmp_path, config)
     text = json.dumps(config) if form == "inside" else "quant.json"
     path = yaml(tmp_path, march="nash-e", calibration=f"quant_config: {text}")
-    assert wishes(dovetail.plan(model_of(), hb_yaml=path)) == [("type:Relu", "in", "int16")]
+    assert requests(dovetail.plan(model_of(), hb_yaml=path)) == [("type:Relu", "in", "int16")]
 
 
 BAD = {  # file: line, a part of the message, a part of the hint
@@ -175,8 +175,8 @@ def test_it_needs_the_backend(tmp_path):
 
 def test_int16_by_selectors():
     plan = dovetail.plan(model_of(), "bpu-int8:march=bayes", int16=["act", "type:Softmax"])
-    assert wishes(plan) == [("act", "all", "int16"), ("type:Softmax", "all", "int16")]
-    assert asked(plan)["wishes"][0]["asked"] == "--int16 act"
+    assert requests(plan) == [("act", "all", "int16"), ("type:Softmax", "all", "int16")]
+    assert asked(plan)["requests"][0]["asked"] == "--int16 act"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_more_outputs_than_the_tool_takes_are_refused(tmp_path):
 def test_parts_that_the_optimizer_makes_are_taken_for_their_node(tmp_path, name, node):
     path = yaml(tmp_path, model=f"node_info: {{'{name}': {{'ON': 'CPU'}}}}")
     plan = dovetail.plan(model_of(), hb_yaml=path)
-    assert [wish["node"] for wish in asked(plan)["wishes"]] == [node]
+    assert [request["node"] for request in asked(plan)["requests"]] == [node]
     assert any(f"'{name}' exists only after the vendor's optimizer" in why for why, _ in asked(plan)["notes"])
 
 
@@ -112,5 +112,5 @@ def test_operators_may_be_in_lower_case(tmp_path):
     path = tmp_path / "quant.json"
     path.write_text(json.dumps({"op_config": {"softmax": {"qtype": "int16"}}}))
     plan = dovetail.plan(model_of(), "bpu-int8:march=nash", quant_config=path)
-    assert [wish["node"] for wish in asked(plan)["wishes"]] == ["type:Softmax"]
+    assert [request["node"] for request in asked(plan)["requests"]] == ["type:Softmax"]
     assert any("'softmax' is taken for Softmax" in why for why, _ in asked(plan)["notes"])

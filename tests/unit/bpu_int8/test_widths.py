@@ -7,7 +7,7 @@ import pytest
 from dovetail.compiler import Driver
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, format_request, recorded_entry
+from dovetail_bpu_int8.bpu_requests import ALL, MODEL_OUTPUTS, format_request, recorded_entry
 from dovetail_onnx.opening import open_text
 
 WEIGHTS = "<float[8,8,3,3] w, float[8,8,1,1] v, float[8] b, float half>"
@@ -29,12 +29,12 @@ def model_of(body):
 
 @pytest.fixture
 def planner():
-    def make(body, *wishes, march="bayes", pins=(), data=None):
+    def make(body, *requests, march="bayes", pins=(), data=None):
         request = Request.of(
             f"bpu-int8:march={march}",
             pins=pins,
             data=data,
-            options={"bpu": {"wishes": [recorded_entry(format_request(*one)) for one in wishes]}},
+            options={"bpu": {"requests": [recorded_entry(format_request(*one)) for one in requests]}},
         )
         ctx = Context(request, plugins=load_plugins())
         ctx.load_backends()
@@ -47,9 +47,9 @@ def planner():
 def widths(planner):
     """What each node reads and computes, as `one:8>16`; `widths.why` has the remarks on what was asked."""
 
-    def ask(body, *wishes, **rest):
-        plan = planner(body, *wishes, **rest).decide()[1]
-        rules = ("int16", "float16", "width-fallback", "wish-lost", "users-choice")
+    def ask(body, *requests, **rest):
+        plan = planner(body, *requests, **rest).decide()[1]
+        rules = ("int16", "float16", "width-fallback", "request-lost", "users-choice")
         ask.why = {remark.node: remark.why for remark in plan.remarks if remark.rule in rules}
         found = []
         for node in plan.nodes:
@@ -79,7 +79,7 @@ CASES = {
         RESIDUAL, [(ALL, "m", "int16", MODEL_OUTPUTS)], "one:8>8 act:8>8 two:8>8 add:8>8 sig:8>8 three:8>16",
     ),
     "an output of eight bits": (POOL, [(ALL, "m", "int8", MODEL_OUTPUTS)], "one:8>8 pool:8>8 two:8>8"),
-    "a later wish wins": (
+    "a later request wins": (
         RESIDUAL, [(ALL, "all", "int16"), ("two", "later", "int8", "in")],
         "one:16>8 act:8>8 two:8>8 add:8>8 sig:8>8 three:8>32",
     ),
@@ -88,8 +88,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_asked(widths, case):
-    body, wishes, expected = CASES[case]
-    assert widths(body, *wishes) == expected
+    body, requests, expected = CASES[case]
+    assert widths(body, *requests) == expected
 
 
 def test_a_fallback_names_who_asked_and_who_cannot(planner):
@@ -120,9 +120,9 @@ ATTENTION = """{ [one] a = Conv <pads = [1,1,1,1]> (x, w, b) [qk] m = MatMul (a,
 )
 def test_a_softmax_behind_a_scalar_product_reads_sixteen_bits(planner, pins, given):
     """The product is a unit convolution: what it reads keeps eight bits, and so does what the next product reads."""
-    wishes = [("soft", "config.yaml:7", "int16", given)] if given else []
+    requests = [("soft", "config.yaml:7", "int16", given)] if given else []
     data = {"x": np.ones((1, 8, 16, 16), np.float32)}
-    compiled = planner(ATTENTION, *wishes, pins=pins, data=data).compile()
+    compiled = planner(ATTENTION, *requests, pins=pins, data=data).compile()
     ports = {node.name: node.ports for node in compiled.plan.nodes}
     held = {name: compiled.plan.values[name][0]["format"].partition("[")[0] for name in ("m", "s", "p")}
     assert held == {"m": "int8", "s": "int16" if given else "int8", "p": "int8"}, ports
@@ -161,10 +161,11 @@ def test_a_pin_without_a_format_has_the_width_of_its_neighbors(widths):
     assert found == "one:8>16 act:16>16 two:16>16 add:16>16 sig:16>16 three:16>32"
 
 
-def test_a_wish_for_a_node_that_preparing_removed_is_remarked(planner):
+def test_a_request_for_a_node_that_preparing_removed_is_remarked(planner):
     body = RESIDUAL.replace("[three] y = Conv (e, v)", "[gone] f = Identity (e) [three] y = Conv (f, v)")
     plan = planner(body, ("gone", "config.yaml:9", "int16")).decide()[1]
-    assert any(remark.rule == "wish-lost" and "config.yaml:9: 'gone' is gone" in remark.why for remark in plan.remarks)
+    why = "config.yaml:9: 'gone' is gone"
+    assert any(remark.rule == "request-lost" and why in remark.why for remark in plan.remarks)
 
 
 def test_sixteen_bits_lose_less_and_a_replay_gives_the_same(planner):

@@ -4,7 +4,7 @@ import dovetail
 import onnx
 import pytest
 from dovetail.passes import Pipeline
-from dovetail_transforms.canonicalize.inference import infer
+from dovetail_transforms.canonicalize.inference import infer_types
 
 RANKS = {
     "y = STFT(signal, step, window)": 4,
@@ -26,7 +26,7 @@ def test_the_rank_is_known(text):
     model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["": 18]> g (
         float[A,B,C,D] x, float[A,T,1] signal, float[W] window, float low, int64 step, int64[4] target, int64[2] axes,
         int64[K] list) => (y) {{ {text} }}""")
-    found = infer(model).graph.output[0].type.tensor_type
+    found = infer_types(model).graph.output[0].type.tensor_type
     assert (len(found.shape.dim) if found.HasField("shape") else None) == RANKS[text]
 
 

@@ -6,7 +6,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
 from dovetail_runtime.data.batches import batches
-from dovetail_runtime.data.kept import Kept
+from dovetail_runtime.data.kept import KeptBatches
 from dovetail_runtime.data.sources import as_data, data_digest
 
 ONE = open_text('<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[N,2] y) { y = Relu (x) }', "one")
@@ -77,7 +77,7 @@ def test_an_iterator_that_does_not_fit_in_memory_is_kept_in_a_file(wrapped):
         batches(WIDE, wrapped(np.zeros((1000, 100), np.float32)))
     )  # what tries whether to cut is loaded, and is no data
     tracemalloc.start()
-    data = Kept((wrapped(np.full((1000, 100), number, np.float32)) for number in range(40)), in_memory=1 << 20)
+    data = KeptBatches((wrapped(np.full((1000, 100), number, np.float32)) for number in range(40)), in_memory=1 << 20)
     for _ in range(2):
         found = [float(feeds["x"][0, 0]) for feeds, _ in batches(WIDE, data) if len(feeds["x"]) == 64]
         assert sorted(set(found)) == list(range(40))

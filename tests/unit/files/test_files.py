@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import hold, remove_orphans
-from dovetail_onnx.files.writing import replacing, write_text
+from dovetail_onnx.files.writing import replacing_file, write_text
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +18,11 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_block_that_fails_leaves_what_was_there():
     write_text(Path("new/file"), "old")
-    with pytest.raises(ValueError, match="half"), replacing(Path("new/file")) as file:
+    with pytest.raises(ValueError, match="half"), replacing_file(Path("new/file")) as file:
         file.write(b"half")
         raise ValueError("half")
     assert [path.read_text() for path in Path("new").iterdir()] == ["old"]
-    with pytest.raises(ValueError, match="half"), replacing(Path("other/below/file")) as file:
+    with pytest.raises(ValueError, match="half"), replacing_file(Path("other/below/file")) as file:
         raise ValueError("half")
     assert not Path("other").exists()
 

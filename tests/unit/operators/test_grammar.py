@@ -2,9 +2,9 @@
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_schemas.operator_files.entries import Argument, Candidates, Output
+from dovetail_schemas.operator_files.entries import KeyCandidates, OperatorArgument, OperatorOutput
 from dovetail_schemas.operator_files.reading import read_operators
-from dovetail_schemas.operator_files.signatures import Malformed, parse_args, parse_candidates, parse_outputs
+from dovetail_schemas.operator_files.signatures import BadSignature, parse_args, parse_candidates, parse_outputs
 
 FILE = """
 - op : conv2d
@@ -62,14 +62,14 @@ def test_a_list_of_entries_as_paddle_has_it(read):
     conv = file.entries["conv2d"]
     assert [arg.name for arg in conv.inputs] == ["input", "filter"]
     assert conv.attributes == (
-        Argument("strides", "int[]", True, [1, 1]),
-        Argument("padding_algorithm", "str", True, "EXPLICIT"),
-        Argument("groups", "int", True, 1),
+        OperatorArgument("strides", "int[]", True, [1, 1]),
+        OperatorArgument("padding_algorithm", "str", True, "EXPLICIT"),
+        OperatorArgument("groups", "int", True, 1),
     )
-    assert conv.where == "ops.yaml:2" and conv.kernel.data_type == Candidates(("input",))
+    assert conv.where == "ops.yaml:2" and conv.kernel.data_type == KeyCandidates(("input",))
     split = file.entries["split_with_num"]
-    assert split.outputs == (Output("out", "Tensor[]", "num"),) and split.inplace == (("x", "out"),)
-    assert split.kernel.data_type == Candidates(("x", "axis"), ordered=True)
+    assert split.outputs == (OperatorOutput("out", "Tensor[]", "num"),) and split.inplace == (("x", "out"),)
+    assert split.kernel.data_type == KeyCandidates(("x", "axis"), ordered=True)
     assert file.entries["swish"].composite.function == "swish_composite"
     assert file.gradients["conv2d_grad"].forward.name == "conv2d"
 
@@ -101,7 +101,7 @@ operators:
         ("(Tensor x, IntArray axis = {})", [("x", "Tensor", None), ("axis", "IntArray", [])]),
         ("(Tensor x, Scalar(float) v = 1e-5f)", [("x", "Tensor", None), ("v", "Scalar(float)", 1e-5)]),
         ("(DataType dtype = DataType::FLOAT32)", [("dtype", "DataType", "FLOAT32")]),
-        ("(Tensor x, Place place = {})", Malformed),
+        ("(Tensor x, Place place = {})", BadSignature),
         ('(str mode = "a, b")', [("mode", "str", "a, b")]),
         ("(bool flag = true, Scalar x = 2L)", [("flag", "bool", True), ("x", "Scalar", 2)]),
         ("(double x = -inf)", [("x", "double", float("-inf"))]),
@@ -109,16 +109,16 @@ operators:
     ],
 )
 def test_arguments(text, found):
-    if found is Malformed:
-        with pytest.raises(Malformed):
+    if found is BadSignature:
+        with pytest.raises(BadSignature):
             parse_args(text)
     else:
         assert [(arg.name, arg.type, arg.default) for arg in parse_args(text)] == found
 
 
 def test_outputs_and_candidates():
-    assert parse_outputs("Tensor(out), Tensor[](parts){x.size()}")[1] == Output("parts", "Tensor[]", "x.size()")
-    assert parse_candidates("x, y") == Candidates(("x", "y"), ordered=False)
+    assert parse_outputs("Tensor(out), Tensor[](parts){x.size()}")[1] == OperatorOutput("parts", "Tensor[]", "x.size()")
+    assert parse_candidates("x, y") == KeyCandidates(("x", "y"), ordered=False)
     assert parse_candidates("complex(x) > DataType::FLOAT32").names == ("complex(x)", "DataType::FLOAT32")
 
 

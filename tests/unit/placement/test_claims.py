@@ -71,7 +71,7 @@ def plan(with_backend, tmp_path, float_backend):
         ("Twice", {}, "claims 'first' (Relu) twice"),
         ("Greedy", {"pins": "first=host"}, "claims 'first' (Relu), which was not offered to it"),
         ("Torn", {}, "claims 'choice' without 'inner', although one engine runs 'choice' (If) whole"),
-        ("Broken", {}, "failed: AttributeError: 'View' object has no attribute 'nodes_of_the_model'"),
+        ("Broken", {}, "failed: AttributeError: 'BackendView' object has no attribute 'nodes_of_the_model'"),
         ("Leaving", {}, "failed: SystemExit: 3"),
         ("Listed", {}, "returns list"),
         ("Textual", {}, "claims 'first' (Relu) with 'float16' for port 'X', which is no format"),

@@ -17,7 +17,7 @@ from dovetail.planning import Placement, get_placement, set_placement
 from dovetail_commands.instrumentation import timing_lines
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ def run(pipeline, model, *backends, **instrumentation):
 
 
 def outputs(model):
-    return Executor(model, ENGINES).run(FEEDS)
+    return RegionExecutor(model, ENGINES).run(FEEDS)
 
 
 def name_of(node):
@@ -304,11 +304,11 @@ def graphs(draw):
 def test_random_graphs_compute_the_same_after_nested_pipelines(drawn):
     text, host = drawn
     model = placed(host=host, text=text)
-    (expected,) = Executor(model, ENGINES).run({"x": FEEDS["x"]}).values()
+    (expected,) = RegionExecutor(model, ENGINES).run({"x": FEEDS["x"]}).values()
     pipeline = Pipeline.parse("backend:acme(remove-identity,dead-code),backend:host(remove-identity)", REGISTRY)
     pipeline = Pipeline([*pipeline, Nested("acme", (ReluToMax(),))])
     pipeline.run(model, Context(Request.of("acme"), registry=REGISTRY))
-    (found,) = Executor(model, ENGINES).run({"x": FEEDS["x"]}).values()
+    (found,) = RegionExecutor(model, ENGINES).run({"x": FEEDS["x"]}).values()
     np.testing.assert_array_equal(found, expected)
     names = [node.name for node in model.nodes()]
     assert len(set(names)) == len(names)
@@ -337,6 +337,6 @@ def test_a_region_that_folds_away_leaves_its_result():
     run(Pipeline([Nested("acme", (Doing(fold),))]), model)
     assert [node.op_type for node in model.graph] == ["Mul"]
     assert sorted(model.graph.initializers) == ["z"]
-    found = Executor(model, ENGINES).run({"x": FEEDS["x"]})
+    found = RegionExecutor(model, ENGINES).run({"x": FEEDS["x"]})
     np.testing.assert_array_equal(found["z"], [4, 6])
     np.testing.assert_array_equal(found["y"], FEEDS["x"] * [4, 6])

@@ -2,9 +2,9 @@
 
 import pytest
 from dovetail.ir import Format
-from dovetail_precision.choices import Choice, Choices, SharedFormat, float_choices, uniform
+from dovetail_precision.choices import Choices, FormatChoice, SharedFormat, float_choices, uniform
 from dovetail_precision.costs import UnitJoins, cost_of
-from dovetail_precision.problem import Reasons, TypingProblem, Value, Variable
+from dovetail_precision.problem import FormatReasons, FormatVariable, TypingProblem, Value
 from dovetail_precision.solvers.fixpoint import solve_fixpoint
 from dovetail_precision.solvers.forward import solve_forward
 from dovetail_precision.solvers.min_cut import solve_min_cut
@@ -13,12 +13,12 @@ INT8, INT16 = Format.of("int8[symmetric]"), Format.of("int16[symmetric]")
 CHANNELS, SUMS = Format.of("int8[symmetric,axis=0]"), Format.of("int32[symmetric,axis=0]")
 FLOAT16, FLOAT32 = Format.of("float16"), Format.of("float32")
 FLOATS = float_choices(frozenset({FLOAT16, FLOAT32}))
-PRODUCT = Choice.of({"X": INT8, "W": CHANNELS, "B": SUMS, "Y": INT8}, "Y")
+PRODUCT = FormatChoice.of({"X": INT8, "W": CHANNELS, "B": SUMS, "Y": INT8}, "Y")
 SOLVERS = {"forward": solve_forward, "fixpoint": solve_fixpoint, "min-cut": solve_min_cut}
 
 
 def variable(name, choices, inputs, outputs, policy="pass"):
-    return Variable(name, choices, inputs, outputs, policy, low=FLOAT16)
+    return FormatVariable(name, choices, inputs, outputs, policy, low=FLOAT16)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_weight_has_one_version_per_format():
 
 
 def test_reasons_are_asked_on_demand():
-    class Leaves(Reasons):
+    class Leaves(FormatReasons):
         def of_values(self, variable, format_):
             return "its output leaves float16" if format_ is FLOAT16 else ""
 
@@ -120,7 +120,7 @@ def test_reasons_are_asked_on_demand():
 
 
 def test_choices_that_give_all_ports_one_format_are_one_object():
-    assert Choice.of({"X": INT8, "Y": INT8}, "Y") is uniform(INT8)
+    assert FormatChoice.of({"X": INT8, "Y": INT8}, "Y") is uniform(INT8)
     assert FLOATS is float_choices(frozenset({FLOAT32, FLOAT16}))
     assert PRODUCT in Choices([PRODUCT]) and uniform(INT8) not in Choices([PRODUCT])
     assert PRODUCT.quantized and not uniform(FLOAT16).quantized

@@ -5,7 +5,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.ir import Format
 from dovetail.planning import Parameters
-from dovetail_quantize.integers import bounds, parameters_of_range, quantize_array
+from dovetail_quantize.integers import integer_bounds, parameters_of_range, quantize_array
 
 from .conftest import NET
 
@@ -26,7 +26,7 @@ FORMATS = [
 @pytest.mark.parametrize(("text", "low", "high", "integers", "scale", "zero_point"), FORMATS)
 def test_a_range_in_a_format(text, low, high, integers, scale, zero_point):
     format_ = Format.of(text)
-    assert bounds(format_) == integers
+    assert integer_bounds(format_) == integers
     found = parameters_of_range(format_, np.float32(low), np.float32(high))
     assert found.zero_point == (zero_point,)
     assert found.scale[0] == pytest.approx(scale, rel=1e-6)
@@ -43,7 +43,7 @@ def test_weights_are_rounded_as_quantizelinear_rounds(text):
     node = onnx.helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     zero = np.array(3, format_.dtype.numpy())
     (expected,) = ReferenceEvaluator(node, opsets={"": 21}).run(None, {"x": array, "s": np.float32(0.03125), "z": zero})
-    low, high = bounds(format_)
+    low, high = integer_bounds(format_)
     assert np.array_equal(quantize_array(array, format_, parameters), np.clip(expected, low, high))
 
 

@@ -5,7 +5,7 @@ import pytest
 from dovetail.ir import Format
 from dovetail.planning import Parameters
 from dovetail_quantize.histogram import Histogram
-from dovetail_quantize.integers import bounds, quantize_array
+from dovetail_quantize.integers import integer_bounds, quantize_array
 from dovetail_quantize.observers.clipping import Entropy, MeanSquaredError, Percentile
 from dovetail_quantize.observers.extremes import Isotone, MinMax
 
@@ -36,7 +36,7 @@ def found(observer, text, *arrays, **options):
 
 def covered(text, parameters):
     """The real numbers at both ends of the integers."""
-    smallest, largest = bounds(Format.of(text))
+    smallest, largest = integer_bounds(Format.of(text))
     (scale,), (zero,) = parameters
     return (smallest - zero) * scale, (largest - zero) * scale
 

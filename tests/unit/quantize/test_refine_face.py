@@ -74,16 +74,16 @@ def test_a_backend_file_with_a_mistake(compiled, line, says):
 
 
 def test_a_backend_written_in_python_with_a_mistake_is_named(compiled, installed, monkeypatch):
-    from dovetail_schemas.backend import Backend
+    from dovetail_schemas.backend import FileBackend
 
-    monkeypatch.setattr(Backend, "refine", ("biass",), raising=False)
+    monkeypatch.setattr(FileBackend, "refine", ("biass",), raising=False)
     plugins = installed()
-    real = Backend.__init__
+    real = FileBackend.__init__
 
     def init(self, *arguments, **fields):
         real(self, *arguments, **{**fields, "refine": ("biass",)})
 
-    monkeypatch.setattr(Backend, "__init__", init)
+    monkeypatch.setattr(FileBackend, "__init__", init)
     with pytest.raises(DovetailError, match="backend 'npu': unknown refinement 'biass' .did you mean 'bias'"):
         compiled(plugins=plugins)
 

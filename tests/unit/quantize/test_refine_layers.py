@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail_quantize.refining.descent import choose
 from dovetail_quantize.refining.layers import layer_of
 from dovetail_quantize.refining.partition import blocks_of
-from dovetail_quantize.refining.samples import Sample, inputs_at, outputs_at, positions_of
+from dovetail_quantize.refining.samples import RowSample, inputs_at, outputs_at, positions_of
 
 from .conftest import with_weights
 
@@ -279,7 +279,7 @@ def test_a_layer_with_more_inputs_than_fit_at_once():
 
 def test_a_sample_has_the_same_size_and_rows_however_the_data_comes():
     data = np.arange(10_000)
-    whole, parts = Sample(100, seed=5), Sample(100, seed=5)
+    whole, parts = RowSample(100, seed=5), RowSample(100, seed=5)
     whole.offer(len(data), lambda at: (data[at],))
     for start in range(0, len(data), 37):
         part = data[start : start + 37]

@@ -15,7 +15,7 @@ from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, 
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 
 from .models import parse
 
@@ -59,7 +59,7 @@ class _Session(Session):
 
 def test_two_backends_take_turns():
     left, right = Recorder("left"), Recorder("right")
-    executor = Executor(
+    executor = RegionExecutor(
         parse(CHAIN), {"l": [left], "r": [right]}, backend_of=lambda node: "r" if node.op_type == "Mul" else "l"
     )
     x = np.array([1, -2], np.float32)
@@ -81,7 +81,7 @@ def test_threads_spin_where_the_model_is_one_region(backends, given, spins):
             seen.append(options["spin"])
             return super().load(region, options)
 
-    Executor(
+    RegionExecutor(
         parse(CHAIN), {name: [Watched(name)] for name in "lr"}, given, lambda node: backends[-(node.op_type == "Mul")]
     )
     assert set(seen) == {spins}
@@ -92,7 +92,7 @@ def test_real_engines_side_by_side():
 
     text = """g (float[N,4] x) => (float[N,2] y) <bfloat16[4,2] w = {1,2,3,4,5,6,7,8}> {
         a = Cast<to=16>(x) b = MatMul(a, w) c = Cast<to=1>(b) y = Softmax(c) }"""
-    executor = Executor(
+    executor = RegionExecutor(
         parse(text),
         {"cpu-bf16": [OpenVinoCpu()], "host": [OnnxRuntimeCpu(), ReferenceEngine()]},
         backend_of=lambda node: "host" if node.op_type == "Softmax" else "cpu-bf16",
@@ -106,13 +106,13 @@ def test_real_engines_side_by_side():
 
 def test_an_absent_engine_is_skipped_with_its_reason():
     absent, present = Recorder("absent", Availability(False, "no device")), Recorder("present")
-    executor = Executor(parse(CHAIN), {"host": [absent, present]})
+    executor = RegionExecutor(parse(CHAIN), {"host": [absent, present]})
     assert executor.engines == ["present"] and executor.notes == ["absent is not available: no device"]
 
 
 def test_a_refusal_falls_to_the_next_engine_for_that_region_only():
     picky, plain = Recorder("picky", refuses=["Mul"]), Recorder("plain")
-    executor = Executor(
+    executor = RegionExecutor(
         parse(CHAIN),
         {"l": [picky, plain], "r": [picky, plain]},
         backend_of=lambda n: "r" if n.op_type == "Mul" else "l",
@@ -123,7 +123,7 @@ def test_a_refusal_falls_to_the_next_engine_for_that_region_only():
 
 def test_onnxruntime_computes_bfloat16_in_float32():
     text = "g (bfloat16[2] x) => (bfloat16[2] y) { y = Relu(x) }"
-    executor = Executor(parse(text), {"host": [OnnxRuntimeCpu(), ReferenceEngine()]})
+    executor = RegionExecutor(parse(text), {"host": [OnnxRuntimeCpu(), ReferenceEngine()]})
     assert executor.engines == ["onnxruntime-cpu"]
     assert executor.run({"x": np.array([-1, 2], ml_dtypes.bfloat16)})["y"].tolist() == [0, 2]
 
@@ -131,11 +131,11 @@ def test_onnxruntime_computes_bfloat16_in_float32():
 def test_when_no_engine_is_left_all_reasons_are_given():
     engines = [Recorder("first", refuses=["Mul"]), Recorder("second", refuses=["Neg"])]
     with pytest.raises(DovetailError, match=r"no engine runs region 0 .*first refuses .*second refuses"):
-        Executor(parse(CHAIN), {"host": engines})
+        RegionExecutor(parse(CHAIN), {"host": engines})
     with pytest.raises(DovetailError, match="is not available: gone"):
-        Executor(parse(CHAIN), {"host": [Recorder("only", Availability(False, "gone"))]})
+        RegionExecutor(parse(CHAIN), {"host": [Recorder("only", Availability(False, "gone"))]})
     with pytest.raises(DovetailError, match="no engines are known for backend 'host'"):
-        Executor(parse(CHAIN), {})
+        RegionExecutor(parse(CHAIN), {})
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_when_no_engine_is_left_all_reasons_are_given():
 def test_wrong_inputs(inputs, message):
     model = parse("g (float[N] x) => (float[N] y) <float[1] w = {1}> { y = Add(x, w) }")
     with pytest.raises(DovetailError, match=message):
-        Executor(model, {"host": [ReferenceEngine()]}).run(inputs)
+        RegionExecutor(model, {"host": [ReferenceEngine()]}).run(inputs)
 
 
 def test_intermediate_values_are_freed_after_their_last_use():
@@ -176,7 +176,7 @@ def test_intermediate_values_are_freed_after_their_last_use():
     refs = []
     engine = Watching("engine")
     text = "g (float[2] x) => (float[2] e) { a = Neg(x) b = Abs(a) c = Neg(b) d = Abs(c) e = Neg(d) }"
-    executor = Executor(parse(text), {"Neg": [engine], "Abs": [engine]}, backend_of=lambda node: node.op_type)
+    executor = RegionExecutor(parse(text), {"Neg": [engine], "Abs": [engine]}, backend_of=lambda node: node.op_type)
     executor.run({"x": np.ones(2, np.float32)})
     assert alive == [0, 1, 1, 1, 1]
 
@@ -185,7 +185,7 @@ def test_outputs_that_no_node_computes():
     model = parse(
         "g (float[2] x) => (float[2] x, float[2] y, float[2] w) <float[2] w = {5, 6}> { a = Neg(x) y = Abs(a) }"
     )
-    outputs = Executor(
+    outputs = RegionExecutor(
         model, {"Neg": [ReferenceEngine()], "Abs": [ReferenceEngine()]}, backend_of=lambda node: node.op_type
     ).run({"x": np.array([1, 2], np.float32)})
     assert outputs["x"].tolist() == [1, 2] and outputs["y"].tolist() == [1, 2] and outputs["w"].tolist() == [5, 6]
@@ -197,13 +197,13 @@ def test_integers_of_either_long_type_and_byte_order():
     model = parse("g (int64[2] x) => (int64[2] y) { y = Neg(x) }")
     for dtype in ("q", "l", ">i8"):
         for engine in (OpenVinoCpu(), OnnxRuntimeCpu(), ReferenceEngine()):
-            y = Executor(model, {"host": [engine]}).run({"x": np.array([1, -2], dtype)})["y"]
+            y = RegionExecutor(model, {"host": [engine]}).run({"x": np.array([1, -2], dtype)})["y"]
             assert y.tolist() == [-1, 2]
 
 
 def test_the_caveat_of_an_engine_is_noted_when_it_is_used():
     slow, unused = Recorder("slow", Availability(True, "slow here")), Recorder("unused", Availability(True, "odd"))
-    assert Executor(parse(CHAIN), {"host": [slow, unused]}).notes == ["slow: slow here"]
+    assert RegionExecutor(parse(CHAIN), {"host": [slow, unused]}).notes == ["slow: slow here"]
 
 
 @pytest.mark.parametrize("name", ["onnxruntime-cpu", "reference", "openvino-cpu"])
@@ -217,7 +217,9 @@ def test_regions_that_call_functions(name):
         <domain: "local", opset_import: ["" : 22]> Same (v) => (w) { w = Identity(v) }
         <domain: "local", opset_import: ["" : 22]> Unused (v) => (w) { w = Identity(v) }"""
     model = parse(text)
-    executor = Executor(model, {"a": [engine], "b": [engine]}, backend_of=lambda n: "b" if n.op_type == "Neg" else "a")
+    executor = RegionExecutor(
+        model, {"a": [engine], "b": [engine]}, backend_of=lambda n: "b" if n.op_type == "Neg" else "a"
+    )
     assert executor.run({"x": np.array([1, 2], np.float32)})["y"].tolist() == [-2, -4]
     part = extract(model, executor.regions[0])
     assert sorted(key[1] for key in part.ir.functions) == ["Same", "Twice"]
@@ -226,7 +228,7 @@ def test_regions_that_call_functions(name):
 
 @pytest.mark.parametrize("given", [[1, -2], [1.0, -2.0], (1, -2), np.array([1, -2], np.float32)])
 def test_lists_and_numbers_are_converted_to_the_declared_type(given):
-    executor = Executor(parse("g (float[2] x, int32 n) => (float[2] y, int32 m) { y = Neg(x) m = Neg(n) }"),
+    executor = RegionExecutor(parse("g (float[2] x, int32 n) => (float[2] y, int32 m) { y = Neg(x) m = Neg(n) }"),
                         {"host": [OnnxRuntimeCpu()]})  # fmt: skip
     outputs = executor.run({"x": given, "n": 3})
     assert outputs["y"].tolist() == [-1, 2] and outputs["m"].dtype == np.int32
@@ -267,7 +269,7 @@ def test_an_engine_that_fails_is_named_with_its_distribution_and_the_next_one_ta
     act, said = DEFECTS[defect]
     model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
     engines = [GuardedEngine(Broken("acme", act), "dovetail-acme"), Recorder("plain")]
-    executor = Executor(model, {"npu": engines}, backend_of=lambda node: "npu")
+    executor = RegionExecutor(model, {"npu": engines}, backend_of=lambda node: "npu")
     for _ in range(2):
         assert executor.run({"x": np.array([1, -2], np.float32)})["y"].tolist() == [-1, 2]
     assert executor.engines == ["plain"] and len(executor.notes) == 1
@@ -279,14 +281,14 @@ def test_an_engine_that_fails_is_named_with_its_distribution_and_the_next_one_ta
 @pytest.mark.parametrize("defect", ["an exception", "SystemExit", "a missing output", "another type"])
 def test_an_engine_that_fails_with_nobody_behind_it_is_an_error(defect):
     act, said = DEFECTS[defect]
-    executor = Executor(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }"), {"host": [Broken("acme", act)]})
+    executor = RegionExecutor(parse("g (float[2] x) => (float[2] y) { y = Neg(x) }"), {"host": [Broken("acme", act)]})
     with pytest.raises(DovetailError, match=f"acme {said}"):
         executor.run({"x": np.array([1, -2], np.float32)})
 
 
 def test_a_false_declared_shape_is_no_defect_of_the_engine():
     model = parse("g (float[N] x) => (float[7] y) { y = Neg(x) }")
-    executor = Executor(model, {"npu": [Recorder("one"), Recorder("two")]}, backend_of=lambda node: "npu")
+    executor = RegionExecutor(model, {"npu": [Recorder("one"), Recorder("two")]}, backend_of=lambda node: "npu")
     assert executor.run({"x": np.array([1, -2], np.float32)})["y"].shape == (2,)
     assert executor.engines == ["one"]
     assert executor.notes == ["one gives 'y' the shape [2], the model declares [7]"]
@@ -304,7 +306,9 @@ def test_an_engine_that_fails_on_every_input_in_other_words_is_told_of_a_bounded
         def load(self, region, options):
             return Chatty()
 
-    executor = Executor(parse(CHAIN), {"npu": [Talks("chatty"), Recorder("plain")]}, backend_of=lambda node: "npu")
+    executor = RegionExecutor(
+        parse(CHAIN), {"npu": [Talks("chatty"), Recorder("plain")]}, backend_of=lambda node: "npu"
+    )
     for number in range(1, 101):
         assert executor.run({"x": np.array([number], np.float32)})["y"].tolist() == [4 * number * number]
     assert len(executor.refusals) == len(executor.notes) == 20
@@ -320,7 +324,7 @@ def test_an_engine_that_ends_the_program_when_it_is_asked_or_loads_is_left_out()
         def load(self, region, options):
             raise SystemExit(3)
 
-    executor = Executor(parse(CHAIN), {"host": [Ends("first"), EndsLater("second"), Recorder("third")]})
+    executor = RegionExecutor(parse(CHAIN), {"host": [Ends("first"), EndsLater("second"), Recorder("third")]})
     assert executor.engines == ["third"]
     assert executor.notes[0].startswith(
         "first is not available: its check failed: SystemExit: 0 (runtime/test_executor"
@@ -339,7 +343,7 @@ def test_outputs_come_in_the_order_of_the_model():
 
 def test_a_region_can_be_run_alone():
     left, right = Recorder("left"), Recorder("right")
-    executor = Executor(
+    executor = RegionExecutor(
         parse(CHAIN), {"l": [left], "r": [right]}, backend_of=lambda node: "r" if node.op_type == "Mul" else "l"
     )
     middle = executor.runners[1]
@@ -357,7 +361,7 @@ def test_an_engine_gets_a_region_in_the_opset_that_it_reads():
 
     old, model = Old("old"), parse(CHAIN)
     old.reads = Reads(13, 13, frozenset({"float32"}))
-    executor = Executor(model, {"host": [old]})
+    executor = RegionExecutor(model, {"host": [old]})
     assert (old.opset, executor.engines) == (13, ["old"])
     assert model.opset > 13
 
@@ -373,7 +377,7 @@ def test_a_region_of_a_newer_ir_version_is_loaded_as_the_engine_reads_it():
     old, model = Old("old"), parse(CHAIN)
     model.ir.ir_version = 14
     old.reads = Reads(22, 10, frozenset({"float32"}))
-    executor = Executor(model, {"host": [old]})
+    executor = RegionExecutor(model, {"host": [old]})
     assert (old.ir_version, executor.engines) == (10, ["old"])
     assert model.ir.ir_version == 14
 
@@ -382,7 +386,7 @@ def test_a_node_that_has_no_form_in_the_opset_of_an_engine_is_refused_by_name():
     old, other = Recorder("old"), Recorder("other")
     old.reads = Reads(13, 13, frozenset({"float32"}))
     model = parse("g (float[1,1,2,2] x, float[1,1,1,2] at) => (float[1,1,1,1] y) { [sampled] y = GridSample(x, at) }")
-    executor = Executor(model, {"host": [old, other]})
+    executor = RegionExecutor(model, {"host": [old, other]})
     assert executor.engines == ["other"]
     assert old.loaded == []
     (refusal,) = executor.refusals
@@ -458,7 +462,7 @@ ODD = {
 class TestOneSessionThatChecksInputsItself:
     def executor(self, engine):
         model = parse("g (float[N,3] x) => (float[N,3] y) { a = Exp(x) y = Neg(a) }")
-        return Executor(model, {"npu": [engine]}, {"threads": 1}, backend_of=lambda node: "npu")
+        return RegionExecutor(model, {"npu": [engine]}, {"threads": 1}, backend_of=lambda node: "npu")
 
     @pytest.mark.parametrize("case", ODD)
     def test_an_odd_input_is_named_as_by_any_engine(self, engine, case):
@@ -475,7 +479,7 @@ class TestOneSessionThatChecksInputsItself:
 
     def test_a_model_that_declares_another_shape_is_run_once_per_call(self, engine, monkeypatch):
         text = "g (float[N,3] x) => (float[1,4] y) { a = Exp(x) y = Neg(a) }"
-        executor = Executor(parse(text), {"host": [engine]}, backend_of=lambda node: "host")
+        executor = RegionExecutor(parse(text), {"host": [engine]}, backend_of=lambda node: "host")
         runs, kind = [], type(executor.runners[0].self_checking)
         run = kind.run
         monkeypatch.setattr(kind, "run", lambda self, inputs: runs.append(1) or run(self, inputs))

@@ -11,7 +11,7 @@ from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.saving import save_model
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from dovetail_runtime.serialize import needs_file
 
 from .models import parse
@@ -51,7 +51,7 @@ def external(tmp_path):
 def test_external_weights(external, engine, split):
     model, spy = open_model(external), Spy(engine)
     assert needs_file(model)
-    executor = Executor(
+    executor = RegionExecutor(
         model, {"a": [spy], "b": [spy]}, backend_of=lambda node: "b" if split and node.op_type == "Neg" else "a"
     )
     x = np.ones((2, 64), np.float32)
@@ -66,5 +66,5 @@ def test_a_changed_model_is_not_read_from_its_old_file(external):
     model, spy = open_model(external), Spy(OnnxRuntimeCpu())
     model.graph[1].op_type = "Abs"
     model.touch()
-    y = Executor(model, {"host": [spy]}).run({"x": np.ones((2, 64), np.float32)})["y"]
+    y = RegionExecutor(model, {"host": [spy]}).run({"x": np.ones((2, 64), np.float32)})["y"]
     assert (y == 4).all() and spy.paths[0] != external

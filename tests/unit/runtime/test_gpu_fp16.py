@@ -16,7 +16,7 @@ from dovetail.plugin import RegionModel
 from dovetail_gpu_fp16 import engine as module
 from dovetail_gpu_fp16.engine import OnnxRuntimeCuda
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
-from dovetail_schemas import Judge, load_backend
+from dovetail_schemas import RuleJudge, load_backend
 
 from .models import parse
 
@@ -112,7 +112,7 @@ def judge():
 
     def run(graph, opset=23):
         model = parse(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{graph}')
-        return Judge(backend, {}, opset)(model.graph[0])
+        return RuleJudge(backend, {}, opset)(model.graph[0])
 
     return run
 

@@ -19,7 +19,7 @@ def refusing(monkeypatch):
 
 def test_the_coverage_line_names_the_backend(refusing):
     result = dovetail.compile(DIGITS, "cpu-bf16")
-    assert result.coverage() == "cpu-bf16 0/13 nodes (all refused), host 13; 0 joins"
+    assert result.coverage() == "cpu-bf16 0/13 nodes (all refused), host 13; 0 conversions"
     (remark,) = [remark for remark in result.remarks if remark.rule == "nothing-left"]
     assert remark.why == (
         "nothing of the model runs on cpu-bf16: what it took was refused, 13 nodes because openvino-cpu "

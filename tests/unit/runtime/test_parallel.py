@@ -9,7 +9,7 @@ from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail.plugin import Engine, Session, load_plugins
 from dovetail_onnx.opening import open_text
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from dovetail_runtime.timeline import Timeline
 
 TEXT = """<ir_version: 10, opset_import: ["": 22]>
@@ -29,7 +29,7 @@ def executor():
     def make(engine=None, **options):
         host = engine or load_plugins().registry.engine["onnxruntime-cpu"]()
         engines = {name: [host] for name in ("one", "two", "three")}
-        return Executor(open_text(TEXT, "m"), engines, options, backend_of=lambda node: HOME[node.name])
+        return RegionExecutor(open_text(TEXT, "m"), engines, options, backend_of=lambda node: HOME[node.name])
 
     return make
 
@@ -134,7 +134,7 @@ def test_a_word_that_is_none_is_refused(executor):
 
 
 def test_edges_that_others_imply_are_left_out():
-    from dovetail_runtime.parallel_run import Dependencies
+    from dovetail_runtime.parallel_run import RegionDependencies
     from dovetail_runtime.unpartitioned import ready_regions
 
     model = open_text(
@@ -144,7 +144,7 @@ def test_edges_that_others_imply_are_left_out():
         "m",
     )
     regions = ready_regions(model.graph, lambda node: node.name)
-    found = Dependencies.of(regions)
+    found = RegionDependencies.of(regions)
     assert found.waits_for == (0, 1, 1, 1) and found.releases == ((1,), (2,), (3,), ())
     assert found.reads == {"x": 1, "a": 3, "b": 2, "c": 1} and found.width == 1
 

@@ -12,7 +12,7 @@ from dovetail.ir import reads_of
 from dovetail.planning import Placement, extract, placed_backend, regions_from, set_placement
 from dovetail_host.reference import ReferenceEngine
 from dovetail_placement.regions.topological import topological_groups
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from dovetail_runtime.unpartitioned import ready_regions, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,7 +126,7 @@ def test_slices_run_one_after_another(size, lengths):
         <float[2] w = {1, 2}> { a = Add(x, w) b = Mul(a, w) y = Mul(a, b) }""")
     regions = slices(model.graph, size)
     assert [len(region.nodes) for region in regions] == lengths
-    executor = Executor(model, {"host": [ReferenceEngine()]}, regions=regions)
+    executor = RegionExecutor(model, {"host": [ReferenceEngine()]}, regions=regions)
     results = executor.run({"x": np.array([3, 4], np.float32)})
     assert {name: list(value) for name, value in results.items()} == {"b": [4, 12], "y": [16, 72]}
 

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from dovetail.plugin import RegionModel, load_plugins
 from dovetail.plugin.loading import open_any
 from dovetail_onnx.type_gaps import to_proto
-from dovetail_runtime.serialize import source_of, source_without_weights
+from dovetail_runtime.serialize import engine_source, source_without_weights
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>
 g (float[4,64] x) => (float[4,64] y) <float[64,64] w, float[64] b> { y = Gemm (x, w, b) }"""
@@ -28,7 +28,7 @@ def test_large_weights_stand_beside_the_model_and_small_ones_in_it():
     before = {name: value.const_value for name, value in model.graph.initializers.items()}
     source, weights = source_without_weights(model)
     assert set(weights) == {"w"} and np.array_equal(weights["w"], before["w"].numpy())
-    assert len(source) < 4096 < len(source_of(RegionModel(model)))
+    assert len(source) < 4096 < len(engine_source(RegionModel(model)))
     assert {name: value.const_value for name, value in model.graph.initializers.items()} == before
 
 
@@ -53,7 +53,7 @@ def test_types_between_nodes_are_left_to_the_engine_but_for_custom_operators():
     model = open_any(onnx.parser.parse_model(text), load_plugins())
     source, _ = source_without_weights(model)
     written = onnx.ModelProto.FromString(source).graph
-    whole = onnx.ModelProto.FromString(source_of(RegionModel(model))).graph
+    whole = onnx.ModelProto.FromString(engine_source(RegionModel(model))).graph
     assert [info.name for info in whole.value_info] == ["a", "b"]
     assert [info.name for info in written.value_info] == ["b"]
     assert (written.node, written.input, written.output) == (whole.node, whole.input, whole.output)

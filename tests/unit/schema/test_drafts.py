@@ -1,7 +1,7 @@
 """Whole backend files on real nodes: rows that are easily read wrongly."""
 
 import pytest
-from dovetail_schemas import Judge, load_backend
+from dovetail_schemas import RuleJudge, load_backend
 
 FACTS = {"residual_add": lambda n: False, "zeros": lambda n: 0, "extent": lambda n: 512,
          "padded_channels": lambda n: 64}  # fmt: skip
@@ -14,7 +14,7 @@ def judge(data, schemas, node):
 
     def run(file, text, opset=11, domains="", **options):
         backend = load_backend(data / f"{file}.yaml", find, options, frozenset(FACTS))
-        return Judge(backend, FACTS, opset)(node(text, opset, domains))
+        return RuleJudge(backend, FACTS, opset)(node(text, opset, domains))
 
     return run
 

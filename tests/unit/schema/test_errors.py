@@ -1,7 +1,7 @@
 """What a mistake in a backend file reads like. The name before the first colon is the file, then comes the line."""
 
 import pytest
-from dovetail_schemas import Judge, SchemaError, load_backend
+from dovetail_schemas import RuleJudge, SchemaError, load_backend
 
 HEAD = "backend: x\ndevice: cpu\nopset: 22\n"
 CASES = {
@@ -144,7 +144,7 @@ def test_a_name_or_number_that_is_too_long(text, problem, write):
 
 def test_a_root_of_a_negative_number_is_no_traceback_at_a_node(load, node):
     """`(group-9)**(1/2)` is complex where the group is 1."""
-    judge = Judge(load("ops: {Conv: {limits: {group: ..(group-9)**(1/2)}}}"))
+    judge = RuleJudge(load("ops: {Conv: {limits: {group: ..(group-9)**(1/2)}}}"))
     verdict = judge(node("(float[1,1,8,8] X, float[1,1,3,3] W) => (float y) { y = Conv(X, W) }"))
     assert "a root of a negative number" in verdict.reasons[0].text
 

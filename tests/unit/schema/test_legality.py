@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 from dovetail.ir import Format
-from dovetail_schemas import Judge, SchemaError
+from dovetail_schemas import RuleJudge, SchemaError
 
 INT8, INT16 = Format.of("int8[symmetric]"), Format.of("int16[symmetric]")
 
@@ -15,7 +15,7 @@ def judge(load, node):
     def run(rules, text, opset=22, region=None, facts=None, **keys):
         extra = "".join(f"{key}: {value}\n" for key, value in keys.items())
         backend = load(f"{extra}ops:\n  {rules}\n", facts=frozenset(facts or {}))
-        return Judge(backend, facts or {}, opset)(node(text, opset), region)
+        return RuleJudge(backend, facts or {}, opset)(node(text, opset), region)
 
     return run
 
@@ -210,12 +210,12 @@ class TestFacts:
 
     def test_a_value_that_the_file_gives_holds_for_every_node(self, load, node):
         backend = load(f"facts: {{depth: 1}}\nops:\n  {self.rules}\n", facts=frozenset({"depth"}))
-        assert Judge(backend, {"depth": lambda n: 100}, 22)(node(conv(), 22)).ok is True
+        assert RuleJudge(backend, {"depth": lambda n: 100}, 22)(node(conv(), 22)).ok is True
 
     def test_a_fact_that_no_plugin_registers(self, load):
         backend = load(f"ops:\n  {self.rules}", facts=frozenset({"depth"}))
         with pytest.raises(SchemaError) as caught:
-            Judge(backend)
+            RuleJudge(backend)
         assert caught.value.message == "x.yaml: its limits need the fact 'depth', which no plugin registers"
 
 
@@ -229,7 +229,7 @@ class TestFacts:
     ],
 )
 def test_not_taken_at_all(text, op_type, reason, load, node):
-    verdict = Judge(load(text))(node(f"(float[2] x) => (float[2] y) {{ y = {op_type}(x) }}"))
+    verdict = RuleJudge(load(text))(node(f"(float[2] x) => (float[2] y) {{ y = {op_type}(x) }}"))
     assert (verdict.ok, list(map(str, verdict.reasons))) == (False, [reason])
 
 
@@ -240,7 +240,7 @@ def test_answers_are_kept_but_not_confused(load, node):
         "  Softmax: {shape: {input: N C}, limits: {axis: 1, C: ..4, rare: true}}",
         facts=frozenset({"rare"}),
     )
-    judge = Judge(backend, {"rare": lambda n: n.name == "rare"})
+    judge = RuleJudge(backend, {"rare": lambda n: n.name == "rare"})
     topk = "(float[9] x) => (float y, int64 i) <int64[1] k = {%d}> { y, i = TopK(x, k) }"
     assert [judge(node(topk % k)).ok for k in (3, 4, 3)] == [True, False, True]
     relu = node("(float[9] x) => (float[9] y) { z = Relu(x) y = Relu(z) }")
@@ -257,9 +257,9 @@ def test_answers_are_kept_but_not_confused(load, node):
 def test_an_operator_of_a_domain_that_onnx_does_not_know(load, node):
     backend = load("ops: {com.acme::Own: {role: active, limits: {size: ..3, in0.rank: 1}}}")
     own = node("(float[2] x) => (float[2] y) { y = com.acme.Own<size=3>(x) }", domains=', "com.acme": 1')
-    assert Judge(backend)(own).ok is True
+    assert RuleJudge(backend)(own).ok is True
     own.attributes["size"] = ir.AttrInt64("size", 4)
-    assert Judge(backend)(own).reasons[0].text == "size = 4; allowed: ..3"
+    assert RuleJudge(backend)(own).reasons[0].text == "size = 4; allowed: ..3"
 
 
 def test_a_row_that_waits_for_the_region_decides_nothing_yet(judge):
@@ -350,14 +350,14 @@ class TestBothOrdersOfACommutativeOperator:
 
 def test_a_list_that_is_an_input_is_compared_as_the_attribute_that_it_was(load, node):
     pad = "ops: {Pad: {types: float32, shape: {pads: BN BC EN EC}, limits: {BN: 0, EC: ..3}}}"
-    judge = Judge(load(pad), opset=22)
+    judge = RuleJudge(load(pad), opset=22)
     text = "(float[2,2] x) => (float[2,6] y) <int64[4] p = {0, 0, 0, %d}> { y = Pad (x, p) }"
     assert judge(node(text % 3)).ok
     assert [reason.text for reason in judge(node(text % 4)).reasons] == ["EC = 4; allowed: ..3"]
 
 
 def test_an_extent_with_the_name_of_a_port_reads_no_constant(load, node):
-    judge = Judge(load("ops: {Conv: {types: float32, shape: {X: N C H W}, limits: {W: ..8}}}"), opset=22)
+    judge = RuleJudge(load("ops: {Conv: {types: float32, shape: {X: N C H W}, limits: {W: ..8}}}"), opset=22)
     one = node("(float[1,1,4,4] x) => (float[1,1,4,4] y) <float[1,1,1,1] w = {1}> { y = Conv (x, w) }")
 
     class Unread:

@@ -4,7 +4,7 @@ from importlib.resources import files
 
 import pytest
 from dovetail_onnx.native_runtime import native_state
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 from dovetail_schemas import load_operator_facts
 from dovetail_schemas.errors import SchemaError
 from dovetail_schemas.operators import FLOATS
@@ -32,7 +32,7 @@ MADE = {"DynamicQuantizeLinear.y_scale"}
 
 def links(domain, op_type, version):
     """The links between ports that may be floats, those inputs, and those outputs."""
-    signature = find(domain, op_type, version)
+    signature = find_signature(domain, op_type, version)
     sources = [port.name for port in signature.inputs if may_be_float(port)]
     targets = [port.name for port in signature.outputs if may_be_float(port)]
     found = {(a, b) for a in sources for b in targets if FACTS.carries(domain, op_type, a, b, integer=False)}
@@ -80,7 +80,7 @@ def test_every_exception_is_one_of_some_version():
 
 def test_shapes_and_indices_carry_nothing():
     for domain, op_type, version in VERSIONS:
-        signature = find(domain, op_type, version)
+        signature = find_signature(domain, op_type, version)
         for source in signature.inputs:
             if FACTS.input_kind(domain, op_type, source.name) in ("shape", "index"):
                 assert not any(FACTS.carries(domain, op_type, source.name, port.name) for port in signature.outputs)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_schemas import Judge
+from dovetail_schemas import RuleJudge
 from dovetail_schemas.backend_yaml import BackendYaml
 from dovetail_schemas.type_specs import DTYPES
 from dovetail_schemas.yaml_source import Entries, Items, parse_tree
@@ -107,7 +107,7 @@ def test_the_answers_of_limits(cell, answer, load, node):
     (limit,) = code(cell)
     shape = "shape: {X: N C H W, W: M Cg KH KW, strides: SH SW}"
     backend = load(f"ops:\n  Conv:\n    {shape}\n    limits:\n      {limit}\n")
-    verdict = Judge(backend)(node(CONV))
+    verdict = RuleJudge(backend)(node(CONV))
     assert ([reason.text for reason in verdict.reasons] or ["holds"]) == [answer]
     assert verdict.ok == (answer == "holds")
 

@@ -1,7 +1,7 @@
 """Shapes: names for extents."""
 
 import pytest
-from dovetail_schemas.terms import Binding, Mismatch, Unknown, parse_pattern
+from dovetail_schemas.terms import Mismatch, NameBinding, Unknown, parse_pattern
 from dovetail_schemas.yaml_source import Scalar
 
 
@@ -10,7 +10,7 @@ def pattern(text, target="X"):
 
 
 def lay(*pairs, pad=False):
-    binding = Binding()
+    binding = NameBinding()
     for text, extents in pairs:
         binding.lay(pattern(text), extents, pad)
     return binding

@@ -2,7 +2,7 @@
 
 import onnx_ir as ir
 import pytest
-from dovetail_schemas import Judge
+from dovetail_schemas import RuleJudge
 from dovetail_schemas.operators import dtype_name
 from dovetail_schemas.type_specs import DTYPES
 
@@ -18,7 +18,7 @@ RELU = "({0}[2] x) => ({0}[2] y) {{ y = Relu(x) }}"
 @pytest.fixture
 def judge(load, node):
     def run(types, text, opset=22, head="unlisted: {{types: {}}}"):
-        return Judge(load(head.format(types)), opset=opset)(node(text, opset))
+        return RuleJudge(load(head.format(types)), opset=opset)(node(text, opset))
 
     return run
 
@@ -103,7 +103,7 @@ def test_a_port_that_is_not_named_keeps_its_type(judge):
 
 def test_kept_ports_do_not_share_the_choice(load, node):
     backend = load("unlisted: {types: [float16, float32]}\nops: {Pow: {keep: [Y], types: [float16, bfloat16]}}")
-    verdict = Judge(backend)(node("(float16[2] x, bfloat16[2] y) => (float16[2] z) { z = Pow(x, y) }"))
+    verdict = RuleJudge(backend)(node("(float16[2] x, bfloat16[2] y) => (float16[2] z) { z = Pow(x, y) }"))
     assert (verdict.ok, verdict.keep) == (True, {"Y"})
     assert written(verdict.types) == {"X": ("float16",), "Y": ("bfloat16",), "Z": ("float16",)}
 
@@ -161,7 +161,7 @@ FORMATS = {
 def test_a_type_is_a_format(load, node, spec):
     """In the order of the file; a scale that is a product has one scale or one per channel, as its factors do."""
     backend = load(f"types: {{q: {spec}}}\nops: {{Conv: {{types: {{X: q, W: q, Y: q}}}}}}")
-    verdict = Judge(backend)(node(CONV.format("float")))
+    verdict = RuleJudge(backend)(node(CONV.format("float")))
     # Conv is one type parameter, so a float among the formats is allowed for each port.
     assert written(verdict.types)["Y"] == FORMATS[spec]
 
@@ -170,7 +170,7 @@ def test_a_quantized_format_expresses_the_type_of_the_value(load, node):
     rules = (
         "types: {q: {dtype: int8, scheme: symmetric}}\nprecision: {low: int8, high: bfloat16}\nops: {Conv: {types: q}}"
     )
-    verdict = Judge(load(rules))(node(CONV.format("bfloat16")))
+    verdict = RuleJudge(load(rules))(node(CONV.format("bfloat16")))
     assert written(verdict.types)["Y"] == ("int8[symmetric,expressed=bfloat16]",)
 
 
@@ -183,7 +183,7 @@ ops:
   Gemm: {types: {A: q, B: w, C: b, Y: q}}
   Concat: {types: q}
 """)
-    gemm = Judge(backend)(node("(float[2,4] a, float[3,4] w, float[3] c) => (float[2,3] y) { y = Gemm(a, w, c) }"))
+    gemm = RuleJudge(backend)(node("(float[2,4] a, float[3,4] w, float[3] c) => (float[2,3] y) { y = Gemm(a, w, c) }"))
     found = {
         port: {str(format_): (str(p.observer), p.scale) for format_, p in rule.parameters.items()}
         for port, rule in gemm.rules.items()
@@ -195,20 +195,20 @@ ops:
         "Y": {"int8[symmetric]": ("kl", "")},
     }
     assert not any(rule.one_choice for rule in gemm.rules.values())
-    concat = Judge(backend)(node("(float[2] a, float[2] b) => (float[4] y) { y = Concat<axis=0>(a, b) }"))
+    concat = RuleJudge(backend)(node("(float[2] a, float[2] b) => (float[4] y) { y = Concat<axis=0>(a, b) }"))
     assert all(rule.one_choice for rule in concat.rules.values())
 
 
 def test_a_type_with_a_condition(load, node):
     backend = load(QUANTIZED.format("Conv: {types: {X: q8, W: q8, Y: [q8, acc]}}"))
-    judge, conv = Judge(backend), node(CONV.format("float"))
+    judge, conv = RuleJudge(backend), node(CONV.format("float"))
     assert written(judge(conv, {"last": True}).types)["Y"] == (
         "int8[symmetric]",
         "int32[symmetric]",
         "int32[symmetric,axis=1]",
     )
     assert written(judge(conv, {"last": False}).types)["Y"] == ("int8[symmetric]",)
-    only = Judge(load(QUANTIZED.format("Conv: {types: {X: q8, W: q8, Y: acc}}")))
+    only = RuleJudge(load(QUANTIZED.format("Conv: {types: {X: q8, W: q8, Y: acc}}")))
     assert [only(conv, region).ok for region in (None, {"last": True}, {"last": False})] == [None, True, False]
 
 
@@ -236,7 +236,7 @@ def test_limits_may_narrow_types(judge):
 def test_a_type_that_is_not_known(load, node):
     relu = node(RELU.format("float"))
     relu.inputs[0].type = None
-    judge = Judge(load("unlisted: {types: float32}"))
+    judge = RuleJudge(load("unlisted: {types: float32}"))
     assert judge(relu).reasons[0].text == "type of 'x' is not known"
 
 
@@ -257,7 +257,7 @@ def test_a_type_that_is_not_known(load, node):
     ],
 )  # fmt: skip
 def test_what_is_no_tensor_of_numbers(file, text, reason, load, node):
-    verdict = Judge(load(file))(node(text))
+    verdict = RuleJudge(load(file))(node(text))
     assert [verdict.ok, *(r.text for r in verdict.reasons[:1])] == ([False, reason] if reason else [True])
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from dovetail import DovetailError, load_plugins
-from dovetail_testing.case import SUITES, Case, Measurement
+from dovetail_testing.case import SUITES, Case, CaseMeasurement
 from dovetail_testing.list_files import Lists, read_lists
 from dovetail_testing.verdicts import text_to_add, verdict
 
@@ -56,7 +56,7 @@ def test_what_is_not_listed_has_no_entry(read):
 
 
 def measured(name="test_conv", operator="Conv", outcome="compared", **values):
-    return Measurement("acme", "nodes", name, operator, outcome, placed=1, output="y", **values)
+    return CaseMeasurement("acme", "nodes", name, operator, outcome, placed=1, output="y", **values)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_tune.data_folders import write_split
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 from onnx import parser
 
 ROWS = """<ir_version: 10, opset_import: ["": 22]> g (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }"""
@@ -21,7 +21,7 @@ def opened(text):
 
 def parts_of(text, data, folder):
     model = opened(text)
-    found = write_split(model, data, folder, reference(model, Context(Request(), plugins=load_plugins())))
+    found = write_split(model, data, folder, reference_runner(model, Context(Request(), plugins=load_plugins())))
 
     def rows(part):
         return [np.load(path)["x"].tolist() for path in sorted(part.glob("*.npz"))]
@@ -54,7 +54,7 @@ def test_what_cannot_be_split_does_both_and_says_so(tmp_path):
 def test_labels_go_with_their_samples(tmp_path):
     model = opened(FIXED)
     data = {**batch(1, 2), "labels": np.int64([7, 8])}
-    found = write_split(model, data, tmp_path, reference(model, Context(Request(), plugins=load_plugins())))
+    found = write_split(model, data, tmp_path, reference_runner(model, Context(Request(), plugins=load_plugins())))
     assert np.load(next(found.judge.glob("*.npz")))["labels"].tolist() == [8]
 
 

@@ -11,7 +11,7 @@ from dovetail.plugin import load_plugins
 from dovetail_tune.exact_values import ExactValues
 from dovetail_tune.mixing import affordable
 from dovetail_tune.segments import crossings_of, segments_of
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 from onnx import parser
 
 PLUGINS = load_plugins()
@@ -70,9 +70,9 @@ def test_segments_are_models_that_compute_the_whole_one_after_the_other():
     values = {"x": x}
     for segment in segments:
         (name,) = [value.name for value in segment.model.graph.inputs if not value.is_initializer()]
-        values |= reference(segment.model, ctx)({name: values[name]})
+        values |= reference_runner(segment.model, ctx)({name: values[name]})
     assert len(segments) > 1
-    assert np.array_equal(values["y"], reference(model, ctx)({"x": x})["y"])
+    assert np.array_equal(values["y"], reference_runner(model, ctx)({"x": x})["y"])
 
 
 def test_repeated_blocks_have_one_key_whatever_their_weights():
@@ -131,8 +131,8 @@ def test_a_model_without_single_values_is_cut_where_few_cross(tmp_path):
     values = {"x": x}
     for segment in segments:
         given = {v.name: values[v.name] for v in segment.model.graph.inputs}
-        values |= reference(segment.model, ctx)(given)
-    assert np.array_equal(values["y"], reference(model, ctx)({"x": x})["y"])
+        values |= reference_runner(segment.model, ctx)(given)
+    assert np.array_equal(values["y"], reference_runner(model, ctx)({"x": x})["y"])
 
 
 def test_values_that_pass_a_segment_by_are_exact_when_its_noise_is_measured(tmp_path):
@@ -145,7 +145,7 @@ def test_values_that_pass_a_segment_by_are_exact_when_its_noise_is_measured(tmp_
     ctx = Context(Request(), plugins=PLUGINS)
     for segment in segments[1:-1]:  # `a` passes all of these by
         with np.load(next(iter(values.inputs_of(segment).glob("*.npz")))) as file:
-            exact = reference(segment.model, ctx)(dict(file))
+            exact = reference_runner(segment.model, ctx)(dict(file))
         outputs = tmp_path / f"outputs_{segment.index}"
         outputs.mkdir()
         np.savez(outputs / "0.npz", **exact)

@@ -11,7 +11,7 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_proto
 from dovetail_verify import preparation
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 from dovetail_verify.unchanged import is_unchanged
 
 NET = """<ir_version: 8, opset_import: ["": 18]>
@@ -69,7 +69,9 @@ def test_a_difference_names_the_pass_and_the_node(data):
 
 def test_a_model_that_preparing_leaves_as_it_is_is_not_loaded_again(monkeypatch):
     loaded = []
-    monkeypatch.setattr(preparation, "reference", lambda *given: loaded.append(given) or reference(*given))
+    monkeypatch.setattr(
+        preparation, "reference_runner", lambda *given: loaded.append(given) or reference_runner(*given)
+    )
     assert said(dovetail.compile(net(), ["host"], data={"x": X}))
     assert not loaded
     folded = NET.replace("[product]", "w2 = Neg (w) w3 = Neg (w2) [product]").replace("(x, w)", "(x, w3)")

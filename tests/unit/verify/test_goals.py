@@ -8,7 +8,7 @@ import pytest
 from dovetail.errors import UsageError
 from dovetail_onnx.opening import open_text
 from dovetail_verify.accuracy import Goals
-from dovetail_verify.compare import Verification
+from dovetail_verify.compare import OutputVerification
 from dovetail_verify.output_comparison import OutputComparison
 
 
@@ -24,7 +24,7 @@ INDICES = indices()
 
 
 def missed(outputs, **goals):
-    return [(miss.output, miss.figure, miss.goal) for miss in Goals(**goals).missed(Verification(list(outputs)))]
+    return [(miss.output, miss.figure, miss.goal) for miss in Goals(**goals).missed(OutputVerification(list(outputs)))]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_cannot_be_measured_is_refused_before_any_pass(type_, shape, goals,
 
 
 def test_a_goal_that_the_original_misses_against_the_labels_says_so():
-    verification = Verification([output(top1=1.0, hits=(0.9, 0.9)), output("other", top1=1.0, hits=(0.99, 0.9))])
+    verification = OutputVerification([output(top1=1.0, hits=(0.9, 0.9)), output("other", top1=1.0, hits=(0.99, 0.9))])
     assert Goals(min_top1="95%").doubts(verification) == [
         "'y': the original itself hits only 90.00 % of the labels; --min-top1 0.95 asks for the original's answers, "
         "not for the labels"

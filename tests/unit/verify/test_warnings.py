@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dovetail_verify.compare import Verification
+from dovetail_verify.compare import OutputVerification
 from dovetail_verify.metrics import DifferenceSums
 from dovetail_verify.output_comparison import OutputComparison
 
@@ -30,17 +30,17 @@ def output(name="y", snr=40.0, top1=None, hits=None, **more):
     ],
 )
 def test_what_is_a_warning(figures, warning):
-    found = Verification([output(**figures)])
+    found = OutputVerification([output(**figures)])
     assert found.warnings == ([warning] if warning else [])
     assert found.as_dict()["warnings"] == found.warnings
     assert ("1 warning" in found.short()) == bool(warning)
 
 
 def test_random_inputs_are_worth_a_note():
-    assert Verification([output()], random=True).notes == [
+    assert OutputVerification([output()], random=True).notes == [
         "random inputs prove little about real ones; --data measures on those"
     ]
-    assert Verification([output()]).notes == []
+    assert OutputVerification([output()]).notes == []
 
 
 def shares(shape, seed=0):

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Remedy
-from dovetail_placement.strategies.roles import Roles
+from dovetail_placement import Roles
 
+from dovetail_bpu_int8.bpu_requests import MODEL_OUTPUTS, BpuRequests, remark_if_unused
 from dovetail_bpu_int8.facts import output_layout
 from dovetail_bpu_int8.tails import TailOperators, Tails, is_table, scales_by_number
 from dovetail_bpu_int8.unit_conv import why_no_unit_conv
 from dovetail_bpu_int8.unit_conv_option import UnitConvs
 from dovetail_bpu_int8.widths import settle_pinned, settle_widths
-from dovetail_bpu_int8.wishes import MODEL_OUTPUTS, Wishes, remark_if_unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning import Claims
     from dovetail.plugin import Backend, View
-    from dovetail_placement.strategies.role_changes import Place
+    from dovetail_placement import EditPlace
 
 
 _NAMED = 4
@@ -69,14 +69,14 @@ class BpuRoles(Roles):
 
     def keeps_away(self, view: View, node: ir.Node) -> bool:
         """Check whether the user wants a node on the CPU."""
-        asked = view.analysis(Wishes).away.get(node)
+        asked = view.analysis(BpuRequests).away.get(node)
         if asked is not None:
             view.remark("missed", node, "users-choice", f"{asked.asked_by} says so", backend=view.backend.name)
         return asked is not None
 
     def asked_for(self, view: View, node: ir.Node) -> bool:
         """Check whether the user wants a manual operator on the BPU wherever its list accepts it."""
-        return node in view.analysis(Wishes).on_bpu
+        return node in view.analysis(BpuRequests).on_bpu
 
     def may_end(self, view: View, node: ir.Node) -> bool:
         """Check whether an active node may end its region.
@@ -84,14 +84,14 @@ class BpuRoles(Roles):
         Besides the operators of the base class, this holds for tables, output layouts, indices (which have no scale),
         nodes with a requested integer result, and scalings of images.
         """
-        wishes = view.analysis(Wishes)
+        requests = view.analysis(BpuRequests)
         if self.tables and is_table(node, self.tables) or _gives_indices(node):
             return True
-        if super().may_end(view, node) or node in wishes.on_bpu or output_layout(node):
+        if super().may_end(view, node) or node in requests.on_bpu or output_layout(node):
             return True
         if node.op_type in self.scaling and scales_by_number(node):
             return True
-        ends = any(wish.ports == MODEL_OUTPUTS for wish in wishes.formats.get(node, ()))
+        ends = any(request.ports == MODEL_OUTPUTS for request in requests.formats.get(node, ()))
         return ends and any(value.is_graph_output() for value in node.outputs)
 
     def may_trail(self, view: View, node: ir.Node) -> bool:
@@ -132,7 +132,7 @@ class BpuRoles(Roles):
         """Whether unit convolutions are requested wherever they pay off."""
         return view.analysis(UnitConvs).wanted
 
-    def edits_made(self, view: View, places: Sequence[Place]) -> None:
+    def edits_made(self, view: View, places: Sequence[EditPlace]) -> None:
         """Store the benefit of each unit convolution, for a remark on the edited graph."""
         view.analysis(UnitConvs).keep(places, view.backend.name)
 

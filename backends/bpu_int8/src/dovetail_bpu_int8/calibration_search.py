@@ -11,15 +11,15 @@ from dovetail.compiler import Driver
 from dovetail.passes import OBSERVER, BackendChoice, Context
 from dovetail.planning import Remark
 
+from dovetail_bpu_int8.bpu_requests import OPTION
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
-from dovetail_bpu_int8.wishes import OPTION
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice, QuantizedValue
     from dovetail.plugin import CompiledModel, CompileJob
-    from dovetail_verify.compare import Run
+    from dovetail_verify import RunFunction
 
 
 OBSERVERS = (
@@ -81,11 +81,10 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
     Raises:
         DovetailError: The model cannot be compiled.
     """
-    from dovetail_quantize.parameters import compare_observers
-    from dovetail_verify.accuracy.trials import Remembered
-    from dovetail_verify.runners import reference_of_source
+    from dovetail_quantize import compare_observers
+    from dovetail_verify import CachedOriginal, source_runner
 
-    original = Remembered(reference_of_source(job.original, job.ctx))
+    original = CachedOriginal(source_runner(job.original, job.ctx))
     compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in OBSERVERS])
     requests = _candidates(job.request)
     first = len(requests)
@@ -187,20 +186,18 @@ def _with(request: Request, options: dict[str, str]) -> Request:
 
 def _is_refined(request: Request) -> bool:
     """Check whether refinements follow calibration; those of the backend's file do, unless the request names others."""
-    from dovetail_quantize.refining.steps import OPTION as REFINE
-    from dovetail_quantize.refining.steps import SCALING
+    from dovetail_quantize import REFINE_OPTION, SCALING
 
-    steps = request.options.get(REFINE, {}).get("steps")
+    steps = request.options.get(REFINE_OPTION, {}).get("steps")
     return steps is None or any(step not in SCALING for step in steps)
 
 
 def _only_scaled(request: Request) -> Request:
     """The request without those refinements that follow calibration."""
-    from dovetail_quantize.refining.steps import OPTION as REFINE
-    from dovetail_quantize.refining.steps import SCALING
+    from dovetail_quantize import REFINE_OPTION, SCALING
 
-    steps = [step for step in request.options.get(REFINE, {}).get("steps", ()) if step in SCALING]
-    return replace(request, options={**request.options, REFINE: {"steps": steps}})
+    steps = [step for step in request.options.get(REFINE_OPTION, {}).get("steps", ()) if step in SCALING]
+    return replace(request, options={**request.options, REFINE_OPTION: {"steps": steps}})
 
 
 class _Decided:
@@ -213,7 +210,7 @@ class _Decided:
     """
 
     def __init__(self, job: CompileJob, request: Request):
-        from dovetail_quantize.refining.quantized_model import share_quantized_model
+        from dovetail_quantize import share_quantized_model
 
         self.ctx = _context(job, request)
         share_quantized_model(self.ctx)
@@ -231,7 +228,7 @@ class _Decided:
         Returns:
             None if the model has to be decided again for this observer, or computes in low floats, too.
         """
-        from dovetail_placement.place import replace_observer
+        from dovetail_placement import replace_observer
 
         if any(one.kind == "cast" for one in self.ctx.round.joins):
             return None
@@ -246,11 +243,10 @@ class _Decided:
         It computes the same, with and without refinements. On small activations, minmax and the percentile agree.
         None where more than the parameters may differ: scaled layers, and weights in blocks, whose scales are not kept.
         """
-        from dovetail_quantize.refining.record import Record
-        from dovetail_quantize.refining.steps import SCALING
+        from dovetail_quantize import SCALING, RefinementRecord
 
         values = self.ctx.outcome.quantized_values
-        if Record.of(self.ctx).changed(SCALING) or any(one.parameters is None for one in values):
+        if RefinementRecord.of(self.ctx).changed(SCALING) or any(one.parameters is None for one in values):
             return None
         found = [_essence(one) for one in values]
         earlier = next((other for other, known in self._found.items() if known == found), None)
@@ -274,13 +270,12 @@ def _context(job: CompileJob, request: Request) -> Context:
 
 
 def _cosine(
-    job: CompileJob, request: Request, decided: _Decided, calibrated: Model | None, original: Run
+    job: CompileJob, request: Request, decided: _Decided, calibrated: Model | None, original: RunFunction
 ) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
-    from dovetail_quantize.refining.quantized_model import quantized_model_of
-    from dovetail_runtime.data.batches import batches, fitted
-    from dovetail_verify.compare import verify
-    from dovetail_verify.runners import reference
+    from dovetail_quantize import quantized_model_of
+    from dovetail_runtime import batches, fitted
+    from dovetail_verify import reference_runner, verify
 
     if calibrated is not None:
         ctx = decided.ctx
@@ -292,7 +287,7 @@ def _cosine(
         return None
     found: list[float] = []
     # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
-    on_host = reference(made, ctx, {"share_weights": True})
+    on_host = reference_runner(made, ctx, {"share_weights": True})
     for feeds, _ in islice(batches(job.original, request.data, made), _BATCHES):
         outputs = verify(job.original, original, lambda given: on_host(fitted(made, given)), feeds, made=made).outputs
         cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]

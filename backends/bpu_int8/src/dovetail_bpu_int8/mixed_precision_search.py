@@ -13,8 +13,7 @@ from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, CompileJob, Proceed
-    from dovetail_verify.compare import Verification
-    from dovetail_verify.layers import Layer
+    from dovetail_verify import MeasuredLayer, OutputVerification
 
 
 GOAL = 0.99
@@ -126,7 +125,7 @@ def _march(job: CompileJob) -> str:
         raise UsageError("--ladder needs data to measure on", "give --data: inputs like those the model will see")
     if job.keywords.get("verify") is False:
         raise UsageError("--ladder measures the result, and verify=False forbids it", "leave one of them out")
-    from dovetail_verify.arguments import GOALS
+    from dovetail_verify import GOALS
 
     others = [name for name in GOALS if job.keywords.get(name) is not None]
     if others:
@@ -141,7 +140,7 @@ def _worst_cosine(compiled: CompiledModel) -> float:
     Raises:
         DovetailError: There is no float output.
     """
-    verification = cast("Verification | None", compiled.verification)
+    verification = cast("OutputVerification | None", compiled.verification)
     outputs = verification.outputs if verification is not None else ()
     found = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
     if not found:
@@ -149,9 +148,9 @@ def _worst_cosine(compiled: CompiledModel) -> float:
     return min(found)
 
 
-def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float, Layer]]:
+def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float, MeasuredLayer]]:
     """Measure the sensitivities of the layers on the BPU; most sensitive first."""
-    from dovetail_verify.functions import layers_of_request
+    from dovetail_verify import layers_of_request
 
     ctx = Context(job.request, plugins=job.ctx.plugins)
     found = layers_of_request(
@@ -161,14 +160,14 @@ def _sensitivities(job: CompileJob, compiled: CompiledModel) -> list[tuple[float
     return sorted(rated, key=lambda pair: pair[0])
 
 
-def _sensitivity(layer: Layer) -> float:
+def _sensitivity(layer: MeasuredLayer) -> float:
     if layer.at_outputs is not None:
         # Holds for an error orthogonal to the signal, such as rounding noise.
         return (1 + 10 ** (-layer.at_outputs / 10)) ** -0.5
     return layer.alone.cosine if layer.alone is not None else 1.0
 
 
-def _rungs(rated: Sequence[tuple[float, Layer]], formats: Iterable[str]) -> Iterator[_Step]:
+def _rungs(rated: Sequence[tuple[float, MeasuredLayer]], formats: Iterable[str]) -> Iterator[_Step]:
     """Yield the steps above int8, without those that change nothing."""
     nodes: dict[str, tuple[str, str]] = {}
     for format_ in formats:

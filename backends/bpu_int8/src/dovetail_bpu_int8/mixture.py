@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail_quantize.integers import bounds, parameters_of_range
-from dovetail_quantize.observers.clipping import Entropy
+from dovetail_quantize import Entropy, integer_bounds, parameters_of_range
 
 if TYPE_CHECKING:
     from dovetail.planning import Parameters
@@ -33,7 +32,7 @@ class Mixture(Entropy):
 
     def _error(self, parameters: Parameters) -> float:
         """Return the sum of squared errors over all slices."""
-        smallest, largest = bounds(self._format)
+        smallest, largest = integer_bounds(self._format)
         scale, zero = (np.asarray(part, np.float64)[:, None] for part in parameters)
         numbers, counts, _ = self._seen.points()
         integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)

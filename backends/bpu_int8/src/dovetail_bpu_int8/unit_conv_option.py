@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail_placement.strategies.role_changes import Place
+    from dovetail_placement import EditPlace
 
 
 OPTION, AUTO, EDIT, BACKEND = "unit-conv", "auto", "bpu-unit-conv", "bpu-int8"
@@ -102,7 +102,7 @@ class UnitConvs:
         self._made = self._kept.before is not None and self._number > self._kept.before
         self.wanted = bool(ctx.request.options.get(OPTION, {}).get(AUTO)) and not self._made
 
-    def keep(self, places: Sequence[Place], backend: str) -> None:
+    def keep(self, places: Sequence[EditPlace], backend: str) -> None:
         """Store the benefit of each place of one round."""
         notes: dict[str | None, str] = {}
         for place in places:

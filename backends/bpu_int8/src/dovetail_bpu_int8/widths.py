@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.planning import NodeRequest
 from dovetail.text import pluralize
-from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_onnx import Signatures, input_name, output_name
 
-from dovetail_bpu_int8.wishes import BACKEND, MODEL_OUTPUTS, Wishes
+from dovetail_bpu_int8.bpu_requests import BACKEND, MODEL_OUTPUTS, BpuRequests
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -42,15 +42,15 @@ def settle_widths(view: View, claims: Sequence[Claim], outputs: Container[ir.Nod
         claims: Its claims; nodes pinned to formats are included, and not changed.
         outputs: Nodes whose model outputs are in int16 by default.
     """
-    wishes = view.analysis(Wishes)
-    for lost in wishes.lost:
+    requests = view.analysis(BpuRequests)
+    for lost in requests.lost:
         why = f"{lost.asked_by}: '{lost.selector}' is gone, because preparing the model folded or removed it"
-        view.remark("analysis", "", "wish-lost", why)
+        view.remark("analysis", "", "request-lost", why)
     pinned = _pinned(view)
-    wanted = wishes.formats or any(claim.node in outputs for claim in claims)
+    wanted = requests.formats or any(claim.node in outputs for claim in claims)
     if not wanted and not any(_only(formats, WIDE) for one in pinned for formats in one.ports.values()):
         return _Narrowing().of_all(claims)
-    return _Widths(view, claims, pinned, wishes, outputs=outputs).settled()
+    return _Widths(view, claims, pinned, requests, outputs=outputs).settled()
 
 
 def settle_pinned(view: View, claims: Sequence[Claim]) -> list[Claim]:
@@ -62,7 +62,7 @@ def settle_pinned(view: View, claims: Sequence[Claim]) -> list[Claim]:
     """
     if not any(claim.pinned and any(map(_open, claim.ports.values())) for claim in claims):
         return list(claims)
-    return _Widths(view, claims, (), view.analysis(Wishes), quiet=True).settled()
+    return _Widths(view, claims, (), view.analysis(BpuRequests), quiet=True).settled()
 
 
 def _open(formats: Iterable[Format]) -> bool:
@@ -121,7 +121,7 @@ class _Slot:
     value: ir.Value
     is_input: bool
     parent: _Slot | None = None
-    wish: NodeRequest | None = None
+    request: NodeRequest | None = None
 
     @property
     def root(self) -> _Slot:
@@ -137,12 +137,12 @@ class _Slot:
         if first is not second:
             second.parent = first
 
-    def answers(self, wish: NodeRequest, index: int) -> bool:
-        """Check whether a wish for the node applies to this port, its `index`-th input or output."""
+    def answers(self, request: NodeRequest, index: int) -> bool:
+        """Check whether a request for the node applies to this port, its `index`-th input or output."""
         if self.is_input:
-            return wish.ports in ("all", f"in{index}") or wish.ports == "in"
-        of_model = wish.ports == MODEL_OUTPUTS and self.value.is_graph_output()
-        return wish.ports in ("all", "out", f"out{index}") or of_model
+            return request.ports in ("all", f"in{index}") or request.ports == "in"
+        of_model = request.ports == MODEL_OUTPUTS and self.value.is_graph_output()
+        return request.ports in ("all", "out", f"out{index}") or of_model
 
 
 class _Widths:
@@ -153,12 +153,12 @@ class _Widths:
         view: View,
         claims: Sequence[Claim],
         pinned: Sequence[Claim],
-        wishes: Wishes,
+        requests: BpuRequests,
         quiet: bool = False,
         outputs: Container[ir.Node] = (),
     ):
         self._outputs = outputs
-        self._view, self._claims, self._wishes, self._quiet = view, claims, wishes, quiet
+        self._view, self._claims, self._requests, self._quiet = view, claims, requests, quiet
         self._signatures = Signatures(view.model.ir.opset_imports)
         self._narrowing = _Narrowing()
         self._back: dict[str | None, None] = {}
@@ -180,14 +180,14 @@ class _Widths:
         return done
 
     def _is_half(self, claim: Claim) -> bool:
-        wishes = self._wishes.formats.get(claim.node, ())
-        if not wishes or wishes[-1].precision != HALF:
+        requests = self._requests.formats.get(claim.node, ())
+        if not requests or requests[-1].precision != HALF:
             return False
         lacking = [port for port, formats in claim.ports.items() if formats and not _has(formats, HALF)]
         if not lacking:
             return True
         if self._speaks_of(claim):
-            self._fall_back(claim, wishes[-1], f"{', '.join(sorted(lacking))} cannot be {HALF}")
+            self._fall_back(claim, requests[-1], f"{', '.join(sorted(lacking))} cannot be {HALF}")
         return False
 
     def _tie(self, claims: Iterable[Claim]) -> None:
@@ -208,13 +208,13 @@ class _Widths:
                     tied = tied or slot
 
     def _slots_of(self, claim: Claim) -> list[_Slot]:
-        """Create the slots of a node, each with its last wish."""
+        """Create the slots of a node, each with its last request."""
         node, signature = claim.node, self._signatures(claim.node)
         ports = [(input_name(at, signature), at, value, True) for at, value in enumerate(node.inputs)]
         ports += [(output_name(at, signature), at, value, False) for at, value in enumerate(node.outputs)]
-        wishes = self._wishes.formats.get(node, ())
+        requests = self._requests.formats.get(node, ())
         if node in self._outputs:
-            wishes = [_OUTPUT, *wishes]
+            requests = [_OUTPUT, *requests]
         slots = []
         for port, index, value, is_input in ports:
             formats = claim.ports.get(port, ())
@@ -222,7 +222,7 @@ class _Widths:
                 continue
             slot = _Slot(claim, port, value, is_input)
             if not (is_input and _is_constant(value)):
-                slot.wish = next((wish for wish in reversed(wishes) if slot.answers(wish, index)), None)
+                slot.request = next((request for request in reversed(requests) if slot.answers(request, index)), None)
             slots.append(slot)
         return slots
 
@@ -231,21 +231,21 @@ class _Widths:
         asking: dict[_Slot, _Slot] = {}
         for slot in (slot for slots in self._slots.values() for slot in slots):
             formats = slot.claim.ports[slot.port]
-            if slot.wish is not None and slot.wish.precision == WIDE or _only(formats, WIDE):
+            if slot.request is not None and slot.request.precision == WIDE or _only(formats, WIDE):
                 asking.setdefault(slot.root, slot)
-            if not _has(formats, WIDE) or slot.wish is not None and slot.wish.precision == NARROW:
+            if not _has(formats, WIDE) or slot.request is not None and slot.request.precision == NARROW:
                 self._blocked.setdefault(slot.root, slot)
         self._wide = {root: slot for root, slot in asking.items() if root not in self._blocked}
 
     def _settle(self, claim: Claim) -> Claim:
         node = claim.node
         if id(node) in self._halves:
-            wish = self._wishes.formats[node][-1]
-            self._view.remark("passed", node, HALF, f"in {HALF}, as {wish.asked_by} says")
+            request = self._requests.formats[node][-1]
+            self._view.remark("passed", node, HALF, f"in {HALF}, as {request.asked_by} says")
             return self._narrowing.of(claim, {}, HALF)
         slots = self._slots[id(node)]
         widths = {slot.port: WIDE if slot.root in self._wide else NARROW for slot in slots}
-        settled = {slot.port for slot in slots if slot.wish is not None and slot.wish.ports == MODEL_OUTPUTS}
+        settled = {slot.port for slot in slots if slot.request is not None and slot.request.ports == MODEL_OUTPUTS}
         if self._speaks_of(claim):
             self._remark(claim, slots)
         narrowed = self._narrowing.of(claim, widths, NARROW)
@@ -258,7 +258,7 @@ class _Widths:
     def _remark(self, claim: Claim, slots: Sequence[_Slot]) -> None:
         wide = [slot for slot in slots if slot.root in self._wide]
         if wide:
-            asked = next((slot.wish for slot in wide if slot.wish is not None), None)
+            asked = next((slot.request for slot in wide if slot.request is not None), None)
             ports = ", ".join(slot.port for slot in wide)
             first = self._wide[wide[0].root]
             because: tuple[ir.Node, ...] = ()
@@ -271,25 +271,25 @@ class _Widths:
                 because = (first.claim.node,)
             self._view.remark("passed", claim.node, WIDE, why, because=because)
         for slot in slots:
-            wish = slot.wish
-            if wish is None or wish.precision != WIDE or slot.root in self._wide:
+            request = slot.request
+            if request is None or request.precision != WIDE or slot.root in self._wide:
                 continue
             blocking = self._blocked[slot.root]
-            self._fall_back(claim, wish, f"{slot.port} stays in {NARROW}: {_obstacle(slot, blocking)}", blocking)
+            self._fall_back(claim, request, f"{slot.port} stays in {NARROW}: {_obstacle(slot, blocking)}", blocking)
             return
 
-    def _fall_back(self, claim: Claim, wish: NodeRequest, why: str, blocking: _Slot | None = None) -> None:
+    def _fall_back(self, claim: Claim, request: NodeRequest, why: str, blocking: _Slot | None = None) -> None:
         self._back[claim.node.name] = None
         other = blocking.claim if blocking is not None else claim
         because = () if other.node is claim.node else (other.node,)
-        text = f"not in {wish.precision}, although {wish.asked_by} asks for it: {why}"
+        text = f"not in {request.precision}, although {request.asked_by} asks for it: {why}"
         self._view.remark("missed", claim.node, "width-fallback", text, because=because, source=other.source)
 
 
 def _obstacle(slot: _Slot, blocking: _Slot) -> str:
     node = blocking.claim.node
-    if blocking.wish is not None and blocking.wish.precision == NARROW:
-        return f"'{node.name}' is in {NARROW}, as {blocking.wish.asked_by} says"
+    if blocking.request is not None and blocking.request.precision == NARROW:
+        return f"'{node.name}' is in {NARROW}, as {blocking.request.asked_by} says"
     if node is slot.claim.node:
         return f"{node.op_type} has no {WIDE} at {blocking.port}"
     return f"'{node.name}' ({node.op_type}), which holds the same values, has no {WIDE} at {blocking.port}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import dtype_of
-from dovetail_transforms.fusions.fusion import Fusion
-from dovetail_transforms.rewriting import Outcome, Rewrite
+from dovetail_transforms import Fusion, Rewrite, RewriteOutcome
 
 from dovetail_cpu_bf16.integer_bounds import bounds_of, fits
 
@@ -87,6 +86,6 @@ class ClampComparisons(Fusion):
     general = False
     rewrites = tuple(rewrite for operator in _COMPARISONS for rewrite in _rewrites(operator))
 
-    def made(self, outcome: Outcome) -> ir.Node:
+    def made(self, outcome: RewriteOutcome) -> ir.Node:
         """Return the comparison."""
         return outcome.nodes[-1]

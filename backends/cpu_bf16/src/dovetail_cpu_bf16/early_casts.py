@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail_transforms.fusions.fusion import Fusion
-from dovetail_transforms.rewriting import Outcome, Rewrite
+from dovetail_transforms import Fusion, Rewrite, RewriteOutcome
 
 from dovetail_cpu_bf16.integer_bounds import fits
 
@@ -44,7 +43,7 @@ class EarlyCasts(Fusion):
     general = False
     rewrites = (Rewrite("early-casts", lambda op: op.Cast(op.any_of(*_MOVERS, called="moved")(...)), _early, _why_not),)
 
-    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Move the cast ahead of one mover after the other."""
         outcome = last = super().fuse(model, node, names)
         for _ in range(_MOST_MOVES):
@@ -53,6 +52,6 @@ class EarlyCasts(Fusion):
             last = super().fuse(model, last.nodes[0], names)
         return outcome
 
-    def made(self, outcome: Outcome) -> ir.Node:
+    def made(self, outcome: RewriteOutcome) -> ir.Node:
         """Return the last of the movers, which is part of the region."""
         return outcome.nodes[-1]

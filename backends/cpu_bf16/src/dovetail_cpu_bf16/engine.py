@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.plugin import Availability, Reads, RegionModel
-from dovetail_runtime.converting import ConvertingEngine
-from dovetail_runtime.processor import has_bfloat16
-from dovetail_runtime.serialize import TENSOR_TYPES, source_of
+from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_bfloat16
 
 from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
@@ -86,7 +84,7 @@ class OpenVinoCpu(ConvertingEngine):
         for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
             if count := int(cast("int | str", options.get(option, 0))):
                 config[key] = count
-        source = source_of(region)
+        source = engine_source(region)
         try:
             model, compiled = self.read(source, low_precision), None
             fuses = configuration is _CONFIGURATION and may_attend_to_nothing(model)
@@ -126,7 +124,7 @@ class OpenVinoCpu(ConvertingEngine):
         """
         region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
         try:
-            model = self.read(source_of(region), self.computes_in_low_precision(region.model))
+            model = self.read(engine_source(region), self.computes_in_low_precision(region.model))
             marked = widened(model, ExactConstants.of(region.model)) if is_mixed(model) else []
             before = {operation.get_name() for operation in model.get_ops()}
             adapt(model)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import input_of
-from dovetail_transforms.fusions.fusion import Fusion
-from dovetail_transforms.lowering.node_facts import extents
-from dovetail_transforms.rewriting import Rewrite
+from dovetail_transforms import Fusion, Rewrite, extents
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir import bodies, used_values
-from dovetail_precision.ranges.interval_arithmetic import is_integer
+from dovetail_precision import is_integer
 
 from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control
 from dovetail_cpu_bf16.integer_uses import READ_NO_ELEMENTS, is_control, only_controls

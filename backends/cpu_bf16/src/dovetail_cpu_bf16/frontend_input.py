@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import RegionModel, TemporaryFolder, is_onnx
-from dovetail_runtime.serialize import needs_file
+from dovetail_runtime import needs_file
 
 if TYPE_CHECKING:
     import onnx_ir as ir

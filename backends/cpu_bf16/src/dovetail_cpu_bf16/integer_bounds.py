@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import dtype_of, input_of
 from dovetail.plugin import is_onnx
-from dovetail_placement.edge_kinds import is_trip_number
-from dovetail_precision.ranges.interval_arithmetic import ARITHMETIC, MERGING, MOVEMENT, integer_interval, is_integer
-from dovetail_precision.ranges.range import Range
-from dovetail_transforms.canonicalize.input_ranges import declared_range
+from dovetail_placement import is_trip_number
+from dovetail_precision import ARITHMETIC, MERGING, MOVEMENT, Range, integer_interval, is_integer
+from dovetail_transforms import declared_range
 from onnx_ir.convenience import get_const_tensor
 
 from dovetail_cpu_bf16.extents import axes_of, largest_extent, product_of_extents

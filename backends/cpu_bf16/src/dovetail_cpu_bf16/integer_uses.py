@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.signatures import find, input_name
-from dovetail_placement.edge_kinds import operator_facts
-from dovetail_precision.ranges.interval_arithmetic import is_integer
+from dovetail_onnx import find_signature, input_name
+from dovetail_placement import operator_facts
+from dovetail_precision import is_integer
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,5 +53,5 @@ def only_controls(value: ir.Value) -> bool:
 
 @cache
 def _is_control_port(domain: str, op_type: str, version: int | None, index: int) -> bool:
-    name = input_name(index, find(domain, op_type, version))
+    name = input_name(index, find_signature(domain, op_type, version))
     return operator_facts().input_kind(domain, op_type, name) in ("shape", "index")

@@ -28,7 +28,7 @@ def separate_pools(operations: list[ov.Node]) -> None:
     """
     for node in operations:
         if node.get_type_name() == "MaxPool" and is_read_by_others(node, UNFUSED | _KEEP_ORDER):
-            bar_behind(node)
+            insert_barrier_after(node)
 
 
 def is_read_by_others(node: ov.Node, kinds: frozenset[str]) -> bool:
@@ -36,7 +36,7 @@ def is_read_by_others(node: ov.Node, kinds: frozenset[str]) -> bool:
     return any(port.get_node().get_type_name() not in kinds for port in node.output(0).get_target_inputs())
 
 
-def bar_behind(node: ov.Node) -> None:
+def insert_barrier_after(node: ov.Node) -> None:
     """Insert a fusion barrier between a node's first result and all of its readers; a model's result stays as it is."""
     readers = list(node.output(0).get_target_inputs())
     if any(port.get_node().get_type_name() == "Result" for port in readers):

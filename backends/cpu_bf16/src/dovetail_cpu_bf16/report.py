@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import float_name, name_of
 from dovetail.plugin import EngineError, Executed
-from dovetail_runtime.processor import has_bfloat16
-from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
+from dovetail_runtime import NOT_REPORTED, follow_fusions, has_bfloat16, node_key
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,8 +14,7 @@ import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir import bodies, input_of, name_of
 from dovetail.plugin import Executed, RegionModel, TemporaryFolder
-from dovetail_runtime.direct_run import SelfChecking
-from dovetail_runtime.nested_graphs import extract_body
+from dovetail_runtime import SelfChecking, extract_body
 
 from dovetail_cpu_bf16.report import executed_precisions, refusal
 from dovetail_cpu_bf16.shape_checks import ShapeChecks

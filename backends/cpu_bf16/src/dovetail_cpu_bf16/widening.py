@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dovetail_precision.exact_constants import exact_constants
+from dovetail_precision import exact_floats
 
 from dovetail_cpu_bf16.float32_marks import bodies_of
 from dovetail_cpu_bf16.frontend_input import exact_scalars, scalar_of
@@ -40,7 +40,7 @@ class ExactConstants:
     def of(cls, model: Model) -> ExactConstants:
         """Collect the exact constants of a region."""
         names = frozenset(name for _, graph in model.graphs() for name in graph.initializers)
-        return cls(names, exact_constants(model), exact_scalars(model))
+        return cls(names, exact_floats(model), exact_scalars(model))
 
 
 def widen(model: ov.Model, exact: ExactConstants, in_float32: bool = False) -> None:

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.passes import Pass
-from dovetail_runtime.data.batches import batches
-from dovetail_runtime.engines import engines_of
-from dovetail_runtime.executor import Executor
+from dovetail_runtime import RegionExecutor, batches, engines_of
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, is_here
+from dovetail_cpu_int8.backend import BACKEND, is_here, weights_alone
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -86,8 +83,8 @@ class AccuracyLevel(Pass):
             node.attributes[LEVEL] = ir.AttrInt64(LEVEL, _EXACT)
         host = engines_of([ctx.host], ctx.registry)
         both = host | engines_of([backend], ctx.registry)
-        runs = [Executor(floats, host, backend_of=lambda _: ctx.host.name)]
-        runs += [Executor(one, both) for one in (exact, rounded)]
+        runs = [RegionExecutor(floats, host, backend_of=lambda _: ctx.host.name)]
+        runs += [RegionExecutor(one, both) for one in (exact, rounded)]
         errors, number = _Errors(), 0
         for feeds, _ in islice(batches(floats, ctx.request.data), _BATCHES):
             errors.add(*(run.run(feeds) for run in runs))

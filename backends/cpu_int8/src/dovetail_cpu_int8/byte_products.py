@@ -11,7 +11,7 @@ from dovetail.ir import constant_of, input_of
 from dovetail.passes import Pass
 
 from dovetail_cpu_int8.accuracy_level import LEVEL
-from dovetail_cpu_int8.new_nodes import NewNodes, is_here
+from dovetail_cpu_int8.backend import is_here, new_nodes
 from dovetail_cpu_int8.packed_weights import lazy, packed
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_transforms import NewNodes
 
 
 _DOMAIN = "com.microsoft"
@@ -48,7 +49,7 @@ class ByteProducts(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Divide the products of the main graph, each weight once for all of its readers."""
         weights = dict.fromkeys(input_of(node, 1) for node in model.graph if _is_slow(node))
-        nodes, made = NewNodes(model, ctx), 0
+        nodes, made = new_nodes(model, ctx), 0
         for weight in weights:
             readers = _readers(weight)
             if readers is None:

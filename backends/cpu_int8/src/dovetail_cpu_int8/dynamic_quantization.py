@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-from dovetail.ir import FLOAT32, FreshNames, input_of, name_of
+from dovetail.ir import input_of, name_of, producer_of
 from dovetail.passes import Pass
-from dovetail.planning import Placement, set_placement
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, is_here
+from dovetail_cpu_int8.backend import BACKEND, is_here, new_nodes, weights_alone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dovetail.ir import Model
     from dovetail.passes import Context
+
+
+_FLOAT, _INT32 = ir.DataType.FLOAT, ir.DataType.INT32
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,8 @@ class _Rewriter:
     """Rewrites the products of one model."""
 
     def __init__(self, model: Model, ctx: Context):
-        self._graph, self._ctx = model.graph, ctx
-        self._names = ctx.analysis(FreshNames, model)
-        self._quantized: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value]] = {}
+        self._nodes, self._ctx = new_nodes(model, ctx), ctx
+        self._quantized: dict[ir.Value, Sequence[ir.Value]] = {}
         self.made = 0
 
     def rewrite(self, node: ir.Node) -> None:
@@ -71,47 +73,27 @@ class _Rewriter:
             return
         integers, scale, zero_point = self._dynamic(given, node)
         stored, weight_scale = input_of(weight, 0), input_of(weight, 1)
-        result, name = node.outputs[0], node.name or name_of(node.outputs[0])
-        sums = self._node("MatMulInteger", [integers, stored, zero_point], f"{name}_integer", ir.DataType.INT32, node)
-        floats = self._node("Cast", [sums], f"{name}_cast", ir.DataType.FLOAT, node, to=int(ir.DataType.FLOAT))
-        both = self._node("Mul", [scale, weight_scale], f"{name}_scale", ir.DataType.FLOAT, node)
-        both.shape = weight_scale.shape
-        floats.shape = sums.shape = result.shape
-        scaled = ir.node("Mul", [floats, both], name=node.name)
-        scaled.outputs[0].type, scaled.outputs[0].shape = result.type, result.shape
-        set_placement(scaled, Placement(BACKEND, FLOAT32))
-        self._graph.insert_before(node, scaled)
-        result.replace_all_uses_with(scaled.outputs[0], replace_graph_outputs=True)
-        self._graph.remove(node, safe=True)
-        scaled.outputs[0].name, result.name = result.name, None
-        if not weight.outputs[0].uses():
-            self._graph.remove(weight, safe=True)
+        result, name, add = node.outputs[0], node.name or name_of(node.outputs[0]), self._nodes.add
+        sums = add(node, "MatMulInteger", [integers, stored, zero_point], f"{name}_integer", (_INT32, result.shape))
+        floats = add(node, "Cast", [sums], f"{name}_cast", (_FLOAT, result.shape), to=int(_FLOAT))
+        both = add(node, "Mul", [scale, weight_scale], f"{name}_scale", (_FLOAT, weight_scale.shape))
+        scaled = add(node, "Mul", [floats, both], f"{name}_scaled", (_FLOAT, result.shape))
+        self._nodes.replace(node, scaled)
+        self._nodes.drop_unread(weight.outputs[0])
         why = f"'{given.name}' is quantized when it is run, and multiplied in integers"
-        self._ctx.remark("passed", scaled, "dynamic-quantization", why)
+        self._ctx.remark("passed", producer_of(scaled), "dynamic-quantization", why)
         self.made += 1
 
-    def _dynamic(self, value: ir.Value, before: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value]:
+    def _dynamic(self, value: ir.Value, before: ir.Node) -> Sequence[ir.Value]:
         """Return the integers, the scale and the zero point of a value, computed before its first product."""
         if value not in self._quantized:
-            made = ir.node(
-                "DynamicQuantizeLinear", [value], num_outputs=3, name=self._names.fresh(f"{value.name}_quantize")
+            name, scalar = value.name, ir.Shape(())
+            parts = {
+                f"{name}_uint8": (ir.DataType.UINT8, value.shape),
+                f"{name}_scale": (_FLOAT, scalar),
+                f"{name}_zero_point": (ir.DataType.UINT8, scalar),
+            }
+            self._quantized[value] = self._nodes.add_several(
+                before, "DynamicQuantizeLinear", [value], f"{name}_quantize", parts
             )
-            kinds = (ir.DataType.UINT8, ir.DataType.FLOAT, ir.DataType.UINT8)
-            parts = ("uint8", "scale", "zero_point")
-            for output, kind, part in zip(made.outputs, kinds, parts, strict=True):
-                output.name, output.type = self._names.fresh(f"{value.name}_{part}"), ir.TensorType(kind)
-                output.shape = value.shape if part == "uint8" else ir.Shape(())
-            set_placement(made, Placement(BACKEND, FLOAT32))
-            self._graph.insert_before(before, made)
-            self._quantized[value] = made.outputs[0], made.outputs[1], made.outputs[2]
         return self._quantized[value]
-
-    def _node(
-        self, operator: str, inputs: list[ir.Value], name: str, kind: ir.DataType, before: ir.Node, **attributes: int
-    ) -> ir.Value:
-        made = ir.node(operator, inputs, attributes, name=self._names.fresh(name))
-        made.outputs[0].name = self._names.fresh(f"{name}_out")
-        made.outputs[0].type = ir.TensorType(kind)
-        set_placement(made, Placement(BACKEND, FLOAT32))
-        self._graph.insert_before(before, made)
-        return made.outputs[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Availability
-from dovetail_cpu_bf16.engine import OpenVinoCpu
-from dovetail_runtime.processor import saturates_dot_products
+from dovetail_cpu_bf16 import OpenVinoCpu
+from dovetail_runtime import saturates_dot_products
 
 from dovetail_cpu_int8.repairs import repair_low_precision
 from dovetail_cpu_int8.saturation import sums_are_exact

@@ -12,14 +12,14 @@ from dovetail.ir import FLOAT32, Format, constant_of, input_of, name_of, produce
 from dovetail.passes import Pass
 from dovetail.planning import Placement, set_placement
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.backend import BACKEND, new_nodes, weights_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_transforms import NewNodes
 
 _SCALES = {
     "DequantizeLinear": ((0, 1),),
@@ -65,7 +65,7 @@ class HalfScales(Pass):
                 "cpu-int8: scales=float16 is for weights alone, whose blocks have many scales",
                 "write --backend cpu-int8:weights=int4,scales=float16",
             )
-        nodes, halves = NewNodes(model, ctx), dict[ir.Value, tuple[ir.Value, ir.Value]]()
+        nodes, halves = new_nodes(model, ctx), dict[ir.Value, tuple[ir.Value, ir.Value]]()
         order = list(model.graph.initializers)
         for node in [node for node in self.own_nodes(model) if node.op_type in _SCALES]:
             for integers, index in _SCALES[node.op_type]:

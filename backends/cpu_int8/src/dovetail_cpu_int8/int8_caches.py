@@ -11,19 +11,17 @@ import onnx_ir as ir
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, name_of
 from dovetail.passes import Pass
-from dovetail_quantize.observing import observe
-from dovetail_quantize.refining.record import Record
-from dovetail_runtime.data.quantized_ends import SCALE
+from dovetail_quantize import RefinementRecord, observe
+from dovetail_runtime import SCALE_KEY
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.backend import BACKEND, new_nodes, weights_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
-    from dovetail_quantize.observing import Watcher
+    from dovetail_quantize import Watcher
 
 
 _DOMAIN = "com.microsoft"
@@ -73,7 +71,7 @@ class CacheRanges(Pass):
             if not found:
                 ctx.remark("missed", "", "int8-caches", "there is no GroupQueryAttention, so no cache is in int8")
             return False
-        record = Record.of(ctx)
+        record = RefinementRecord.of(ctx)
         saved = {node: both for node in kept if (both := _saved(record, node)) is not None}
         for node, both in (saved if len(saved) == len(kept) else _measured(model, kept, ctx)).items():
             node.meta[_RANGES] = [
@@ -83,7 +81,7 @@ class CacheRanges(Pass):
         return False
 
 
-def _saved(record: Record, node: ir.Node) -> list[np.ndarray] | None:
+def _saved(record: RefinementRecord, node: ir.Node) -> list[np.ndarray] | None:
     """Return the largest magnitudes that a replayed plan has; None if it has none, or the extents are open."""
     found = []
     for index in _PRESENTS:
@@ -147,7 +145,7 @@ class Int8Caches(Pass):
         found = [node for node in model.graph if _RANGES in node.meta]
         if not found or ctx.refusals.fresh:
             return False
-        nodes = NewNodes(model, ctx)
+        nodes = new_nodes(model, ctx)
         before = after = 0
         for node in found:
             ranges: list[np.ndarray] = node.meta.pop(_RANGES)
@@ -161,7 +159,7 @@ class Int8Caches(Pass):
                 node.replace_input_with(at, value)
                 for end in (given, result):
                     end.type = _INTEGERS
-                    end.metadata_props[SCALE] = name_of(value)
+                    end.metadata_props[SCALE_KEY] = name_of(value)
             for word in "kv":
                 node.attributes[f"{word}_quant_type"] = ir.AttrString(f"{word}_quant_type", "PER_CHANNEL")
             node.attributes["kv_cache_bit_width"] = ir.AttrInt64("kv_cache_bit_width", 8)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FLOAT32, FreshNames, constant_of, input_of, name_of
+from dovetail.ir import constant_of, input_of
 from dovetail.passes import Pass
-from dovetail.planning import Placement, set_placement
 from dovetail.plugin import is_onnx
 
-from dovetail_cpu_int8.new_nodes import BACKEND, is_here
+from dovetail_cpu_int8.backend import is_here, new_nodes
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_transforms import NewNodes
 
 
 _LARGEST = 2**31 - 1
@@ -43,15 +43,15 @@ class IntegerBiases(Pass):
         found = [node for node in self.own_nodes(model) if node.op_type == "MatMul"]
         if not found:
             return False
-        names = ctx.analysis(FreshNames, model)
-        made = sum(_store_bias(node, model, names, ctx) for node in found)
+        nodes = new_nodes(model, ctx)
+        made = sum(_store_bias(node, nodes, ctx) for node in found)
         if made:
             ctx.count("biases", made)
             model.touch()
         return made > 0
 
 
-def _store_bias(node: ir.Node, model: Model, names: FreshNames, ctx: Context) -> bool:
+def _store_bias(node: ir.Node, nodes: NewNodes, ctx: Context) -> bool:
     """Store the bias of one MatMul; return whether it has one in another form."""
     add, found = _reader(node), []
     for value in node.inputs if add is not None else ():
@@ -77,15 +77,14 @@ def _store_bias(node: ir.Node, model: Model, names: FreshNames, ctx: Context) ->
         ctx.remark("missed", node, "integer-bias", why)
         return False
     arrays = {"int32": integers.astype(np.int32), "scale": scale, "zero_point": np.zeros(numbers.shape, np.int32)}
-    constants = [_constant(array, names.fresh(f"{bias.name}_{part}"), model) for part, array in arrays.items()]
-    made = ir.node("DequantizeLinear", constants, {"axis": 0}, name=names.fresh(f"{bias.name}_dequantize"))
-    made.outputs[0].name = names.fresh(f"{bias.name}_float32")
-    made.outputs[0].type, made.outputs[0].shape = bias.type, bias.shape
-    set_placement(made, Placement(BACKEND, FLOAT32))
-    model.graph.insert_before(model.graph[0], made)
-    add.replace_input_with(index, made.outputs[0])
-    if not bias.uses():
-        del model.graph.initializers[name_of(bias)]
+    constants = [
+        nodes.constant(ir.Tensor(np.ascontiguousarray(array), name=f"{bias.name}_{part}"))
+        for part, array in arrays.items()
+    ]
+    like = {f"{bias.name}_float32": (ir.DataType.FLOAT, bias.shape)}
+    made = nodes.add_several(nodes.graph[0], "DequantizeLinear", constants, f"{bias.name}_dequantize", like, axis=0)
+    add.replace_input_with(index, made[0])
+    nodes.drop_unread(bias)
     ctx.remark("passed", node, "integer-bias", f"the bias '{bias.name}' is held in int32, in the scale of its sums")
     return True
 
@@ -107,10 +106,3 @@ def _reader(node: ir.Node) -> ir.Node | None:
     add = next(iter(uses)).node
     there = is_here(add) and add.graph is node.graph
     return add if there and add.op_type == "Add" and is_onnx(add) else None
-
-
-def _constant(array: np.ndarray, name: str, model: Model) -> ir.Value:
-    tensor = ir.Tensor(np.ascontiguousarray(array), name=name)
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-    model.graph.register_initializer(value)
-    return value

@@ -9,11 +9,12 @@ import onnx_ir as ir
 from dovetail.ir import input_of
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.new_nodes import NewNodes
+from dovetail_cpu_int8.backend import new_nodes
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_transforms import NewNodes
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class IntegerGathers(Pass):
         found = [node for node in self.own_nodes(model) if node.op_type == "Gather"]
         if not found:
             return False
-        nodes = NewNodes(model, ctx)
+        nodes = new_nodes(model, ctx)
         made = sum(_rewrite(node, nodes, ctx) for node in found)
         if made:
             ctx.count("gathers", made)

@@ -10,9 +10,8 @@ from dovetail.errors import UsageError
 from dovetail.ir import input_of
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.max_size import level_of, weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
-from dovetail_cpu_int8.packed_weights import PackedWeights, Weight
+from dovetail_cpu_int8.backend import BACKEND, level_of, new_nodes, weights_alone
+from dovetail_cpu_int8.packed_weights import PackedWeight, PackedWeights
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -95,7 +94,7 @@ class _Rewriter:
     """
 
     def __init__(self, model: Model, ctx: Context, level: int):
-        self._nodes, self._ctx, self._level = NewNodes(model, ctx), ctx, level
+        self._nodes, self._ctx, self._level = new_nodes(model, ctx), ctx, level
         self._stored = PackedWeights(self._nodes)
 
     def product(self, node: ir.Node) -> bool:
@@ -106,7 +105,7 @@ class _Rewriter:
             if node.attributes.get_int("transA", 0) or any(number != 1 for number in numbers):
                 return False
             across = bool(node.attributes.get_int("transB", 0))
-        weight = Weight.read_by(node, 1, across)
+        weight = PackedWeight.read_by(node, 1, across)
         if weight is None:
             return False
         nodes, name, result, read = self._nodes, node.name or "product", node.outputs[0], input_of(node, 1)
@@ -129,7 +128,7 @@ class _Rewriter:
 
     def gather(self, node: ir.Node) -> bool:
         """Rewrite a Gather of rows, if GatherBlockQuantized can have its table."""
-        weight = None if node.attributes.get_int("axis", 0) else Weight.read_by(node, 0, across=True)
+        weight = None if node.attributes.get_int("axis", 0) else PackedWeight.read_by(node, 0, across=True)
         if weight is None:
             return False
         nodes, name, table = self._nodes, node.name or "gather", input_of(node, 0)

@@ -11,12 +11,13 @@ import onnx_ir as ir
 from dovetail.ir import constant_of, input_of
 from dovetail.passes import Pass
 
-from dovetail_cpu_int8.new_nodes import NewNodes, is_here
+from dovetail_cpu_int8.backend import is_here, new_nodes
 from dovetail_cpu_int8.packed_weights import lazy
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_transforms import NewNodes
 
 
 _DOMAIN = "com.microsoft"
@@ -49,7 +50,7 @@ class MergeProducts(Pass):
         for node in model.graph:
             if (key := _format(node)) is not None:
                 groups.setdefault(key, []).append(node)
-        nodes, merged = NewNodes(model, ctx), 0
+        nodes, merged = new_nodes(model, ctx), 0
         for group in groups.values():
             if len(group) < 2:
                 continue
@@ -97,12 +98,12 @@ def _merge(group: Sequence[ir.Node], nodes: NewNodes) -> ir.Node:
         for index in range(1, _PROJECTIONS):
             attention.replace_input_with(index, None)
     else:
-        parts = nodes.split(first, result, columns, f"{name}_split")
-        for node, part in zip(group, parts, strict=True):
-            old = node.outputs[0]
-            part.type, part.shape = old.type, old.shape
-            old.replace_all_uses_with(part, replace_graph_outputs=True)
-            part.name, old.name = old.name, None
+        sizes = nodes.constant(ir.tensor(columns, dtype=ir.DataType.INT64, name=f"{name}_split_sizes"))
+        old = [node.outputs[0] for node in group]
+        like = {f"{name}_split_out_{index}": (kind, value.shape) for index, value in enumerate(old)}
+        parts = nodes.add_several(first, "Split", [result, sizes], f"{name}_split", like, axis=-1)
+        for value, part in zip(old, parts, strict=True):
+            nodes.replace_value(value, part)
     for node in group:
         weights = [input_of(node, index) for index in range(1, len(node.inputs))]
         nodes.graph.remove(node, safe=True)

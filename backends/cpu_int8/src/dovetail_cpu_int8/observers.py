@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from dovetail.plugin import Format, Parameters
-from dovetail_quantize.observers.clipping import MeanSquaredError
-from dovetail_quantize.observers.extremes import MinMax
+from dovetail_quantize import MeanSquaredError, MinMax
 
 from dovetail_cpu_int8.saturation import LARGEST
 

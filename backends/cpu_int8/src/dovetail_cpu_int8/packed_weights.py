@@ -9,15 +9,14 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import input_of
 from dovetail.plugin import is_onnx
-from dovetail_onnx.partial_tensors import StreamedTensor, parts_of
-from dovetail_quantize.blocks import PARTS, BlockTensor, EncodedWeight
+from dovetail_onnx import StreamedTensor, parts_of
+from dovetail_quantize import WEIGHT_PARTS, BlockTensor, EncodedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dovetail.ir import Format
-
-    from dovetail_cpu_int8.new_nodes import NewNodes
+    from dovetail_transforms import NewNodes
 
 _AT_ONCE = 1 << 20  # numbers
 _LARGEST, _SMALLEST = 128, 16  # blocks that a scale per channel is repeated for
@@ -33,7 +32,7 @@ def packed_block(inner: int) -> int:
     return math.gcd(inner, _LARGEST)
 
 
-class Weight(NamedTuple):
+class PackedWeight(NamedTuple):
     """A weight as its DequantizeLinear has it.
 
     Attributes:
@@ -51,7 +50,7 @@ class Weight(NamedTuple):
     block: int
 
     @classmethod
-    def read_by(cls, node: ir.Node, index: int, across: bool) -> Weight | None:
+    def read_by(cls, node: ir.Node, index: int, across: bool) -> PackedWeight | None:
         """Return the weight that a node reads dequantized, perhaps through a Transpose; None if no block fits it."""
         read = input_of(node, index).producer()
         if read is not None and read.op_type == "Transpose":
@@ -107,7 +106,7 @@ class PackedWeights:
         self._nodes = nodes
         self._stored: dict[tuple[ir.Value, bool, int], tuple[ir.Value, ...]] = {}
 
-    def of(self, weight: Weight, flat: bool = False) -> tuple[ir.Value, ...]:
+    def of(self, weight: PackedWeight, flat: bool = False) -> tuple[ir.Value, ...]:
         """Return integers, scales and, for unsigned weights, zero points.
 
         Args:
@@ -120,7 +119,7 @@ class PackedWeights:
         return self._stored[key]
 
 
-def _tensors(weight: Weight, flat: bool) -> list[ir.LazyTensor]:
+def _tensors(weight: PackedWeight, flat: bool) -> list[ir.LazyTensor]:
     bits, (inner, outer), block = weight.bits, weight.extents, weight.block
     blocks, name = inner // block, weight.integers.name
     shape = (outer, inner * bits // 8) if flat else (outer, blocks, block * bits // 8)
@@ -148,10 +147,10 @@ class _Packed:
         has_zero_point: Whether its zero points are read, too.
     """
 
-    def __init__(self, weight: Weight, has_zero_point: bool):
+    def __init__(self, weight: PackedWeight, has_zero_point: bool):
         self._weight = weight
         tensor = weight.integers.const_value
-        named = frozenset(PARTS if has_zero_point else PARTS[:2])
+        named = frozenset(WEIGHT_PARTS if has_zero_point else WEIGHT_PARTS[:2])
         self._encoded = None
         if isinstance(tensor, BlockTensor):
             self._encoded = EncodedWeight(tensor.encoded.weight, 0 if weight.across else 1, named)

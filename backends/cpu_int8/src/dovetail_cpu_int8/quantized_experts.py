@@ -10,15 +10,15 @@ import onnx_ir as ir
 from dovetail.ir import constant_of
 from dovetail.passes import Pass
 from dovetail.plugin import is_onnx
-from dovetail_quantize.blocks import BlockTensor
+from dovetail_quantize import BlockTensor
 
-from dovetail_cpu_int8.max_size import level_of, weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND, NewNodes
+from dovetail_cpu_int8.backend import BACKEND, level_of, new_nodes, weights_alone
 from dovetail_cpu_int8.packed_weights import BITS, PackedTensor, lazy, packed, store_rows, unsigned
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail_transforms import NewNodes
 
 
 _DOMAIN = "com.microsoft"
@@ -52,7 +52,7 @@ class QuantizedExperts(Pass):
         found = [node for node in self.own_nodes(model) if node.op_type == "MoE" and node.domain == _DOMAIN]
         if not found:
             return False
-        nodes, level = NewNodes(model, ctx), level_of(backend)
+        nodes, level = new_nodes(model, ctx), level_of(backend)
         made = sum(_rewrite(node, nodes, level, ctx) for node in found)
         if made:
             ctx.count("experts", made)

@@ -6,11 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.planning import Claims
-from dovetail_onnx.signatures import Signatures, input_name, output_name
-from dovetail_placement.edge_kinds import Facts
-from dovetail_placement.node_requests import NodeRequests
-from dovetail_placement.search import SearchGraph, ShapeArithmetic
-from dovetail_placement.strategies.every_node import Autocast
+from dovetail_onnx import Signatures, input_name, output_name
+from dovetail_placement import Autocast, Facts, NodeRequests, SearchGraph, ShapeArithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning import Claim
     from dovetail.plugin import Backend, Format, View
-    from dovetail_placement.search import Edge
+    from dovetail_placement import Edge
 
 
 _ACTIVE, _PASSIVE, _FLOAT = "active", "passive", "pass"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dovetail_cpu_bf16.decompositions import fusion_barrier
-from dovetail_cpu_bf16.pools import UNFUSED, bar_behind, is_read_by_others
+from dovetail_cpu_bf16 import UNFUSED, fusion_barrier, insert_barrier_after, is_read_by_others
 
 if TYPE_CHECKING:
     import openvino as ov
@@ -45,7 +44,7 @@ def repair_low_precision(model: ov.Model) -> None:
         kind = node.get_type_name()
         fused = kind == "Concat" and _is_quantized_for(node, multiplied)
         if fused or any(applies(node) for applies in _BARRED.get(kind, ())):
-            bar_behind(node)
+            insert_barrier_after(node)
         elif kind == "MatMul" and _has_no_bias(node):
             _add_bias(node)
         elif kind == "Interpolate":

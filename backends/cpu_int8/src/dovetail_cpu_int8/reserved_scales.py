@@ -9,17 +9,16 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, constant_of, input_of, insert_after_value, name_of
 from dovetail.passes import Pass
-from dovetail_quantize.refining.layers import float_tensor, layers_of
-from dovetail_quantize.refining.smooth import absorber_of
-from dovetail_quantize.refining.steps import SMOOTH, steps_of
+from dovetail_quantize import SMOOTH, absorber_of, float_tensor, layers_of, steps_of
+
+from dovetail_cpu_int8.backend import BACKEND
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_quantize.refining.layers import Layer
+    from dovetail_quantize import Layer
 
 
-_BACKEND = "cpu-int8"
 _NORMALIZATIONS = ("LayerNormalization", "RMSNormalization")
 _RESERVED = "dovetail.reserved_scale"
 
@@ -46,7 +45,7 @@ class ReserveScales(Pass):
         Raises:
             DovetailError: The request contradicts a replayed plan.
         """
-        if SMOOTH not in steps_of(ctx).get(_BACKEND, ()):
+        if SMOOTH not in steps_of(ctx).get(BACKEND, ()):
             return False
         readers: dict[ir.Value, list[Layer]] = {}
         for layer in layers_of(model.graph):

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FreshNames, constant_of, input_of, name_of
+from dovetail.ir import constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.plugin import is_onnx
-from dovetail_onnx.partial_tensors import PartialTensor, parts_of
+from dovetail_onnx import PartialTensor, parts_of
+from dovetail_transforms import NewNodes
 
-from dovetail_cpu_int8.max_size import weights_alone
-from dovetail_cpu_int8.new_nodes import BACKEND
+from dovetail_cpu_int8.backend import BACKEND, weights_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_onnx.partial_tensors import Index
+    from dovetail_onnx import TensorIndex
 
 _ROWS = 1024  # compared at once
 _SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors
@@ -105,7 +105,7 @@ class _Table(NamedTuple):
         return all(np.array_equal(one(part), other(part)) for part in parts)
 
 
-def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[Index], np.ndarray]:
+def _rows_of(tensor: ir.TensorProtocol, transposed: bool) -> Callable[[TensorIndex], np.ndarray]:
     """Return a function that gives parts of a matrix, or of the transposed one."""
     read = parts_of(tensor)
     return (lambda index: read(index[::-1]).T) if transposed else read
@@ -138,7 +138,7 @@ class _Transposed(PartialTensor):
         super().__init__(self._whole, source.dtype, shape, name=name)
         self._source = source
 
-    def parts(self) -> Callable[[Index], np.ndarray]:
+    def parts(self) -> Callable[[TensorIndex], np.ndarray]:
         """Return a function that gives a part."""
         read = _rows_of(self._source, True)
         return lambda index: read((*index, slice(None))[:2])
@@ -156,18 +156,15 @@ class _Ties:
     """
 
     def __init__(self, model: Model, ctx: Context):
-        self._graph, self._names = model.graph, ctx.analysis(FreshNames, model)
+        self._graph, self._nodes = model.graph, NewNodes(model, ctx)
         self._tables: dict[ir.Value, ir.Value] = {}
 
     def tie(self, table: _Table, head: ir.Node, across: bool) -> None:
         """Let a head read a table; one that is not `across` reads it through a Transpose."""
         rows, weight = self._rows(table), input_of(head, 1)
         if not across:
-            node = ir.node("Transpose", [rows], {"perm": [1, 0]}, name=self._names.fresh(f"{head.name}_transpose"))
-            read = node.outputs[0]
-            read.name, read.type, read.shape = self._names.fresh(f"{rows.name}_columns"), weight.type, weight.shape
-            self._graph.insert_before(head, node)
-            rows = read
+            like = {f"{rows.name}_columns": (weight.dtype or ir.DataType.FLOAT, weight.shape)}
+            (rows,) = self._nodes.add_several(head, "Transpose", [rows], f"{head.name}_transpose", like, perm=[1, 0])
         head.replace_input_with(1, rows)
         self._drop(weight)
 
@@ -177,11 +174,8 @@ class _Ties:
             return table.value
         if table.value not in self._tables:
             source, shape = constant_of(table.value), ir.Shape(table.extents)
-            name = self._names.fresh(f"{table.value.name}_rows")
-            tensor = _Transposed(source, shape, name)
-            made = ir.Value(name=name, type=ir.TensorType(source.dtype), shape=shape, const_value=tensor)
-            self._graph.register_initializer(made)
-            self._tables[table.value] = made
+            name = f"{table.value.name}_rows"
+            self._tables[table.value] = self._nodes.constant(_Transposed(source, shape, name))
         rows, read = self._tables[table.value], input_of(table.node, 0)
         if read is not rows:
             table.node.replace_input_with(0, rows)

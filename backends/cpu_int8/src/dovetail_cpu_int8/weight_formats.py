@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.planning import Claims
-from dovetail_onnx.signatures import Signatures, input_name
-from dovetail_placement.node_requests import NodeRequests
-from dovetail_placement.strategies.every_node import Autocast
-from dovetail_quantize.integers import scale_shape
+from dovetail_onnx import Signatures, input_name
+from dovetail_placement import Autocast, NodeRequests
+from dovetail_quantize import scale_shape
 
-from dovetail_cpu_int8.size_budget import Weight, WeightBudget
+from dovetail_cpu_int8.size_budget import BudgetedWeight, WeightBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +39,8 @@ class WeightsAlone(Autocast):
         signatures = Signatures(view.model.ir.opset_imports)
         raised = view.analysis(NodeRequests).raised()
         found = {c.node: [] if c.node in raised else _ports_of(c, signatures) for c in claims.claims}
-        shared: dict[ir.Value, Weight] = {}
-        readers: list[tuple[ir.Node, str, int, Weight]] = []
+        shared: dict[ir.Value, BudgetedWeight] = {}
+        readers: list[tuple[ir.Node, str, int, BudgetedWeight]] = []
         packed = backend.chosen["kernel"] == "nbits"
         scale_bytes = 2 if backend.chosen["scales"] == "float16" else 4
         for claim in claims.claims:
@@ -49,15 +48,15 @@ class WeightsAlone(Autocast):
             for name, index in found[claim.node] if formats else ():
                 value = claim.node.inputs[index]
                 assert value is not None, "a port with formats has a value"
-                weight = shared.setdefault(value, Weight(value, formats, claim.node, scale_bytes, packed))
+                weight = shared.setdefault(value, BudgetedWeight(value, formats, claim.node, scale_bytes, packed))
                 common = tuple(format_ for format_ in weight.formats if format_ in formats)
                 if common:  # else it is read along different axes: its first reader decides, this one reads floats
                     weight.formats = common
                     readers.append((claim.node, name, index, weight))
-        weights: dict[ir.Node, dict[str, Weight]] = {}
+        weights: dict[ir.Node, dict[str, BudgetedWeight]] = {}
         for node, name, _, weight in readers:
             weights.setdefault(node, {})[name] = weight
-        groups: dict[tuple[int, ...], list[Weight]] = {}
+        groups: dict[tuple[int, ...], list[BudgetedWeight]] = {}
         for node, _, index, weight in readers:
             reads = (id(node.inputs[0]),) if index else (0, id(weight.value))
             members = groups.setdefault((*reads, *map(id, weight.formats)), [])
@@ -93,7 +92,7 @@ def _fitting(claim: Claim, ports: Sequence[tuple[str, int]]) -> tuple[Format, ..
 
 
 def _settled(
-    claim: Claim, found: dict[ir.Node, list[tuple[str, int]]], weights: dict[ir.Node, dict[str, Weight]]
+    claim: Claim, found: dict[ir.Node, list[tuple[str, int]]], weights: dict[ir.Node, dict[str, BudgetedWeight]]
 ) -> Claim:
     if claim.node in weights:
         chosen = {name: (weight.chosen,) for name, weight in weights[claim.node].items()}

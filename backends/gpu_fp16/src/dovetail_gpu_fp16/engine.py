@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dovetail.plugin import Availability
-from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeCpu
+from dovetail_host import CPU, OnnxRuntimeCpu
 
 _CUDA = "CUDAExecutionProvider"
 # The wheels ship the provider as a separate library, so its presence can be checked without an import.

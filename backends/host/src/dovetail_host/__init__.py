@@ -1,6 +1,9 @@
 """The host backend: ONNX Runtime on the CPU and the onnx reference, for all nodes that no other backend claims."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 

@@ -11,8 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import is_onnx
-from dovetail_onnx.signatures import Signature, find
-from dovetail_onnx.type_check import node_problem
+from dovetail_onnx import Signature, find_signature, node_problem
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -32,7 +31,10 @@ def at_older_opset(model: Model) -> Model | None:
     if not lacking:
         return None
     older = min(sig.version for sig in lacking) - 1
-    if not all(_same(find("", op, model.opset), find("", op, older)) for op in {node.op_type for node in nodes}):
+    if not all(
+        _same(find_signature("", op, model.opset), find_signature("", op, older))
+        for op in {node.op_type for node in nodes}
+    ):
         return None
     opsets = {**model.ir.opset_imports, "": older}
     if any(node_problem(node, opsets) for node in nodes):
@@ -44,10 +46,10 @@ def at_older_opset(model: Model) -> Model | None:
 
 def _lacking(op_type: str, opset: int) -> Signature | None:
     """Return the definition of an operator if only older definitions have kernels."""
-    sig, ranges = find("", op_type, opset), _kernels().get(op_type, ())
+    sig, ranges = find_signature("", op_type, opset), _kernels().get(op_type, ())
     if sig is None or not ranges or any(_fits(sig.version, *bounds) for bounds in ranges):
         return None
-    older = find("", op_type, sig.version - 1) if sig.version > 1 else None
+    older = find_signature("", op_type, sig.version - 1) if sig.version > 1 else None
     return sig if older is not None and any(_fits(older.version, *bounds) for bounds in ranges) else None
 
 
@@ -59,7 +61,7 @@ def _fits(version: int, first: int, last: int) -> bool:
 @cache
 def _kernels() -> dict[str, list[tuple[int, int]]]:
     """Return the version ranges of ONNX Runtime's CPU kernels, by operator."""
-    from dovetail_onnx.native_runtime import native_state
+    from dovetail_onnx import native_state
 
     found: dict[str, list[tuple[int, int]]] = {}
     for kernel in native_state().get_all_opkernel_def():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.native_runtime import READ_TO_THE_END
+from dovetail_onnx import READ_TO_THE_END
 
 if TYPE_CHECKING:
     import onnx_ir as ir

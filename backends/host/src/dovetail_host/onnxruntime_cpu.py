@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, TemporaryFolder
-from dovetail_onnx.native_runtime import new_session, onnx_runtime
-from dovetail_runtime.native_session import OnnxRuntimeBacked
-from dovetail_runtime.processor import saturates_dot_products
-from dovetail_runtime.region_runner import NOT_REPORTED, follow_fusions, node_key
-from dovetail_runtime.serialize import TENSOR_TYPES, needs_file, source_of, source_without_weights, type_name
+from dovetail_onnx import new_session, onnx_runtime
+from dovetail_runtime import (
+    NOT_REPORTED,
+    TENSOR_TYPES,
+    OnnxRuntimeBacked,
+    engine_source,
+    follow_fusions,
+    needs_file,
+    node_key,
+    saturates_dot_products,
+    source_without_weights,
+    type_name,
+)
 
 from dovetail_host.emulated import KEPT, emulated, rounded
 from dovetail_host.kernel_versions import at_older_opset
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
 
 
 CPU = "CPUExecutionProvider"
+"""ONNX Runtime's name of its CPU provider."""
 # From opset 21 on, it inserts an int8 QuantizeLinear with a uint8 zero point after a DequantizeLinear (1.31).
 _FAULTY_OPTIMIZER = "QDQPropagationTransformer"
 # It makes one pair of two QuantizeLinear and DequantizeLinear with different scales, so that results differ (1.32).
@@ -153,7 +162,7 @@ class OnnxRuntimeCpu(Engine):
         integer product.
         """
         if self.providers != (CPU,):
-            return source_of(region), None, []
+            return engine_source(region), None, []
         changed: Model | None = None
         kept: list[str] = []
         changes: list[Callable[[Model], Model | None]] = [with_all_inputs, at_older_opset, emulated, rounded]
@@ -165,9 +174,9 @@ class OnnxRuntimeCpu(Engine):
                 kept = KEPT if change is rounded else kept
         if changed is None:
             shared = share and region.path is None
-            return source_without_weights(region.model) if shared else source_of(region), None, []
+            return source_without_weights(region.model) if shared else engine_source(region), None, []
         if not needs_file(changed):
-            return source_of(RegionModel(changed)), None, kept
+            return engine_source(RegionModel(changed)), None, kept
         files = TemporaryFolder("rounded")
         path = files.path / "model.onnx"
         changed.save(path, external=True)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.plugin import Availability, EngineError, Evaluator, Executed, Reads, RegionModel, Session
-from dovetail_runtime.region_runner import NOT_REPORTED, node_key
-from dovetail_runtime.serialize import TENSOR_TYPES, matches, source_of, value_type
+from dovetail_runtime import NOT_REPORTED, TENSOR_TYPES, engine_source, has_type, node_key, value_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +47,7 @@ class ReferenceEngine(Evaluator):
 
         from dovetail_host.reference_operators import REPLACEMENTS
 
-        source = source_of(region)
+        source = engine_source(region)
         try:
             proto = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(source)
             _order_functions(proto)
@@ -114,7 +113,7 @@ def _checked(name: str, result: Any, declared: str) -> Any:
     import numpy as np
 
     array = np.asarray(result) if isinstance(result, np.generic) else result
-    if isinstance(array, np.ndarray) and declared and not matches(array, declared):
+    if isinstance(array, np.ndarray) and declared and not has_type(array, declared):
         raise DovetailError(f"reference computed output '{name}' as {array.dtype.name}, the model declares {declared}")
     return array
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail_onnx.native_runtime import onnx_runtime
+from dovetail_onnx import onnx_runtime
 
 if TYPE_CHECKING:
     import onnxruntime as ort

@@ -9,12 +9,12 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import input_of
 from dovetail.passes import Pass
-from dovetail_transforms.rewriting import Rewrite, rewrite_model
+from dovetail_transforms import Rewrite, rewrite_model
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_transforms.rewriting import Replacement
+    from dovetail_transforms import Replacement
 
 
 _CLIP_TAKES_INPUTS = 11  # opset

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Artifact, DovetailError, Emitter
-from dovetail_transforms.lowering import lower
+from dovetail_transforms import lower
 
 from dovetail_ppl_int8.quant_info import op_info, quant_info
 

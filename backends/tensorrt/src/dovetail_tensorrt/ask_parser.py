@@ -12,7 +12,7 @@ from dovetail.ir import all_nodes, bodies, name_of
 from dovetail.passes import Context
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import EngineError
-from dovetail_placement.regions.topological import numbered_or_formed
+from dovetail_placement import numbered_or_formed
 
 from dovetail_tensorrt.libraries import Library
 from dovetail_tensorrt.making import BuildSettings, build
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.planning import Region
-    from dovetail_schemas.backend import Backend
+    from dovetail_schemas import FileBackend
 
 
 @dataclass(frozen=True)
-class Answer:
+class ParserAnswer:
     """Verdicts of backend file and parser about a node, in its types in the compiled model.
 
     Attributes:
@@ -65,8 +65,8 @@ class Answer:
 
 
 def answers(
-    model: Model, planned: Collection[str], ctx: Context, backend: Backend, library: Library
-) -> Iterator[Answer]:
+    model: Model, planned: Collection[str], ctx: Context, backend: FileBackend, library: Library
+) -> Iterator[ParserAnswer]:
     """Compile a model in memory, and check each of its nodes against table and parser.
 
     Regions of the backend are parsed whole, with their conversions; every other node is parsed alone, with its types
@@ -88,7 +88,9 @@ def answers(
         try:
             part = extract(compiled, region)
         except DovetailError as error:  # a border value is untyped, so the parser cannot be asked
-            yield from (Answer(name, operator, region.backend, "", error.message) for name, operator in names.items())
+            yield from (
+                ParserAnswer(name, operator, region.backend, "", error.message) for name, operator in names.items()
+            )
             continue
         table = _by_top_level(part, refusals_as_typed(part, backend, ctx.registry))
         parsed = parse(part, library)
@@ -99,7 +101,7 @@ def answers(
         for name, operator in names.items():
             # An error about a region without a node applies to each of its nodes.
             parser = said.get(name, said.get("", ""))
-            yield Answer(name, operator, region.backend, table.get(name, ""), parser, built)
+            yield ParserAnswer(name, operator, region.backend, table.get(name, ""), parser, built)
 
 
 def _not_built(parsed: ParsedModel) -> str:

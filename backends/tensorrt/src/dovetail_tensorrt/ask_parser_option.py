@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail_schemas.backend import Backend as FileBackend
+    from dovetail_schemas import FileBackend
 
 
 _KEYWORD = "ask_parser"

@@ -20,9 +20,7 @@ from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
-from dovetail_onnx.files.parsing import parse_json
-from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.files.writing import replacing, write_text
+from dovetail_onnx import file_sha256, parse_json, replacing_file, write_text
 
 ENGINE, DESCRIPTION = "engine.plan", "engine.json"
 _VERSION = 2
@@ -30,7 +28,7 @@ _DIGEST = "digest"
 
 
 @dataclass(frozen=True)
-class Port:
+class EnginePort:
     """An input or output of an engine: the name of its tensor, TensorRT's name of its type, and its extents."""
 
     name: str
@@ -62,8 +60,8 @@ class EngineFile:
     target: str
     workspace: int
     profile: dict[str, list[str]]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[EnginePort, ...]
+    outputs: tuple[EnginePort, ...]
     sha256: str = ""
     size: int = 0
 
@@ -111,7 +109,7 @@ def _digest(document: dict[str, Any]) -> str:
 
 def _typed(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("inputs", "outputs"):
-        document[name] = tuple(Port(**{**port, "shape": tuple(port["shape"])}) for port in document[name])
+        document[name] = tuple(EnginePort(**{**port, "shape": tuple(port["shape"])}) for port in document[name])
     return document
 
 
@@ -189,7 +187,7 @@ def engine_from_cache(
 def _copy(source: Path, folder: Path) -> None:
     """Copy the files of an engine; the description comes last, so that it never describes a missing file."""
     for name in (ENGINE, DESCRIPTION):
-        with (source / name).open("rb") as given, replacing(folder / name) as file:
+        with (source / name).open("rb") as given, replacing_file(folder / name) as file:
             shutil.copyfileobj(given, file, 1 << 22)
 
 

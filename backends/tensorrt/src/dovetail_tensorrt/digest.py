@@ -9,7 +9,7 @@ import hashlib
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail_onnx.saving import tensor_chunks
+from dovetail_onnx import tensor_chunks
 
 if TYPE_CHECKING:
     import onnx_ir as ir

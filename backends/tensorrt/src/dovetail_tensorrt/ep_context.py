@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, cast
 from dovetail.ir import FreshNames, name_of
 from dovetail.planning import HOST, Placement, set_placement
 from dovetail.plugin import Artifact, Emitter
-from dovetail_onnx.saving import save_model
-from dovetail_placement.artifacts.outline_regions import replace_region
-from dovetail_placement.regions.topological import numbered_or_formed
+from dovetail_onnx import save_model
+from dovetail_placement import numbered_or_formed, replace_region
 
 from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, EngineFile, read_engine
 from dovetail_tensorrt.libraries import RTX

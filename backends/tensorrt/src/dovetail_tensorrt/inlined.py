@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.plugin.loading import FUNCTIONS
-from dovetail_runtime.nested_graphs import inline_regions
+from dovetail_runtime import inline_regions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -13,10 +13,9 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import EngineError
-from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.files.writing import replacing
+from dovetail_onnx import file_sha256, replacing_file
 
-from dovetail_tensorrt.cache import ENGINE, EngineFile, Port, cache_key, engine_from_cache, write_engine
+from dovetail_tensorrt.cache import ENGINE, EngineFile, EnginePort, cache_key, engine_from_cache, write_engine
 from dovetail_tensorrt.digest import content_digest
 from dovetail_tensorrt.libraries import plain
 from dovetail_tensorrt.parser import LOCK, NetworkTensor, ParsedModel, ParserError, parse
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
     from dovetail_tensorrt.libraries import Library
-    from dovetail_tensorrt.profiles.bounds import Bounds
+    from dovetail_tensorrt.profiles.bounds import ExtentBounds
 
 
 # Bounds of inputs that are impossible are not the fault of the first node that they affect.
@@ -54,7 +53,7 @@ class BuildSettings:
     workspace: int = 0
 
 
-def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSettings) -> Any:
+def build(parsed: ParsedModel, profile: Mapping[str, ExtentBounds], settings: BuildSettings) -> Any:
     """Build a serialized engine, which supports the buffer protocol.
 
     Args:
@@ -86,7 +85,7 @@ def build(parsed: ParsedModel, profile: Mapping[str, Bounds], settings: BuildSet
     return engine
 
 
-def _profile(parsed: ParsedModel, given: Mapping[str, Bounds]) -> Any:
+def _profile(parsed: ParsedModel, given: Mapping[str, ExtentBounds]) -> Any:
     profile = parsed.builder.create_optimization_profile()
     for tensor in parsed.verdict.inputs:
         bounds = given.get(tensor.name)
@@ -129,7 +128,7 @@ class ParserRefusal(EngineError):
 def make_engine(
     region: Model,
     library: Library,
-    profile: Mapping[str, Bounds],
+    profile: Mapping[str, ExtentBounds],
     target: str,
     workspace: int,
     folder: Path,
@@ -162,7 +161,7 @@ def make_engine(
         if not parsed.verdict.ok:
             raise ParserRefusal(library.title, parsed.verdict.errors)
         engine = build(parsed, profile, BuildSettings(content, target, workspace))
-        with replacing(into / ENGINE) as file:
+        with replacing_file(into / ENGINE) as file:
             file.write(engine)
         made = EngineFile(
             content, library.sdk, library.version, target, workspace, points, _ports(inputs, parsed.verdict.inputs),
@@ -181,16 +180,16 @@ def make_engine(
     return engine_from_cache(key, folder, new, is_wanted, note)[0]
 
 
-def _ports(names: Sequence[str], tensors: Sequence[NetworkTensor]) -> tuple[Port, ...]:
+def _ports(names: Sequence[str], tensors: Sequence[NetworkTensor]) -> tuple[EnginePort, ...]:
     by_name = {tensor.name: tensor for tensor in tensors}
     found = (by_name[name] for name in names if name in by_name)
-    return tuple(Port(one.name, one.type, one.shape, one.is_shape) for one in found)
+    return tuple(EnginePort(one.name, one.type, one.shape, one.is_shape) for one in found)
 
 
 _MOST_NODES = 5000
 
 
-def last_of_unbuildable(region: Model, library: Library, profile: Mapping[str, Bounds], target: str) -> str:
+def last_of_unbuildable(region: Model, library: Library, profile: Mapping[str, ExtentBounds], target: str) -> str:
     """Return the last node of the shortest prefix of a region that fails to build; empty if none is found.
 
     Builders may fail with an internal assertion that names no node. The last node of the shortest failing prefix can be

@@ -60,7 +60,7 @@ class NetworkTensor:
 
 
 @dataclass(frozen=True)
-class Layer:
+class NetworkLayer:
     """A layer of the network: its name, TensorRT's layer kind, and the types of its outputs."""
 
     name: str
@@ -69,7 +69,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ParserVerdict:
     """Result of parsing a model.
 
     Attributes:
@@ -83,7 +83,7 @@ class Verdict:
     errors: tuple[ParserError, ...] = ()
     inputs: tuple[NetworkTensor, ...] = ()
     outputs: tuple[NetworkTensor, ...] = ()
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[NetworkLayer, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -97,7 +97,7 @@ class ParsedModel:
     """A parsed model, with the TensorRT objects that must live until it is built."""
 
     library: Library
-    verdict: Verdict
+    verdict: ParserVerdict
     logger: Any
     builder: Any
     network: Any
@@ -131,8 +131,8 @@ def _parsed(source: bytes | Path, library: Library, nodes: Iterable[ir.Node]) ->
             errors = (ParserError("", "", text),)
         warnings = tuple(dict.fromkeys(plain(text) for kind, text in said if kind == "warning"))
         if errors:
-            return ParsedModel(library, Verdict(errors, warnings=warnings), logger, builder, network, (parser,))
-        verdict = Verdict(
+            return ParsedModel(library, ParserVerdict(errors, warnings=warnings), logger, builder, network, (parser,))
+        verdict = ParserVerdict(
             (),
             tuple(_tensor(network.get_input(i)) for i in range(network.num_inputs)),
             tuple(_tensor(network.get_output(i)) for i in range(network.num_outputs)),
@@ -171,6 +171,8 @@ def _tensor(tensor: Any) -> NetworkTensor:
     return NetworkTensor(tensor.name, tensor.dtype.name, tuple(tensor.shape), bool(tensor.is_shape_tensor))
 
 
-def _layer(layer: Any) -> Layer:
+def _layer(layer: Any) -> NetworkLayer:
     outputs = (layer.get_output(index) for index in range(layer.num_outputs))
-    return Layer(layer.name, layer.type.name, tuple(output.dtype.name for output in outputs if output is not None))
+    return NetworkLayer(
+        layer.name, layer.type.name, tuple(output.dtype.name for output in outputs if output is not None)
+    )

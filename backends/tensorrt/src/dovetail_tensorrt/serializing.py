@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.saving import save_model
-from dovetail_onnx.type_gaps import to_proto
+from dovetail_onnx import save_model, to_proto
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

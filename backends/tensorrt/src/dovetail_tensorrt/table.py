@@ -13,10 +13,10 @@ from dovetail.ir import all_nodes, name_of
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import Registry
-    from dovetail_schemas.backend import Backend
+    from dovetail_schemas import FileBackend
 
 
-def refusals_as_typed(model: Model, backend: Backend, registry: Registry) -> dict[str, str]:
+def refusals_as_typed(model: Model, backend: FileBackend, registry: Registry) -> dict[str, str]:
     """Return why the file rejects nodes in their current types, by node name.
 
     Nodes in bodies are included. Types and shapes should be inferred; a node with an untyped value is rejected.

@@ -20,7 +20,6 @@ from dovetail.planning.conversion import (
     Join as Join,
     NodeMaker as NodeMaker,
     Step as Step,
-    conversion_kind as conversion_kind,
 )
 from dovetail.planning.edits import Edit as Edit
 from dovetail.planning.node_keys import (
@@ -51,6 +50,7 @@ from dovetail.planning.plan import (
     PlannedNode as PlannedNode,
     SourceNode as SourceNode,
     VERSION as VERSION,
+    coverage_line as coverage_line,
 )
 from dovetail.planning.quantized_value import (
     QuantizedValue as QuantizedValue,

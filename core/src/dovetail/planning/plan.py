@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.planning.conversion import Join
 from dovetail.planning.node_keys import operator_name
-from dovetail.planning.placement import Placement
+from dovetail.planning.placement import HOST, Placement
 from dovetail.planning.remark import Remark
 from dovetail.planning.request import STRATEGY, BackendChoice, Request
 from dovetail.text import pluralize
@@ -237,3 +238,26 @@ class Plan:
     def index(self) -> tuple[dict[str, PlannedNode], dict[str, PlannedNode]]:
         """Return the entries by identity and by structural key."""
         return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
+
+
+def coverage_line(nodes: Sequence[PlannedNode], precisions: bool = False) -> str:
+    """Return the number of nodes of each backend: `cpu-bf16 96/104 nodes in 2 regions, host 8`; the host is last.
+
+    Args:
+        nodes: The nodes to count.
+        precisions: Whether to add how many nodes have which precision: `host 8 (float32 6, no float 2)`.
+    """
+    placed: dict[str, list[PlannedNode]] = {}
+    for node in nodes:
+        placed.setdefault(node.backend, []).append(node)
+    parts = []
+    for backend, own in sorted(placed.items(), key=lambda item: (item[0] == HOST, -len(item[1]))):
+        text = f"{backend} {len(own)}"
+        if backend != HOST:
+            regions = {node.region for node in own} - {None}
+            text += f"/{pluralize(len(nodes), 'node')} in {pluralize(len(regions), 'region')}"
+        if precisions:
+            kinds = Counter(str(node.precision or "no float") for node in own).most_common()
+            text += f" ({', '.join(f'{kind} {number}' for kind, number in kinds)})"
+        parts.append(text)
+    return ", ".join(parts) or "no nodes"

@@ -5,24 +5,20 @@ from __future__ import annotations
 import html
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ir.graphs import body_nodes
-from dovetail.planning.placement import HOST, PART, get_placement
+from dovetail.planning.plan import coverage_line
 from dovetail.planning.remark import assumed
-from dovetail.plugin.artifacts import nodes_of
 from dovetail.plugin.running import cannot_run, runner_class
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx_ir as ir
 
-    from dovetail.ir.formats import Format
     from dovetail.ir.model import Model
     from dovetail.planning.placement import Placement
     from dovetail.planning.plan import Plan
@@ -53,6 +49,7 @@ class CompiledModel:
         verification: The comparison with the original, if one was requested.
         source: The file of the source model, which saving must not overwrite.
         saved: What the store that loaded it knows about it; None for a new result.
+        saved_to: The path that it was last saved to; None if it was not.
         files: Text files to save next to the model, by file name.
         artifacts: The artifacts that emitters made of its regions, or None.
         options: Engine options for loading (`threads`, for example); each engine takes those it knows.
@@ -68,6 +65,7 @@ class CompiledModel:
     verification: Verification | None = None
     source: Path | None = None
     saved: SavedResult | None = field(default=None, repr=False)
+    saved_to: Path | None = field(default=None, repr=False)
     files: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactFolder | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -180,7 +178,7 @@ class CompiledModel:
         return self.runner.executed()
 
     def placement_table(self) -> list[dict[str, Any]]:
-        """Count nodes by operator, backend and precision; nodes that together replace one node of the plan count once.
+        """Count the nodes of the plan by operator, backend and precision.
 
         Rows of operator, backend, precision, executed, nodes. `executed` is the precision that the engine reports once
         the regions are loaded; `-` where it reports none.
@@ -195,13 +193,9 @@ class CompiledModel:
 
     def _table(self, executed: Mapping[str, Executed] | None) -> list[dict[str, Any]]:
         rows: Counter[tuple[str, ...]] = Counter()
-        if executed is None:
-            # Distinct placements are few: build the text once per placement, not once per node.
-            rows.update({(*row, str(precision or "")): number for (*row, precision), number in self._kinds().items()})
-        else:
-            for operator, node, placement in self._counted():
-                text = str(placement.precision or "")
-                rows[operator, placement.backend, text, _reported(executed.get(node.name or ""), placement)] += 1
+        for node in self.plan.nodes:
+            how = () if executed is None else (_reported(executed.get(node.name), node.placement),)
+            rows[node.operator, node.backend, str(node.precision or ""), *how] += 1
         keys = ("operator", "backend", "precision", "executed")
         return [
             {**dict(zip(keys, row)), "nodes": number}
@@ -209,55 +203,24 @@ class CompiledModel:
         ]
 
     def summary(self) -> str:
-        """Return the coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 joins; SNR 41.2 dB`."""
+        """Return the coverage line: `cpu-bf16 96/104 nodes in 2 regions, host 8; 3 conversions; SNR 41.2 dB`."""
         line = self.coverage() + (self.runner.stand_ins() if self._runner is not None else "")
         if self.verification is not None and self.verification.short():
             line += f"; {self.verification.short()}"
         return line
 
     def coverage(self) -> str:
-        """Return the coverage line without the verification."""
+        """Return the coverage line without the verification: the nodes of the plan, and the conversions between them.
+
+        Nodes that the file has besides, such as the arithmetic that stands for a quantized node, do not count.
+        """
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
-        coverage: Counter[str] = Counter()
-        for (_, backend, _), number in self._kinds().items():
-            coverage[backend] += number
-        total = sum(coverage.values())
-        placed = (placement for node in self.model.graph if (placement := get_placement(node)))
-        numbers = {(placement.region, placement.backend) for placement in placed}
-        regions = Counter(backend for number, backend in numbers if number is not None)
-        parts = []
-        for backend, number in sorted(coverage.items(), key=lambda item: (item[0] == HOST, -item[1])):
-            whole = f"{backend} {number}/{pluralize(total, 'node')} in {pluralize(regions[backend], 'region')}"
-            parts.append(f"{backend} {number}" if backend == HOST else whole)
         # Nobody reads notes where the last line looks as if all were well.
-        empty = (remark.facts["backend"] for remark in self.plan.remarks if remark.rule == NOTHING_LEFT)
-        parts[:0] = [f"{backend} 0/{pluralize(total, 'node')} (all refused)" for backend in empty]
-        joins = self.plan.summary.get("joins", 0)
-        return ", ".join(parts) + f"; {pluralize(joins, 'join')}"
-
-    def _kinds(self) -> Counter[tuple[str, str, Format | None]]:
-        """Count the nodes by operator, backend and precision."""
-        return Counter((operator, place.backend, place.precision) for operator, _, place in self._counted())
-
-    def _counted(self) -> list[tuple[str, ir.Node, Placement]]:
-        """Return the placed nodes, each with its operator; parts of a planned node count as one."""
-        nodes = list(self._placed_nodes())
-        split = {node.metadata_props[PART] for node in nodes if PART in node.metadata_props}
-        planned = {node.name: node.op_type for node in self.plan.nodes if node.name in split} if split else {}
-        placed = ((node, get_placement(node)) for node in nodes if PART not in node.metadata_props)
-        return [
-            (planned.get(node.name or "", node.op_type), node, placement) for node, placement in placed if placement
-        ]
-
-    def _placed_nodes(self) -> Iterator[ir.Node]:
-        """Yield all placed nodes; a node that stands for a function or a compiled region is replaced by its nodes."""
-        if not self.model.ir.functions:
-            yield from self.model.nodes()
-            return
-        for node in self.model.graph:
-            held = nodes_of(self.model, node)
-            yield from (node, *body_nodes(node)) if held == (node,) else held
+        empty = [remark.facts["backend"] for remark in self.plan.remarks if remark.rule == NOTHING_LEFT]
+        lost = [f"{backend} 0/{pluralize(len(self.plan.nodes), 'node')} (all refused)" for backend in empty]
+        placed = [coverage_line(self.plan.nodes)] if self.plan.nodes else []
+        return f"{', '.join([*lost, *placed])}; {pluralize(len(self.plan.joins), 'conversion')}"
 
     def notes(self) -> list[str]:
         """Return notes for the user: assumptions about the model, failures, and messages of engines."""
@@ -287,6 +250,7 @@ class CompiledModel:
 
         with store_for(folder, "save", self.registry) as store:
             store.save(self, Path(folder), external=external, progress=progress)
+        self.saved_to = Path(folder)
 
 
 def _reported(how: Executed | None, planned: Placement) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Executor(ABC):
     """Runs a compiled model; called with a `CompiledModel`, whose model, engines and options it uses.
 
-    `dovetail_runtime.executor.Executor`, which runs region by region, can serve as base class.
+    `dovetail_runtime.executor.RegionExecutor`, which runs region by region, can serve as base class.
 
     Attributes:
         notes: Notes for the user, one sentence each.

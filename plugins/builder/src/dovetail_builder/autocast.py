@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import UsageError
 from dovetail.ir import float_name, from_name, promote
-from dovetail_onnx.signatures import Signature, find, input_name
+from dovetail_onnx.signatures import Signature, find_signature, input_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,7 +28,7 @@ _POLICIES = {"float16": "fp16", "bfloat16": "bf16"}
 _ELIGIBLE = frozenset({"float16", "bfloat16", "float32"})
 _HIGH = frozenset({"fp32", "fp32-accumulate", "fp32-round-trip"})
 _UNTOUCHED = frozenset({"none", "recurse", "follow-consumer"})
-_REGION: ContextVar[Region | None] = ContextVar("dovetail-autocast", default=None)
+_REGION: ContextVar[AutocastRegion | None] = ContextVar("dovetail-autocast", default=None)
 
 
 class autocast:  # noqa: N801  (used like a function, as in PyTorch)
@@ -52,7 +52,7 @@ class autocast:  # noqa: N801  (used like a function, as in PyTorch)
         self.enabled = enabled
         self._plugins = plugins
 
-    def __enter__(self) -> Region:
+    def __enter__(self) -> AutocastRegion:
         outer = _REGION.get()
         precision = self.precision or (outer.precision if outer else "bfloat16")
         policies = None
@@ -60,15 +60,15 @@ class autocast:  # noqa: N801  (used like a function, as in PyTorch)
             policies = outer.policies if outer is not None and outer.precision == precision else None
             if policies is None:
                 policies = _load(precision, self._plugins)
-        region = Region(precision, policies, outer)
+        region = AutocastRegion(precision, policies, outer)
         _REGION.set(region)
         return region
 
     def __exit__(self, *_: object) -> None:
-        _REGION.set(cast("Region", _REGION.get()).outer)
+        _REGION.set(cast("AutocastRegion", _REGION.get()).outer)
 
 
-class Region:
+class AutocastRegion:
     """An entered region, with its settings and its enclosing region.
 
     Attributes:
@@ -77,7 +77,7 @@ class Region:
         outer: The enclosing region, or None.
     """
 
-    def __init__(self, precision: str, policies: Policies | None, outer: Region | None):
+    def __init__(self, precision: str, policies: Policies | None, outer: AutocastRegion | None):
         self.precision = precision
         self.policies = policies
         self.outer = outer
@@ -97,7 +97,7 @@ class Region:
         policy = policies.policy.get((domain, op_type), "") if policies is not None else "none"
         if policies is None or policy in _UNTOUCHED:
             return list(inputs), lambda value: value
-        sig = find(domain, op_type, builder.opset)
+        sig = find_signature(domain, op_type, builder.opset)
         keep = policies.keep.get((domain, op_type), frozenset())
         wanted = _wanted(policy, self.precision, sig, inputs, keep)
         made = [
@@ -117,7 +117,7 @@ class Region:
         return self._casts[key]
 
 
-def current_region() -> Region | None:
+def current_region() -> AutocastRegion | None:
     """Return the innermost entered region of this thread and task, or None."""
     return _REGION.get()
 

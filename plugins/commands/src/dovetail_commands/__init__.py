@@ -1,6 +1,9 @@
 """The commands that compile, plan, transform and explain models and list backends, with what they share."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 

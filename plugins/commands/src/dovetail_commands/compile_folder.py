@@ -62,7 +62,7 @@ class ModelOutcome:
             "placed": f"{self.nodes[0]}/{self.nodes[1]}" if there else "",
             "regions": str(self.regions) if there else "",
             "borders": str(self.borders) if there else "",
-            "joins": str(self.joins) if there else "",
+            "conversions": str(self.joins) if there else "",
             "MB": f"{self.size / 1e6:.3g}" if self.size is not None else "",
             "accuracy": self.accuracy,
             "status": f"{self.status}: {self.why}" if self.why else self.status,

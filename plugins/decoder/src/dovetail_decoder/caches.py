@@ -34,7 +34,7 @@ _EXPORT = "export the model again; caches are [batch, heads, length, head size]"
 
 
 @dataclass(frozen=True)
-class Port:
+class PartPort:
     """An input or an output of a part.
 
     Attributes:
@@ -66,11 +66,11 @@ class Port:
 class Ports:
     """All ports of a part, inputs with a default left out."""
 
-    inputs: Sequence[Port]
-    outputs: Sequence[Port]
+    inputs: Sequence[PartPort]
+    outputs: Sequence[PartPort]
 
     @property
-    def caches(self) -> list[Port]:
+    def caches(self) -> list[PartPort]:
         """The inputs that hold caches."""
         return [port for port in self.inputs if port.is_cache]
 
@@ -81,7 +81,7 @@ class Ports:
             port.name: _RANGES[port.role] for port in self.inputs if port.role in _RANGES and port.dtype.kind in "iu"
         }
 
-    def output(self, role: str) -> Port | None:
+    def output(self, role: str) -> PartPort | None:
         """Return the output of a role, or None."""
         return next((port for port in self.outputs if port.role == role), None)
 
@@ -144,7 +144,7 @@ def check_caches(folder: GeneratorFolder, part: Part, ports: Ports, given: froze
         )
 
 
-def empty(port: Port, folder: GeneratorFolder, part: Part) -> np.ndarray:
+def empty(port: PartPort, folder: GeneratorFolder, part: Part) -> np.ndarray:
     """Return a cache before the first token.
 
     Raises:
@@ -165,7 +165,7 @@ def empty(port: Port, folder: GeneratorFolder, part: Part) -> np.ndarray:
     return np.zeros(shape, port.dtype)
 
 
-def _extent(port: Port, axis: int, name: str, folder: GeneratorFolder) -> int:
+def _extent(port: PartPort, axis: int, name: str, folder: GeneratorFolder) -> int:
     if _BATCH.search(name) or axis == _LAYOUT[0]:
         return 1
     if _LENGTH.search(name) or axis == _LAYOUT[1]:
@@ -174,12 +174,12 @@ def _extent(port: Port, axis: int, name: str, folder: GeneratorFolder) -> int:
     return known or 1
 
 
-def _attends(port: Port) -> bool:
+def _attends(port: PartPort) -> bool:
     """Return whether a cache holds keys or values; states of convolutions and recurrences have a fixed size."""
     return bool(re.search(r"key|value|kv", port.role))
 
 
-def _has_other_states(caches: Sequence[Port]) -> bool:
+def _has_other_states(caches: Sequence[PartPort]) -> bool:
     return any(not _attends(port) for port in caches)
 
 
@@ -222,12 +222,12 @@ def _window(value: ir.Value) -> int:
     return 0
 
 
-def _port(value: ir.Value, role: str, window: int = 0) -> Port:
+def _port(value: ir.Value, role: str, window: int = 0) -> PartPort:
     import numpy as np
 
     dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
     shape = None if value.shape is None else tuple(_name(extent) for extent in value.shape)
-    return Port(name_of(value), role, np.dtype(dtype), shape, window)
+    return PartPort(name_of(value), role, np.dtype(dtype), shape, window)
 
 
 def _name(extent: object) -> int | str:

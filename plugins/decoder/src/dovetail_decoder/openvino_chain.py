@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-from dovetail_decoder.caches import Port, Ports
+from dovetail_decoder.caches import PartPort, Ports
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part, number_in, read_document
 from dovetail_decoder.openvino_genai import MODEL
 from dovetail_decoder.states import Chain, Feeds
@@ -66,11 +66,11 @@ class OpenVinoChain(Chain):
             raise self._refused("load", error) from None
         self._request = model.create_infer_request()
         inputs = [
-            Port(name, name, np.dtype(np.int64), ("batch_size", "sequence_length"))
+            PartPort(name, name, np.dtype(np.int64), ("batch_size", "sequence_length"))
             for name in (port.get_any_name() for port in model.inputs)
             if name != _BEAM
         ]
-        outputs = [Port(LOGITS, LOGITS, np.dtype(np.float32), ("batch_size", "sequence_length", "vocabulary"))]
+        outputs = [PartPort(LOGITS, LOGITS, np.dtype(np.float32), ("batch_size", "sequence_length", "vocabulary"))]
         super().__init__(folder, {_DECODER.name: Ports(inputs, outputs)}, threads)
 
     def run(self, part: Part, feeds: Feeds) -> dict[str, np.ndarray]:

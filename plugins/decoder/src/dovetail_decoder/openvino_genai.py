@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import openvino as ov
     from dovetail.plugin import CompiledModel, RegionModel, Registry
 
-    from dovetail_decoder.caches import Port, Ports
+    from dovetail_decoder.caches import PartPort, Ports
     from dovetail_decoder.folder import GeneratorFolder, Part
 
 MODEL = "openvino_model.xml"
@@ -59,7 +59,7 @@ def check_parts(folder: GeneratorFolder, ports: Mapping[str, Ports]) -> Part:
     return part
 
 
-def _check_cache(port: Port, ports: Ports, file: Path) -> None:
+def _check_cache(port: PartPort, ports: Ports, file: Path) -> None:
     if port.window or port.shape is None or len(port.shape) != 4:
         what = "holds the last positions alone" if port.window else f"is {list(port.shape or ())}"
         raise DovetailError(
@@ -194,7 +194,7 @@ def _make_stateful(model: ov.Model, folder: GeneratorFolder, ports: Ports) -> No
     model.validate_nodes_and_infer_types()
 
 
-def _extent(port: Port, axis: int, known: int | None) -> int:
+def _extent(port: PartPort, axis: int, known: int | None) -> int:
     extent = (port.shape or ())[axis]
     if isinstance(extent, int) and extent > 0:
         return extent

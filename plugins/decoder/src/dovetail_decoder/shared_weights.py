@@ -17,7 +17,7 @@ _ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
 _CHUNK = 1 << 22  # bytes
 
 
-class Place(NamedTuple):
+class WeightLocation(NamedTuple):
     """The location of a weight's bytes."""
 
     file: str
@@ -42,7 +42,7 @@ def share_weights(folder: Path, models: Sequence[Path]) -> None:
     places = {path: _places(proto) for path, proto in protos.items()}
     # Only weights whose size occurs in several models are read.
     sizes = Counter(size for path in models for size in {(path.parent, place.length) for _, place in places[path]})
-    known: dict[tuple[Path, str], Place] = {}
+    known: dict[tuple[Path, str], WeightLocation] = {}
     for path in models:
         shared = []
         for tensor, place in places[path]:
@@ -60,24 +60,24 @@ def _rewrite(
     folder: Path,
     path: Path,
     proto: onnx.ModelProto,
-    places: Sequence[tuple[onnx.TensorProto, Place]],
-    shared: Sequence[tuple[onnx.TensorProto, Place]],
+    places: Sequence[tuple[onnx.TensorProto, WeightLocation]],
+    shared: Sequence[tuple[onnx.TensorProto, WeightLocation]],
 ) -> None:
     """Write a model's data without the shared weights, and the model with the new locations."""
-    from dovetail_onnx.files.writing import replacing
+    from dovetail_onnx.files.writing import replacing_file
     from dovetail_onnx.saving import CONTENT_DIGEST
 
     elsewhere = {id(tensor): place for tensor, place in shared}
     old = {place.file for _, place in places}
     digest = hashlib.sha256()
     name = ""
-    moved: dict[Place, Place] = {}
+    moved: dict[WeightLocation, WeightLocation] = {}
     parent = folder / path.parent
 
     def named() -> Path:
         return parent / f"{path.stem}-{digest.hexdigest()[:12]}.data"
 
-    with replacing(parent / f"{path.stem}-shared.data", named) as file:
+    with replacing_file(parent / f"{path.stem}-shared.data", named) as file:
         size = 0
         for tensor, place in places:
             if id(tensor) in elsewhere or place in moved:
@@ -88,7 +88,7 @@ def _rewrite(
                 digest.update(chunk)
                 file.write(chunk)
                 size += len(chunk)
-            moved[place] = Place("", begin, place.length)
+            moved[place] = WeightLocation("", begin, place.length)
     name = named().name
     for tensor, place in places:
         found = elsewhere.get(id(tensor)) or moved[place]._replace(file=name)
@@ -100,7 +100,7 @@ def _rewrite(
     copies = [type(entry).FromString(entry.SerializeToString()) for entry in kept]
     del proto.metadata_props[:]
     proto.metadata_props.extend(copies)
-    with replacing(folder / path) as file:
+    with replacing_file(folder / path) as file:
         file.write(proto.SerializeToString(deterministic=True))
     for stale in old - {name}:
         (parent / stale).unlink(missing_ok=True)
@@ -115,26 +115,26 @@ def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 yield from tensors_of(attribute.g)
 
 
-def _places(proto: onnx.ModelProto) -> list[tuple[onnx.TensorProto, Place]]:
+def _places(proto: onnx.ModelProto) -> list[tuple[onnx.TensorProto, WeightLocation]]:
     """Return the weights of a model that are in other files, each with its place."""
     return [(tensor, place) for tensor in tensors_of(proto.graph) if (place := _place_of(tensor)) is not None]
 
 
-def _place_of(tensor: onnx.TensorProto) -> Place | None:
+def _place_of(tensor: onnx.TensorProto) -> WeightLocation | None:
     fields = {entry.key: entry.value for entry in tensor.external_data}
     if "location" not in fields or "length" not in fields:
         return None
-    return Place(fields["location"], int(fields.get("offset", 0)), int(fields["length"]))
+    return WeightLocation(fields["location"], int(fields.get("offset", 0)), int(fields["length"]))
 
 
-def _digest(file: Path, place: Place) -> str:
+def _digest(file: Path, place: WeightLocation) -> str:
     digest = hashlib.sha256()
     for chunk in _chunks(file, place):
         digest.update(chunk)
     return f"{place.length}:{digest.hexdigest()}"
 
 
-def _chunks(file: Path, place: Place) -> Iterator[bytes]:
+def _chunks(file: Path, place: WeightLocation) -> Iterator[bytes]:
     if not place.length:
         return
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:

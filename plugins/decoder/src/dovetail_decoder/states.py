@@ -12,7 +12,7 @@ from dovetail.text import printable
 from dovetail_onnx.native_runtime import return_freed_memory
 from dovetail_verify.metrics import UNKNOWN
 
-from dovetail_decoder.caches import Port, Ports, check_caches, empty
+from dovetail_decoder.caches import PartPort, Ports, check_caches, empty
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Generation:
                 self._values[role] = array
         return results
 
-    def _input(self, part: Part, port: Port, tokens: np.ndarray) -> np.ndarray:
+    def _input(self, part: Part, port: PartPort, tokens: np.ndarray) -> np.ndarray:
         found = self._values.get(port.role, self._values.get(port.name))
         if found is None and port.is_cache:
             found = _repeated(empty(port, self._chain.folder, part), self._streams)
@@ -196,7 +196,7 @@ class Generation:
             )
         return found.astype(port.dtype, copy=False)
 
-    def _has(self, port: Port) -> bool:
+    def _has(self, port: PartPort) -> bool:
         return port.role in self._values or port.name in self._values
 
     def _needed(self, part: Part) -> bool:
@@ -206,7 +206,7 @@ class Generation:
         return any(port.role in given and _standard(port, np.zeros((1, 1), np.int64), 0) is None for port in readers)
 
 
-def _standard(port: Port, tokens: np.ndarray, past: int) -> np.ndarray | None:
+def _standard(port: PartPort, tokens: np.ndarray, past: int) -> np.ndarray | None:
     """Return the input of a role that every decoder has, for further tokens of one row; None for another role."""
     streams, count = tokens.shape
     rank = len(port.shape) if port.shape is not None else 2
@@ -240,7 +240,7 @@ def _repeated(array: np.ndarray, streams: int) -> np.ndarray:
     return array if streams == 1 or not array.ndim else np.repeat(array, streams, axis=0)
 
 
-def _fixed(port: Port, axes: int) -> list[int]:
+def _fixed(port: PartPort, axes: int) -> list[int]:
     """Return the first extents of a port, open ones as 1."""
     return [extent if isinstance(extent, int) else 1 for extent in (port.shape or ())[:axes]] or [1] * axes
 

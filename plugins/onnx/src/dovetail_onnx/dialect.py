@@ -16,9 +16,9 @@ class OnnxDialect:
 
     def snapshot(self, model: Model, checked: bool) -> SourceSnapshot:
         """Record a model before any pass; check it unless it was checked when opened."""
-        from dovetail_onnx.source.snapshot import Source
+        from dovetail_onnx.source.snapshot import SourceModel
 
-        return cast("SourceSnapshot", Source.of(model, checked))  # frozen, and its name is never assigned
+        return cast("SourceSnapshot", SourceModel.of(model, checked))  # frozen, and its name is never assigned
 
     def text(self, model: Model) -> str:
         """Print a model as ONNX text; see `dovetail_onnx.printer`."""

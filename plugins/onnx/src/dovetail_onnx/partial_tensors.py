@@ -12,7 +12,7 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     import numpy as np
 
-Index = tuple[slice, ...]
+TensorIndex = tuple[slice, ...]
 """A slice for each of the first axes."""
 
 
@@ -20,11 +20,16 @@ class PartialTensor(ir.LazyTensor, ABC):
     """A lazy tensor of which parts can be computed alone."""
 
     @abstractmethod
-    def parts(self) -> Callable[[Index], np.ndarray]:
+    def parts(self) -> Callable[[TensorIndex], np.ndarray]:
         """Return a function that computes the part at an index.
 
         What all parts need is kept as long as the function is.
         """
+
+    @property
+    def lost(self) -> str:
+        """What computing the numbers lost when they were last read, as text; empty if nothing."""
+        return ""
 
 
 class StreamedTensor(ir.LazyTensor, ABC):
@@ -35,7 +40,12 @@ class StreamedTensor(ir.LazyTensor, ABC):
         """Yield the bytes in order, little-endian."""
 
 
-def parts_of(tensor: ir.TensorProtocol) -> Callable[[Index], np.ndarray]:
+def losses_of(tensor: ir.TensorProtocol) -> str:
+    """Return what converting a tensor lost when it was last read, as text; empty for most."""
+    return tensor.lost if isinstance(tensor, PartialTensor) else ""
+
+
+def parts_of(tensor: ir.TensorProtocol) -> Callable[[TensorIndex], np.ndarray]:
     """Return a function that gives parts of a tensor.
 
     It computes each part alone if the tensor can; otherwise the whole tensor is in memory, or mapped, as long as the

@@ -17,7 +17,7 @@ from dovetail_onnx.annotations import mirror_annotations
 from dovetail_onnx.array_workers import workers
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.resumable import DataFile, data_file
-from dovetail_onnx.files.writing import named, replacing
+from dovetail_onnx.files.writing import named, replacing_file
 from dovetail_onnx.skeleton import is_stub, skeleton_of
 from dovetail_onnx.wire import join, tag, varint
 
@@ -84,6 +84,7 @@ Progress = Callable[[str, int, int], None]
 EXTERNAL_ABOVE = 1 << 30  # bytes of weights
 _ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
 _CHUNK = 1 << 22  # bytes
+_REFERENCE, _DIGEST = 64, 112  # bytes at most of a weight's place in a data file, and of a digest of the content
 
 
 class SavedFile(NamedTuple):
@@ -139,7 +140,7 @@ def save_model(
     with named(path), workers():
         old_data = data_files(path)
         data = _write_data(path, stubs, tensors, proto, tell) if external and tensors else None
-        with replacing(path) as file:
+        with replacing_file(path) as file:
             hashed = _Hashed(file)
             if data is not None:
                 hashed.write(proto.SerializeToString(deterministic=True))
@@ -150,6 +151,19 @@ def save_model(
     saved = [hashed.saved(path), *([data] if data else [])]
     remove_data(old_data - {file.path for file in saved})
     return saved
+
+
+def saved_size(model: Model, external: bool | None = None) -> int:
+    """Return the bytes that `save_model` writes for `model`, or slightly more; no weight is read."""
+    with gc_paused():
+        mirror_annotations(model)
+        skeleton = skeleton_of(model)
+    sizes = [tensor.nbytes for tensor in skeleton.weights.values()]
+    outside = external or external is None and sum(sizes) > EXTERNAL_ABOVE
+    written = 0
+    for size in sizes:
+        written += (-written % _ALIGNMENT if outside else 0) + size
+    return skeleton.proto.ByteSize() + written + (_REFERENCE * len(sizes) if outside else 0) + _DIGEST
 
 
 class _Hashed:
@@ -268,6 +282,8 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.Mode
     A large one is resumed where an earlier run was killed (see `dovetail_onnx.files.resumable`).
     Weights that shared one place, such as an embedding and a head, share one again.
     """
+    from dovetail_onnx.partial_tensors import losses_of
+
     places: list[tuple[int, int]] = []
     known: dict[tuple, tuple[int, int]] = {}
 
@@ -289,7 +305,7 @@ def _write_data(path: Path, stubs: Sequence, tensors: Sequence, proto: onnx.Mode
                 known[source] = places[-1]
             if not file.has(tensor.name or "", tensor.nbytes):
                 _write_tensor(file, tensor)
-                file.complete(tensor.name or "", tensor.nbytes, bool(getattr(tensor, "losses", None)))
+                file.complete(tensor.name or "", tensor.nbytes, bool(losses_of(tensor)))
     digest = file.digest.hexdigest()
     for stored, (offset, length) in zip(stubs, places, strict=True):
         del stored.external_data[:]

@@ -128,7 +128,7 @@ class Signatures:
 
 def signature(node: ir.Node, opsets: Opsets) -> Signature | None:
     """Return the signature of `node` in a model that imports `opsets`; None for an operator without a schema."""
-    return find(node.domain, node.op_type, node.version or _imported(node.domain, opsets))
+    return find_signature(node.domain, node.op_type, node.version or _imported(node.domain, opsets))
 
 
 def _imported(domain: str, opsets: Opsets) -> int | None:
@@ -138,7 +138,7 @@ def _imported(domain: str, opsets: Opsets) -> int | None:
 
 
 @cache
-def find(domain: str, op_type: str, version: int | None) -> Signature | None:
+def find_signature(domain: str, op_type: str, version: int | None) -> Signature | None:
     """Return the newest signature of an operator up to `version` (None: the newest); None without a schema.
 
     Sources: onnx's registered schemas, then those of ONNX Runtime (`com.microsoft` and others).

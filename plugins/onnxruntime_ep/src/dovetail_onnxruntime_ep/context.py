@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
-from dovetail_runtime.serialize import source_of
+from dovetail_runtime import engine_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ class ContextEmitter(Emitter):
         try:
             loaded = host.ask(
                 "load", provider=self.provider.name, library=self.provider.library,
-                model=sent(source_of(RegionModel(region.model))), options=self.provider_options(region),
+                model=sent(engine_source(RegionModel(region.model))), options=self.provider_options(region),
                 entries=entries, names=names,
             )  # fmt: skip
         finally:
@@ -108,7 +108,7 @@ def compiled_context(region: RegionModel, title: str) -> tuple[str | bytes, dict
     import onnx
 
     assert region.artifact is not None, "its caller checks"
-    source = source_of(RegionModel(region.model))
+    source = engine_source(RegionModel(region.model))
     model = onnx.load_model_from_string(source if isinstance(source, bytes) else source.read_bytes())
     nodes = [node for node in model.graph.node if node.op_type == "EPContext" and node.domain == _DOMAIN]
     names = [each for node in nodes for each in node.attribute if each.name == _BINARY]

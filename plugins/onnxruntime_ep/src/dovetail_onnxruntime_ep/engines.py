@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import dovetail.plugin
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads
-from dovetail_runtime.serialize import source_of
+from dovetail_runtime import engine_source
 
 from dovetail_onnxruntime_ep.context import compiled_context, sent
 from dovetail_onnxruntime_ep.providers import Provider
@@ -63,7 +63,7 @@ class ProviderEngine(Engine):
             model, entries = compiled_context(region, self.name)
         else:
             names, entries = [node.name for node in region.model.nodes() if node.name], {}
-            model = sent(source_of(region))
+            model = sent(engine_source(region))
         try:
             given = options.get("threads")
             loaded = host.ask(

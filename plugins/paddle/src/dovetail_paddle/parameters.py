@@ -27,7 +27,7 @@ _WAY_OUT = "copy the .pdiparams that was exported with this program, whole"
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredParameter:
     """Declaration of a parameter in the program.
 
     Attributes:
@@ -39,7 +39,7 @@ class Declared:
     shape: tuple[int, ...]
 
 
-def map_parameters(path: Path, declared: Mapping[str, Declared]) -> dict[str, ir.TensorProtocol]:
+def map_parameters(path: Path, declared: Mapping[str, DeclaredParameter]) -> dict[str, ir.TensorProtocol]:
     """Return the tensors of a parameter file by name, as arrays over its mapped bytes.
 
     Args:
@@ -82,7 +82,7 @@ class _Reader:
         self._mapped = mapped
         self._size = size
 
-    def tensor(self, name: str, declared: Declared) -> ir.TensorProtocol:
+    def tensor(self, name: str, declared: DeclaredParameter) -> ir.TensorProtocol:
         """Read the next tensor, which is named `name`."""
         from dovetail_onnx.external import MappedTensor
 

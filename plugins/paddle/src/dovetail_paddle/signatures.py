@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source
-    from dovetail_schemas.operator_files.entries import Entry
+    from dovetail_schemas.operator_files.entries import OperatorEntry
 
 
 _FILE = Path(__file__).parent / "pd_ops.yaml"
 
 
 @dataclass(frozen=True)
-class Argument:
+class OpArgument:
     """An argument of an operator.
 
     Attributes:
@@ -69,7 +69,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Output:
+class OpOutput:
     """A result of an operator.
 
     Attributes:
@@ -82,7 +82,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Operator:
+class OpSignature:
     """The signature of an operator.
 
     Attributes:
@@ -92,18 +92,18 @@ class Operator:
     """
 
     name: str
-    arguments: tuple[Argument, ...]
-    outputs: tuple[Output, ...]
+    arguments: tuple[OpArgument, ...]
+    outputs: tuple[OpOutput, ...]
 
     @cached_property
-    def operands(self) -> tuple[Argument, ...]:
+    def operands(self) -> tuple[OpArgument, ...]:
         """Tensors in order, then the attributes that may be tensors."""
         tensors = [argument for argument in self.arguments if argument.is_tensor]
         others = [argument for argument in self.arguments if argument.is_operand and not argument.is_tensor]
         return (*tensors, *others)
 
     @cached_property
-    def attributes(self) -> tuple[Argument, ...]:
+    def attributes(self) -> tuple[OpArgument, ...]:
         """The arguments that can only be attributes."""
         return tuple(argument for argument in self.arguments if not argument.is_operand)
 
@@ -113,7 +113,7 @@ class Operator:
         return {argument.name: index for index, argument in enumerate(self.operands)}
 
     @cached_property
-    def argument(self) -> dict[str, Argument]:
+    def argument(self) -> dict[str, OpArgument]:
         """Arguments by name."""
         return {argument.name: argument for argument in self.arguments}
 
@@ -124,12 +124,12 @@ def plain_name(name: str) -> str:
 
 
 @cache
-def operators() -> Mapping[str, Operator]:
+def operators() -> Mapping[str, OpSignature]:
     """Return the operators of `pd_ops.yaml` by name."""
     return read_signatures(_FILE)
 
 
-def read_signatures(source: Source) -> dict[str, Operator]:
+def read_signatures(source: Source) -> dict[str, OpSignature]:
     """Read a file of operators.
 
     Raises:
@@ -140,9 +140,9 @@ def read_signatures(source: Source) -> dict[str, Operator]:
     return {name: _operator(entry) for name, entry in read_operators(source, "pd_op").entries.items()}
 
 
-def _operator(entry: Entry) -> Operator:
+def _operator(entry: OperatorEntry) -> OpSignature:
     arguments = tuple(
-        Argument(
+        OpArgument(
             argument.name,
             argument.type,
             argument.default if argument.has_default else None,
@@ -150,4 +150,4 @@ def _operator(entry: Entry) -> Operator:
         )
         for argument in entry.args
     )
-    return Operator(entry.name, arguments, tuple(Output(output.name, output.is_list) for output in entry.outputs))
+    return OpSignature(entry.name, arguments, tuple(OpOutput(output.name, output.is_list) for output in entry.outputs))

@@ -1,6 +1,9 @@
 """Passes that place operators on backends: edge kinds, strategies and regions."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 

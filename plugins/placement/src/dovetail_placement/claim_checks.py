@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir import FlatGraph
     from dovetail.plugin import Backend, Strategy, View
 
-    from dovetail_placement.view import View as OwnView
+    from dovetail_placement.view import BackendView
 
 
 def ask_for_claims(strategy: Strategy, view: View, backend: Backend, title: str) -> Claims:
@@ -48,7 +48,7 @@ def ask_for_claims(strategy: Strategy, view: View, backend: Backend, title: str)
     return claims
 
 
-def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: OwnView, title: str, whole: bool) -> None:
+def check_claims(claims: Sequence[Claim], flat: FlatGraph, view: BackendView, title: str, whole: bool) -> None:
     """Reject claims that contradict each other, or that are on nodes not offered to the strategy.
 
     Args:

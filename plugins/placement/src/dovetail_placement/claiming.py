@@ -14,7 +14,7 @@ from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.node_requests import NodeRequests
 from dovetail_placement.pins import pinned_claim
 from dovetail_placement.regions.partitioners import keys_of_partitioner
-from dovetail_placement.view import View, made_strategy
+from dovetail_placement.view import BackendView, made_strategy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -59,7 +59,7 @@ class Claiming:
         self._refused = refused
         # Nodes that a backend lost in this round are not offered to it again.
         self._lost: dict[str, set[int]] = {name: set(nodes) for name, nodes in refused.items()}
-        self._views: dict[str, View] = {}
+        self._views: dict[str, BackendView] = {}
         self._claim_pinned()
 
     def claim(self, backend: Backend) -> None:
@@ -129,13 +129,15 @@ class Claiming:
         title = f"{table.title(name)}, for {backend.name},"
         return made_strategy(table[name], backend, name, title, keys_of_partitioner(backend, self.ctx.registry)), title
 
-    def view_of(self, backend: Backend) -> View:
+    def view_of(self, backend: Backend) -> BackendView:
         """Return the view for the strategy of a backend; it always shows the current claims."""
         if backend.name not in self._views:
             lost = self._lost.setdefault(backend.name, set())
             if backend.has_integers:
                 lost.update(self._asked_in_floats(backend))
-            self._views[backend.name] = View(self.model, self.ctx, backend, self.judges.of(backend), self.claimed, lost)
+            self._views[backend.name] = BackendView(
+                self.model, self.ctx, backend, self.judges.of(backend), self.claimed, lost
+            )
         return self._views[backend.name]
 
     def _asked_in_floats(self, backend: Backend) -> Iterator[int]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class View:
+class BackendView:
     """The unclaimed part of a model, with the verdicts of one backend; see `dovetail.plugin.View`."""
 
     def __init__(

@@ -1,6 +1,9 @@
 """Passes that measure ranges, choose a precision per node, insert casts, and convert weights; and cost tables."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 
@@ -11,7 +14,7 @@ def register(registry):
     registry.pass_("measure-ranges", "dovetail_precision.ranges.measure:MeasureRanges")
     registry.pass_("widen-floats", "dovetail_precision.widen_floats:WidenFloats")
     registry.pass_("assign-types", "dovetail_precision.assign_types:AssignTypes")
-    registry.pass_("join", "dovetail_precision.join:Join")
+    registry.pass_("join", "dovetail_precision.join:JoinFormats")
     registry.pass_("float-borders", "dovetail_precision.float_borders:FloatBorders")
     registry.pass_("predict-times", "dovetail_precision.predicted_times:PredictTimes")
     registry.invariant("typed", "dovetail_precision.invariants:Typed")

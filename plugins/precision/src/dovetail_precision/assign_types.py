@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, FlatGraph, Format, float_format, format_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning import HOST, Placement, conversion_kind, from_source, placement_of, set_placement
+from dovetail.planning import HOST, Placement, from_source, placement_of, set_placement
 from dovetail.planning import Join as PlannedJoin
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean, pluralize
@@ -19,11 +19,11 @@ from dovetail_placement.place import claim_on
 from dovetail_placement.regions.form_regions import number_regions
 from dovetail_placement.regions.limits import refuse_regions
 
-from dovetail_precision.choices import Choice
+from dovetail_precision.choices import FormatChoice
 from dovetail_precision.constraints import holds_bodies
 from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
 from dovetail_precision.overrides import remark_overrides, why_overridden
-from dovetail_precision.problem import TypingProblem, Variable
+from dovetail_precision.problem import FormatVariable, TypingProblem
 from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.ranges.range import NARROW
@@ -62,14 +62,16 @@ def solve(problem: TypingProblem, name: str, registry: Registry) -> None:
         solver(problem)
     for variable in problem.variables:
         # The input of a Cast accepts any format, whatever the backend's rule says.
-        if not (isinstance(variable.chosen, Choice) and (variable.takes_any or variable.chosen in variable.choices)):
+        if not (
+            isinstance(variable.chosen, FormatChoice) and (variable.takes_any or variable.chosen in variable.choices)
+        ):
             raise _illegal(variable, title)
 
 
-def _illegal(variable: Variable, title: str) -> DovetailError:
+def _illegal(variable: FormatVariable, title: str) -> DovetailError:
     chosen, node = variable.chosen, variable.node
-    text = "nothing" if chosen is None else str(chosen.nominal if isinstance(chosen, Choice) else repr(chosen))
-    if isinstance(chosen, Choice) and chosen.ports:
+    text = "nothing" if chosen is None else str(chosen.nominal if isinstance(chosen, FormatChoice) else repr(chosen))
+    if isinstance(chosen, FormatChoice) and chosen.ports:
         text += "".join(f", {port} {format_}" for port, format_ in chosen.ports.items())
     offered = ", ".join(dict.fromkeys(str(choice.nominal) for choice in variable.choices))
     return DovetailError(
@@ -165,11 +167,11 @@ def _join(conversion: Conversion) -> PlannedJoin:
     name = name_of(conversion.value)
     at = conversion.uses[0][0].name or "" if conversion.uses else name
     held, wanted = conversion.held, conversion.wanted
-    return PlannedJoin(name, held, wanted, conversion_kind(held, wanted), at, size)
+    return PlannedJoin(name, held, wanted, _kind(held, wanted), at, size)
 
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
-    by_node: dict[int, list[Variable]] = {}
+    by_node: dict[int, list[FormatVariable]] = {}
     remark_assumed_ranges(problem, model, ctx)
     for variable in problem.variables:
         by_node.setdefault(id(variable.node), []).append(variable)
@@ -218,7 +220,7 @@ def _ports_without_variable(node: ir.Node) -> dict[str, Format]:
     return {name: found for name, value in named.items() if (found := float_format(value)) is not None}
 
 
-def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
+def _remark(problem: TypingProblem, variable: FormatVariable, ctx: Context) -> None:
     if variable.backend == HOST or not variable.policy:
         return
     went_low = variable.chosen.quantized or variable.format is variable.low
@@ -242,12 +244,12 @@ def _remark(problem: TypingProblem, variable: Variable, ctx: Context) -> None:
     )
 
 
-def _as_asked(variable: Variable) -> bool:
+def _as_asked(variable: FormatVariable) -> bool:
     """Check whether a pin or `--high` asked for the chosen type."""
     return variable.policy == "pinned" or variable.policy == "high" and variable.format is variable.present
 
 
-def _why(problem: TypingProblem, variable: Variable) -> str:
+def _why(problem: TypingProblem, variable: FormatVariable) -> str:
     chosen, policy = variable.format, variable.policy
     if policy == "pinned":
         return f"{chosen}, as pinned{_conditioning_warning(problem, variable)}"
@@ -278,13 +280,13 @@ _BY_POLICY = {
 """Why a variable has its format, by its policy; under all others it is computed in it."""
 
 
-def _conditioning_warning(problem: TypingProblem, variable: Variable) -> str:
+def _conditioning_warning(problem: TypingProblem, variable: FormatVariable) -> str:
     """Return a clause with the conditioning problem of a type that the user asked for; usually empty."""
     against = problem.reasons.warning(variable, variable.format)
     return f"; conditioning warns: {against}" if against else ""
 
 
-def _why_high(problem: TypingProblem, variable: Variable) -> str:
+def _why_high(problem: TypingProblem, variable: FormatVariable) -> str:
     """Return why the low type is impossible regardless of its inputs; empty if it is possible."""
     if variable.low not in variable.choices.floats:
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
@@ -316,3 +318,10 @@ def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
                 ctx.remark("passed", node, "set-attribute", why, source=claim.source)
                 changed = True
     return changed
+
+
+def _kind(held: Format, wanted: Format) -> str:
+    """Return the kind of the conversion between two formats: `cast`, `quantize`, `dequantize` or `requantize`."""
+    if held.quantized:
+        return "requantize" if wanted.quantized else "dequantize"
+    return "quantize" if wanted.quantized else "cast"

@@ -37,7 +37,7 @@ def plain(held: Format | SharedFormat) -> Format:
     return held.format if isinstance(held, SharedFormat) else held
 
 
-class Choice:
+class FormatChoice:
     """One assignment of formats to the ports of a variable.
 
     Choices are compared by identity; those that give all ports one format are interned: see `uniform`.
@@ -54,7 +54,7 @@ class Choice:
         self.ports = ports
 
     @classmethod
-    def of(cls, formats: Mapping[str, Format], nominal: str) -> Choice:
+    def of(cls, formats: Mapping[str, Format], nominal: str) -> FormatChoice:
         """Make the choice with these formats by port; `nominal` names the nominal output."""
         first = formats[nominal]
         others = {port: format_ for port, format_ in formats.items() if format_ is not first}
@@ -78,9 +78,9 @@ _NOTHING: Mapping[str, Format] = MappingProxyType({})
 
 
 @cache
-def uniform(format_: Format) -> Choice:
+def uniform(format_: Format) -> FormatChoice:
     """Return the choice that gives every port one format."""
-    return Choice(format_, _NOTHING)
+    return FormatChoice(format_, _NOTHING)
 
 
 class Choices:
@@ -93,15 +93,15 @@ class Choices:
 
     __slots__ = ("_all", "_by_nominal", "floats", "quantized")
 
-    def __init__(self, choices: Iterable[Choice]):
+    def __init__(self, choices: Iterable[FormatChoice]):
         self._all = tuple(choices)
         self.quantized = tuple(choice for choice in self._all if choice.quantized or choice.ports)
         self.floats = frozenset(choice.nominal for choice in self._all if choice not in self.quantized)
-        self._by_nominal: dict[Format, Choice] = {}
+        self._by_nominal: dict[Format, FormatChoice] = {}
         for choice in self._all:
             self._by_nominal.setdefault(choice.nominal, choice)
 
-    def with_nominal(self, format_: Format) -> Choice | None:
+    def with_nominal(self, format_: Format) -> FormatChoice | None:
         """Return the first choice whose nominal output has this format; None if there is none."""
         return self._by_nominal.get(format_)
 
@@ -111,7 +111,7 @@ class Choices:
             return self
         return Choices(choice for choice in self if not any(choice.format_of(port).quantized for port in ports))
 
-    def __iter__(self) -> Iterator[Choice]:
+    def __iter__(self) -> Iterator[FormatChoice]:
         return iter(self._all)
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ class _Unit(NamedTuple):
 
 def combinations(
     groups: Sequence[PortGroup], claimed: Mapping[str, Sequence[Format]], rules: Mapping[str, PortRule]
-) -> list[Choice]:
+) -> list[FormatChoice]:
     """Return the legal combinations of formats of some ports of a node, at most `MOST`, in the order of the file.
 
     Ports of one type parameter express one float type. Ports with `one_choice`, and those with `same_scale`, have one
@@ -162,9 +162,9 @@ def combinations(
     inputs = [name for group in groups for _, name in group.inputs]
     names = [*inputs, *outputs]
     units = _units(names, group_of, claimed, rules)
-    found: list[Choice] = []
+    found: list[FormatChoice] = []
     for formats in _search(units, group_of, rules):
-        found.append(Choice.of({name: formats[name] for name in names}, (outputs or inputs)[0]))
+        found.append(FormatChoice.of({name: formats[name] for name in names}, (outputs or inputs)[0]))
         if len(found) == MOST:
             break
     return found

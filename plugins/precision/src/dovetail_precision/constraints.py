@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, bodies, float_name, is_onnx
 
-from dovetail_precision.choices import Choice, uniform
+from dovetail_precision.choices import FormatChoice, uniform
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem
 
 
 _AS_PRESENT = ("keep", "high", "follow-consumer")
@@ -20,7 +20,7 @@ _HIGH = ("fp32", "fp32-accumulate", "fp32-round-trip", "angle")
 _LOW = ("lower", "active", "manual")
 
 
-def required_format(variable: Variable) -> Format | None:
+def required_format(variable: FormatVariable) -> Format | None:
     """Return the float format that policy or pin requires for `variable`; None if the solver may choose."""
     policy, present = variable.policy, variable.present
     if policy == "pinned":
@@ -36,7 +36,7 @@ def required_format(variable: Variable) -> Format | None:
     return None
 
 
-def required_choice(problem: TypingProblem, variable: Variable) -> Choice | None:
+def required_choice(problem: TypingProblem, variable: FormatVariable) -> FormatChoice | None:
     """Return the choice that policy or pin requires for `variable`; None if the solver may choose.
 
     Among quantized choices, pins and the low policies take the first.
@@ -50,7 +50,7 @@ def required_choice(problem: TypingProblem, variable: Variable) -> Choice | None
     return None if wanted is None else uniform(legal_format(problem, variable, wanted))
 
 
-def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> Format:
+def legal_format(problem: TypingProblem, variable: FormatVariable, wanted: Format) -> Format:
     """Return the legal float format closest to `wanted`.
 
     This is `wanted` if it is allowed and has no obstacle, else the smallest allowed format that holds it, else the
@@ -65,7 +65,7 @@ def legal_format(problem: TypingProblem, variable: Variable, wanted: Format) -> 
     return next((format_ for format_ in known if wanted.fits_in(format_)), known[-1])
 
 
-def legal_choice(problem: TypingProblem, variable: Variable, wanted: Format) -> Choice:
+def legal_choice(problem: TypingProblem, variable: FormatVariable, wanted: Format) -> FormatChoice:
     """Return the legal choice closest to `wanted`, the format in which the first activation arrives.
 
     A quantized format is kept if the variable can read it; otherwise, its expressed type decides.
@@ -84,7 +84,7 @@ def legal_choice(problem: TypingProblem, variable: Variable, wanted: Format) -> 
     return uniform(legal_format(problem, variable, wanted))
 
 
-def candidates(problem: TypingProblem, variable: Variable) -> tuple[Choice, ...]:
+def candidates(problem: TypingProblem, variable: FormatVariable) -> tuple[FormatChoice, ...]:
     """Return the choices that an optimizing solver may give `variable`, the lowest first; one if it has no choice.
 
     A float variable has two if no policy requires a format (`pass`, `promote`, `none` or no policy) and both the low
@@ -107,12 +107,12 @@ def candidates(problem: TypingProblem, variable: Variable) -> tuple[Choice, ...]
     return (*choices.quantized, *map(uniform, floats))
 
 
-def reads_any_type(problem: TypingProblem, variable: Variable) -> bool:
+def reads_any_type(problem: TypingProblem, variable: FormatVariable) -> bool:
     """Check whether `variable` is an input that any type may enter, and that has a choice."""
     return variable.takes_any and not variable.outputs and len(candidates(problem, variable)) > 1
 
 
-def follows_readers(variable: Variable) -> bool:
+def follows_readers(variable: FormatVariable) -> bool:
     """Check whether an attribute or a scale of the node decides its type, so that it may take that of its readers."""
     return (
         variable.type_attribute

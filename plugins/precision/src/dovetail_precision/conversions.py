@@ -12,7 +12,7 @@ from dovetail_onnx.signatures import Signatures, input_name, output_name
 
 from dovetail_precision.constraints import type_equalities
 from dovetail_precision.graph_patterns import find_recurrent_io
-from dovetail_precision.source_quantization import is_atom, weight_of
+from dovetail_precision.source_quantization import is_qdq, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -202,5 +202,5 @@ class _Forms:
         form = self.read(node, index)
         if form is not None:
             return form.producer is None and (form.adopted is not None or weight_of(form.value) is not None)
-        computed = self._computed.get(id(node.inputs[index])) if is_atom(node) else None
+        computed = self._computed.get(id(node.inputs[index])) if is_qdq(node) else None
         return computed is not None and computed.adopted is not None

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dovetail.plugin import PluginSet, Source
     from dovetail_schemas.yaml_source import Node, Scalar
 
-    from dovetail_precision.choices import Choice, SharedFormat
+    from dovetail_precision.choices import FormatChoice, SharedFormat
     from dovetail_precision.def_use import DefUseChain
-    from dovetail_precision.problem import TypingProblem, Value, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem, Value
 
 
 _KEYS = ("machine", "engine", "start", "bytes", "operations", "casts", "borders", "operators")
@@ -167,7 +167,7 @@ class CostModel(Protocol):
     where there are two formats to choose from.
     """
 
-    def compute(self, variable: Variable, choice: Choice) -> int:
+    def compute(self, variable: FormatVariable, choice: FormatChoice) -> int:
         """Return the cost of computing `variable` with `choice`."""
 
     def join(self, value: Value, held: Format, wanted: Format) -> int:
@@ -183,7 +183,7 @@ class CostModel(Protocol):
 class UnitJoins:
     """Counts joins: each costs one, everything else is free."""
 
-    def compute(self, variable: Variable, choice: Choice) -> int:
+    def compute(self, variable: FormatVariable, choice: FormatChoice) -> int:
         """Return 0."""
         return 0
 
@@ -212,9 +212,9 @@ class MovedBytes:
         self._trip_counts = trip_counts or {}
         self._sizes: dict[ir.Value, int] = {}
         # Keep the variable alive with its work: otherwise another object could reuse its id.
-        self._work: dict[int, tuple[int, int, Variable]] = {}
+        self._work: dict[int, tuple[int, int, FormatVariable]] = {}
 
-    def compute(self, variable: Variable, choice: Choice) -> int:
+    def compute(self, variable: FormatVariable, choice: FormatChoice) -> int:
         """Return the time to read all inputs, write all outputs, and multiply."""
         known = self._work.get(id(variable))
         if known is None:
@@ -227,7 +227,7 @@ class MovedBytes:
         moved = elements * _width(choice.nominal) / self.table.moving(variable.node.op_type, choice.nominal)
         return int(moved) + (int(operations / self.table.multiplying(choice.nominal)) if operations else 0)
 
-    def _mixed(self, variable: Variable, choice: Choice, operations: int) -> int:
+    def _mixed(self, variable: FormatVariable, choice: FormatChoice, operations: int) -> int:
         """Price a choice with several formats: ports move their own, and the first input multiplies."""
         times = self._trip_counts.get(id(variable.node.graph), 1) if self._trip_counts else 1
         ports = [(choice.format_of(port), value) for port, value in (*variable.inputs, *variable.outputs)]
@@ -323,11 +323,11 @@ class Prices:
     def __init__(self, costs: CostModel):
         self._costs = costs
 
-    def compute(self, variable: Variable, choice: Choice) -> int:
+    def compute(self, variable: FormatVariable, choice: FormatChoice) -> int:
         """Return the price of a choice."""
         return _checked(self._costs.compute(variable, choice))
 
-    def gain(self, variable: Variable, low: Choice, high: Choice) -> int:
+    def gain(self, variable: FormatVariable, low: FormatChoice, high: FormatChoice) -> int:
         """Return the time that computing with the low choice saves."""
         return self.compute(variable, high) - self.compute(variable, low)
 

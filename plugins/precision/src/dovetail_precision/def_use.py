@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.choices import SharedFormat
     from dovetail_precision.conversions import Conversion
-    from dovetail_precision.problem import TypingProblem, Value, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem, Value
 
 
 @dataclass(slots=True, eq=False)
@@ -37,11 +37,11 @@ class DefUseChain:
     """
 
     value: Value
-    producer: Variable | None
+    producer: FormatVariable | None
     produced_at: str
-    readers: list[Variable] = field(default_factory=list)
+    readers: list[FormatVariable] = field(default_factory=list)
     read_at: list[str] = field(default_factory=list)
-    cast_readers: list[Variable] = field(default_factory=list)
+    cast_readers: list[FormatVariable] = field(default_factory=list)
     follows: Format | None = None
 
     @property
@@ -60,7 +60,7 @@ class DefUseChain:
         return self.value.kept
 
     @property
-    def uses(self) -> Iterator[tuple[Variable, str]]:
+    def uses(self) -> Iterator[tuple[FormatVariable, str]]:
         """Yield each reader with its port, except for Casts."""
         return zip(self.readers, self.read_at, strict=True)
 

@@ -28,7 +28,7 @@ def keep_exact(value: ir.Value, array: np.ndarray) -> None:
     value.metadata_props[_KEY] = base64.b64encode(data).decode("ascii")
 
 
-def exact_constants(model: Model) -> dict[str, np.ndarray]:
+def exact_floats(model: Model) -> dict[str, np.ndarray]:
     """Return the stored float32 constants of `model` and its bodies, flattened, by name.
 
     A constant whose stored elements do not round to those in the graph was edited since, and is left out.

@@ -15,7 +15,7 @@ from dovetail_precision.def_use import def_use_chains
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem
 
 
 _QUOTIENTS = frozenset({"Div", "Mul"})
@@ -117,12 +117,12 @@ def _leads_to(node: ir.Node, found: set[int]) -> bool:
     return bool(readers) and not given and all(id(reader) in found for reader in readers)
 
 
-def find_constant_selects(problem: TypingProblem) -> list[Variable]:
+def find_constant_selects(problem: TypingProblem) -> list[FormatVariable]:
     """Return every pick between constants, every constant fill, and the data movement after them, in graph order.
 
     Like a constant, such a value can take the type of its peers: its constants are then stored in that type.
     """
-    found: list[Variable] = []
+    found: list[FormatVariable] = []
     values: set[int] = set()
     for variable in problem.variables:
         select = variable.select
@@ -141,7 +141,7 @@ def find_constant_selects(problem: TypingProblem) -> list[Variable]:
     return found
 
 
-def take_types_of_readers(problem: TypingProblem, selects: list[Variable]) -> list[Variable]:
+def take_types_of_readers(problem: TypingProblem, selects: list[FormatVariable]) -> list[FormatVariable]:
     """Type a select low if all of its readers, already typed, read it low; return the selects so typed."""
     if not selects:
         return []
@@ -238,9 +238,9 @@ def raise_output_tails(problem: TypingProblem) -> None:
             tail.add(id(variable.node))
 
 
-def _takers_of_any_type(problem: TypingProblem) -> dict[int, Variable]:
+def _takers_of_any_type(problem: TypingProblem) -> dict[int, FormatVariable]:
     """Return nodes that compute no float and accept any type of their only float input."""
-    found: dict[int, Variable] = {}
+    found: dict[int, FormatVariable] = {}
     others: set[int] = set()
     for variable in problem.variables:
         takes_any = variable.takes_any or variable.policy == "none"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Join(Pass):
+class JoinFormats(Pass):
     """Apply the types of the plan to the graph, with one Cast per value and type.
 
     Given:  placements say that %a is computed in bfloat16 and read in float32 by two nodes, and that the float32

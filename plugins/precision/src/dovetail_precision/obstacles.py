@@ -15,10 +15,10 @@ from dovetail_precision.conditioning.amplification import (
     find_complements,
     find_epsilon_guards,
 )
-from dovetail_precision.conditioning.findings import Finding, Magnitudes
+from dovetail_precision.conditioning.findings import ConditioningFinding, Magnitudes
 from dovetail_precision.conditioning.statistics import find_statistics
 from dovetail_precision.constant_range import magnitude_fits, misfit
-from dovetail_precision.problem import Reasons
+from dovetail_precision.problem import FormatReasons
 from dovetail_precision.ranges.intervals import Intervals
 from dovetail_precision.ranges.measure import measured_ranges
 from dovetail_precision.ranges.range import NARROW
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-    from dovetail_precision.problem import Value, Variable
+    from dovetail_precision.problem import FormatVariable, Value
     from dovetail_precision.ranges.overflow import OverflowAnalysis
 
 
 _NARROW = Format.of(NARROW)
 
 
-class Obstacles(Reasons):
+class Obstacles(FormatReasons):
     """Collects the reasons of one model, cached per variable. Only float16 has a range narrower than float32's."""
 
     def __init__(self, overflow: OverflowAnalysis, conditions: Conditions):
@@ -44,7 +44,7 @@ class Obstacles(Reasons):
         self._known: dict[int, str] = {}
         self._misfits: dict[int, str] = {}
 
-    def of_values(self, variable: Variable, format_: Format) -> str:
+    def of_values(self, variable: FormatVariable, format_: Format) -> str:
         """Return which value of `variable` leaves the range of `format_`; empty if none does."""
         if format_ is not _NARROW:
             return ""
@@ -53,17 +53,17 @@ class Obstacles(Reasons):
             known = self._known[id(variable)] = self._constants(variable) or self._overflow.overflow(variable)
         return known
 
-    def of_conditioning(self, variable: Variable, format_: Format) -> str:
+    def of_conditioning(self, variable: FormatVariable, format_: Format) -> str:
         """Return the conditioning problem of `format_`; empty for pinned nodes and `--low`, which take precedence."""
         if variable.policy in ("keep", "pinned") or variable.override and variable.policy == "lower":
             return ""
         return self.warning(variable, format_)
 
-    def warning(self, variable: Variable, format_: Format) -> str:
+    def warning(self, variable: FormatVariable, format_: Format) -> str:
         """Return the conditioning problem of `format_` at `variable`, whatever the user asked for; empty if none."""
         return self._conditions.against(variable.node, format_.element)
 
-    def _constants(self, variable: Variable) -> str:
+    def _constants(self, variable: FormatVariable) -> str:
         for _, value in variable.inputs:
             if value.constant:
                 known = self._misfits.get(id(value))
@@ -82,7 +82,7 @@ class Obstacles(Reasons):
 class Conditions:
     """Ill-conditioned nodes, which should compute high whatever their policy: `ctx.analysis(Conditions, model)`."""
 
-    def __init__(self, findings: Iterable[Finding]):
+    def __init__(self, findings: Iterable[ConditioningFinding]):
         self._known: dict[tuple[int, str], str] = {}
         for finding in findings:
             for name in finding.types:

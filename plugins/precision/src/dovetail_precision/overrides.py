@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning import Claim, NodeRequest
 
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem
 
 
 def find_overrides(model: Model, ctx: Context) -> Mapping[int, NodeRequest]:
@@ -36,7 +36,9 @@ def find_overrides(model: Model, ctx: Context) -> Mapping[int, NodeRequest]:
     return found
 
 
-def apply_override(variable: Variable, override: NodeRequest, schema: frozenset[Format], claim: Claim | None) -> str:
+def apply_override(
+    variable: FormatVariable, override: NodeRequest, schema: frozenset[Format], claim: Claim | None
+) -> str:
     """Replace the policy of `variable` by its override.
 
     Args:
@@ -71,7 +73,7 @@ def apply_override(variable: Variable, override: NodeRequest, schema: frozenset[
     return ""
 
 
-def why_overridden(variable: Variable, against: str) -> str:
+def why_overridden(variable: FormatVariable, against: str) -> str:
     """Describe the outcome of the override of `variable`; `against` is the known reason if it was not obeyed."""
     found = variable.format
     low = found is variable.low or variable.chosen.quantized

@@ -12,21 +12,21 @@ from dovetail.ir import FLOAT32, Format
 from dovetail_precision.costs import CostModel, UnitJoins
 
 if TYPE_CHECKING:
-    from dovetail_precision.choices import Choice, Choices, SharedFormat
+    from dovetail_precision.choices import Choices, FormatChoice, SharedFormat
 
 
-class Reasons:
+class FormatReasons:
     """Reasons against float formats, looked up on demand; by default there are none."""
 
-    def of_values(self, variable: Variable, format_: Format) -> str:
+    def of_values(self, variable: FormatVariable, format_: Format) -> str:
         """Return which value of `variable` leaves the range of `format_`, in one clause; empty if none does."""
         return ""
 
-    def of_conditioning(self, variable: Variable, format_: Format) -> str:
+    def of_conditioning(self, variable: FormatVariable, format_: Format) -> str:
         """Return why `variable` is ill-conditioned in `format_`; empty if it is not, or the user asked for it."""
         return ""
 
-    def warning(self, variable: Variable, format_: Format) -> str:
+    def warning(self, variable: FormatVariable, format_: Format) -> str:
         """Return why `variable` is ill-conditioned in `format_`, even if the user asked for it."""
         return ""
 
@@ -59,19 +59,19 @@ class TypingProblem:
         overridden: The nodes that `--low` and `--high` select, with the override, in graph order.
     """
 
-    variables: list[Variable] = field(default_factory=list)
+    variables: list[FormatVariable] = field(default_factory=list)
     keeps_io_types: bool = True
-    reasons: Reasons = field(default_factory=Reasons)
+    reasons: FormatReasons = field(default_factory=FormatReasons)
     results_of: Callable[[Any], Results] | None = None
     cost_model: Callable[[], CostModel] = UnitJoins
     impossible: list[tuple[Any, str]] = field(default_factory=list)
     overridden: list[tuple[Any, Any]] = field(default_factory=list)
 
     @cached_property
-    def _producers(self) -> dict[int, tuple[Variable, str]]:
+    def _producers(self) -> dict[int, tuple[FormatVariable, str]]:
         return {id(value): (variable, port) for variable in self.variables for port, value in variable.outputs}
 
-    def defined_by(self, value: Value) -> Variable | None:
+    def defined_by(self, value: Value) -> FormatVariable | None:
         """Return the variable that decides the format of `value`; None for inputs and constants."""
         found = self._producers.get(id(value))
         return found and found[0]
@@ -86,11 +86,11 @@ class TypingProblem:
         """The prices of choices, conversions and versions of weights."""
         return self.cost_model()
 
-    def obstacle(self, variable: Variable, format_: Format) -> str:
+    def obstacle(self, variable: FormatVariable, format_: Format) -> str:
         """Return the reason against float format `format_` for `variable`: range or conditioning; empty if none."""
         return self.reasons.of_values(variable, format_) or self.reasons.of_conditioning(variable, format_)
 
-    def ill_conditioned(self, variable: Variable, format_: Format) -> bool:
+    def ill_conditioned(self, variable: FormatVariable, format_: Format) -> bool:
         """Check whether conditioning is the only reason against float format `format_` for `variable`."""
         found = self.reasons
         return not found.of_values(variable, format_) and bool(found.of_conditioning(variable, format_))
@@ -102,7 +102,7 @@ class TypingProblem:
     @cached_property
     def _results(self) -> dict[int, Results]:
         """The uses of results, as far as the variables show; kept values count as outputs."""
-        read: dict[int, list[Variable]] = {}
+        read: dict[int, list[FormatVariable]] = {}
         for variable in self.variables:
             for _, value in variable.inputs:
                 read.setdefault(id(value), []).append(variable)
@@ -142,7 +142,7 @@ class Value:
 
 
 @dataclass(slots=True, eq=False)
-class Variable:
+class FormatVariable:
     """The formats of some ports of one node: of a type parameter, or of ports that must be equal.
 
     Attributes:
@@ -186,11 +186,11 @@ class Variable:
     normalizes: bool = False
     high_border: bool = False
     groups: Mapping[tuple[str, Format], SharedFormat] | None = None
-    chosen: Choice = None  # type: ignore[assignment]  # a solver sets it
+    chosen: FormatChoice = None  # type: ignore[assignment]  # a solver sets it
     because: tuple[Any, ...] = ()
     why: str = ""
 
-    def shares_high_border(self, other: Variable | None) -> bool:
+    def shares_high_border(self, other: FormatVariable | None) -> bool:
         """Check whether values between this and another variable are passed in the high precision."""
         return other is not None and other.backend != self.backend and (self.high_border or other.high_border)
 
@@ -199,7 +199,7 @@ class Variable:
         """The chosen format of its nominal output; None before a choice is made."""
         return self.chosen and self.chosen.nominal  # type: ignore[return-value]  # as `chosen`
 
-    def held_at(self, port: str, choice: Choice | None = None) -> Format | SharedFormat:
+    def held_at(self, port: str, choice: FormatChoice | None = None) -> Format | SharedFormat:
         """Return the form of the value at a port: the format, with its sharing group if it may have several.
 
         Values are converted between different forms.

@@ -22,7 +22,7 @@ from dovetail_precision.graph_patterns import find_normalized, find_recurrent_io
 from dovetail_precision.obstacles import Conditions, Obstacles
 from dovetail_precision.overrides import apply_override, find_overrides
 from dovetail_precision.port_groups import PortGroup, port_groups
-from dovetail_precision.problem import Results, TypingProblem, Value, Variable
+from dovetail_precision.problem import FormatVariable, Results, TypingProblem, Value
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.sharing_groups import possible_quantized_values
 from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
@@ -216,7 +216,7 @@ class _Builder:
                     why = f"quantizes {', '.join(empty)}, which has no elements"
                     self._problem.impossible.append((node, why))
                     choices = float_choices(frozenset({group.present}))
-            variable = Variable(
+            variable = FormatVariable(
                 node,
                 choices,
                 [(name, self._values.of(node.inputs[index])) for index, name in group.inputs],
@@ -262,7 +262,7 @@ class _Builder:
         computed += [(name, value) for value in equality.body_inputs]
         low, high = self._precisions[backend.name]
         self._problem.variables.append(
-            Variable(
+            FormatVariable(
                 node,
                 float_choices(formats or frozenset({present})),
                 [(name, self._values.of(value)) for name, value in read],

@@ -11,7 +11,7 @@ from dovetail.planning import ParameterRule, PortRule, get_placement, placement_
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
 
-from dovetail_precision.source_quantization import dequantizing, is_atom, quantizing
+from dovetail_precision.source_quantization import dequantizing, is_qdq, quantizing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -261,7 +261,7 @@ def _contested_formats(flat: FlatGraph) -> set[Format]:
     seen: dict[int, Mapping[str, PortRule]] = {}
     adopted = False
     for node in flat.nodes:
-        claim, adopted = claim_on(node), adopted or is_atom(node)
+        claim, adopted = claim_on(node), adopted or is_qdq(node)
         if claim is None or id(claim.rules) in seen:
             continue
         seen[id(claim.rules)] = claim.rules

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail_precision.sharing_groups import QuantizedForm
 
 
-_ATOMS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class QdqNode:
         return format_.scheme == "symmetric" or all(math.frexp(scale)[0] == 0.5 for scale in self.parameters.scale)
 
 
-def is_atom(node: ir.Node) -> bool:
+def is_qdq(node: ir.Node) -> bool:
     """Check whether a node converts between floats and integers of one scale, constant or not."""
-    return node.op_type in _ATOMS and is_onnx(node)
+    return node.op_type in _QDQ and is_onnx(node)
 
 
 def qdq_of(node: ir.Node | None) -> QdqNode | None:
     """Return a node as a QDQ node; None if it is not one, or if its parameters are known only at run time."""
-    if node is None or not is_atom(node) or len(node.inputs) < 2:
+    if node is None or not is_qdq(node) or len(node.inputs) < 2:
         return None
     scale = _constant(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None

@@ -19,7 +19,7 @@ from dovetail_precision.rounding import Losses, converter
 if TYPE_CHECKING:
     from dovetail.ir import FlatGraph, Model
     from dovetail.passes import Context
-    from dovetail_onnx.partial_tensors import Index
+    from dovetail_onnx.partial_tensors import TensorIndex
 
     from dovetail_precision.conversions import PlannedTypes
 
@@ -45,6 +45,11 @@ class CastTensor(PartialTensor):
         self.losses: Losses | None = None
 
     @property
+    def lost(self) -> str:
+        """What the last conversion lost; empty before the first."""
+        return str(self.losses) if self.losses else ""
+
+    @property
     def size(self) -> int:
         """The number of elements, counted once: it is asked for often."""
         return self._size
@@ -61,7 +66,7 @@ class CastTensor(PartialTensor):
             yield piece
         self.losses = losses
 
-    def parts(self) -> Callable[[Index], np.ndarray]:
+    def parts(self) -> Callable[[TensorIndex], np.ndarray]:
         """Return a function that converts a part."""
         read, convert = parts_of(self.source), converter(self.dtype.numpy(), self.sentinel_share)
         return lambda index: convert(read(index))[0]

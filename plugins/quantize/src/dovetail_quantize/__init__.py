@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
 
 if TYPE_CHECKING:
     from dovetail.plugin import Registry
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 
@@ -34,5 +37,5 @@ def register(registry: Registry) -> None:
     registry.observer("kl", "dovetail_quantize.observers.clipping:Entropy")
     registry.observer("isotone", "dovetail_quantize.observers.extremes:Isotone")
     registry.invariant("calibrated", "dovetail_quantize.invariants:Calibrated")
-    registry.conversion("quantize", "dovetail_quantize.conversions:Quantize")
-    registry.conversion("dequantize", "dovetail_quantize.conversions:Dequantize")
+    registry.conversion("quantize", "dovetail_quantize.conversions:QuantizeConversion")
+    registry.conversion("dequantize", "dovetail_quantize.conversions:DequantizeConversion")

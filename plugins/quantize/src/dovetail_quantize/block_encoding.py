@@ -11,7 +11,7 @@ import onnx_ir as ir
 from dovetail.ir import Format
 from dovetail.planning import Parameters
 
-from dovetail_quantize.integers import bounds, scale_shape
+from dovetail_quantize.integers import integer_bounds, scale_shape
 from dovetail_quantize.observers.least_squares import LeastSquares
 
 _QUIET = 0.01  # of the mean energy; channels that the data left quiet count by it
@@ -65,7 +65,7 @@ def _quantized(part: np.ndarray, format_: Format, scale: np.ndarray, zero: np.nd
     np.rint(numbers, out=numbers)
     if zero.any():
         numbers += np.expand_dims(zero.astype(np.float32), axis)
-    smallest, largest = bounds(format_)
+    smallest, largest = integer_bounds(format_)
     np.clip(numbers, np.float32(smallest), np.float32(largest), out=numbers)
     return numbers.astype(byte_type(format_)).reshape(part.shape)
 

@@ -18,7 +18,7 @@ from dovetail_quantize.integers import scale_shape
 
 if TYPE_CHECKING:
     from dovetail.ir import FreshNames
-    from dovetail_onnx.partial_tensors import Index
+    from dovetail_onnx.partial_tensors import TensorIndex
 
     from dovetail_quantize.stored_blocks import StoredBlocks
 
@@ -27,7 +27,8 @@ _WIDEST = 1 << 22  # numbers of a part that is read across rows, whose pieces of
 _SHORTEST = 1 << 10  # numbers of such a piece
 ENERGY = "dovetail.energy"
 """Key of a weight's metadata: the energy of each channel that its products read, relative to their mean."""
-PARTS = ("integers", "scale", "zero_point")
+WEIGHT_PARTS = ("integers", "scale", "zero_point")
+"""Tensors that an encoded weight consists of."""
 
 
 class BlockWeight:
@@ -74,7 +75,7 @@ class BlockWeight:
 
     def constants(self, names: Mapping[str, str]) -> list[BlockTensor]:
         """Return the parts that are named: `integers`, as the weight, and `scale` and `zero_point`, one per block."""
-        shapes = dict.fromkeys(PARTS, scale_shape(self.format, self.extents)) | {"integers": self.extents}
+        shapes = dict.fromkeys(WEIGHT_PARTS, scale_shape(self.format, self.extents)) | {"integers": self.extents}
         encoded = EncodedWeight(self, 0, frozenset(names))
         return [
             BlockTensor(encoded, part, self.floats if part == "scale" else self.format.dtype, shapes[part], name)
@@ -116,7 +117,7 @@ class BlockWeight:
     def _encode(self, settings: Mapping[str, Any], part: np.ndarray, *others: np.ndarray) -> Sequence[np.ndarray]:
         return encode(settings, part, *others, observed=self._observed)
 
-    def _indices(self, axis: int) -> Iterator[Index]:
+    def _indices(self, axis: int) -> Iterator[TensorIndex]:
         """Yield the parts along an axis, of whole blocks."""
         unit = self.format.group if axis == self._axis else 1
         assert unit is not None
@@ -130,8 +131,8 @@ class BlockWeight:
 
     def _arrays(
         self,
-        read: Callable[[Index], np.ndarray],
-        index: Index,
+        read: Callable[[TensorIndex], np.ndarray],
+        index: TensorIndex,
         known: Sequence[np.ndarray] | None,
     ) -> list[np.ndarray]:
         """Return the arguments of `encode` for a part."""
@@ -142,7 +143,7 @@ class BlockWeight:
             arrays.append(self._energy[index[self._axis]] if self._axis < len(index) else self._energy)
         return arrays
 
-    def _blocks(self, index: Index) -> Index:
+    def _blocks(self, index: TensorIndex) -> TensorIndex:
         """Return the index of the scales of a part."""
         found = list(index)
         if self._axis < len(found) and found[self._axis] != slice(None):
@@ -168,7 +169,7 @@ class EncodedWeight:
     Args:
         weight: The weight.
         axis: See `BlockWeight.encoded`.
-        named: Which of `PARTS` are read.
+        named: Which of `WEIGHT_PARTS` are read.
     """
 
     def __init__(self, weight: BlockWeight, axis: int, named: frozenset[str]):
@@ -192,7 +193,7 @@ class EncodedWeight:
         """Return the scales or the zero points, as `scale_shape` says."""
         if not self._kept:
             self._keep([parameters for _, *parameters in self._encoded(as_stored, None)])
-        array = self._kept[PARTS.index(part) - 1]
+        array = self._kept[WEIGHT_PARTS.index(part) - 1]
         self._has_read(part)
         return array
 
@@ -217,7 +218,7 @@ class BlockTensor(StreamedTensor):
 
     Attributes:
         encoded: The weight, in parts.
-        part: Which of `PARTS` it is.
+        part: Which of `WEIGHT_PARTS` it is.
     """
 
     def __init__(self, encoded: EncodedWeight, part: str, dtype: ir.DataType, shape: tuple[int, ...], name: str):

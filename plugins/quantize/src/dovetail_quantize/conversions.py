@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail_transforms.rewriting import Replacement
 
 
-class Quantize:
+class QuantizeConversion:
     """Conversion by QuantizeLinear with the parameters of the target format."""
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:
@@ -27,7 +27,7 @@ class Quantize:
         return _typed(result, step.target.dtype, value)
 
 
-class Dequantize:
+class DequantizeConversion:
     """Conversion by DequantizeLinear with the parameters of the source format."""
 
     def build(self, op: Replacement, value: ir.Value, step: Step) -> ir.Value:

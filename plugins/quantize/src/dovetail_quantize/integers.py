@@ -96,7 +96,7 @@ _FLOAT32_BITS = 32
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
-def bounds(format_: Format) -> tuple[int, int]:
+def integer_bounds(format_: Format) -> tuple[int, int]:
     """Return the smallest and the largest integer that a format uses.
 
     A symmetric signed format omits the smallest integer, so that its range is symmetric. A format with blocks has few
@@ -131,7 +131,7 @@ def parameters_of_range(format_: Format, low: ArrayLike, high: ArrayLike) -> Par
 
 def scales_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return float64 scales and zero points that cover `low` to `high`, including zero, in the shape of these."""
-    smallest, largest = bounds(format_)
+    smallest, largest = integer_bounds(format_)
     low, high = np.minimum(np.asarray(low, np.float64), 0), np.maximum(np.asarray(high, np.float64), 0)
     if format_.scheme == "asymmetric":
         scale = (high - low) / (largest - smallest)
@@ -166,7 +166,7 @@ def expressible(parameters: Parameters, format_: Format) -> Parameters:
 
 def quantize_array(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """Quantize `array`: round to nearest even and saturate."""
-    smallest, largest = bounds(format_)
+    smallest, largest = integer_bounds(format_)
     scale, zero = (shaped(part, format_, array.shape) for part in parameters)
     integers = np.rint(array.astype(np.float32) / scale.astype(np.float32)) + zero
     return np.clip(integers, smallest, largest).astype(format_.dtype.numpy())

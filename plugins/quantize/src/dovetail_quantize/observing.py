@@ -18,7 +18,7 @@ from dovetail.plugin.loading import derived, described, foreign_output, override
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, samples_at_once
 from dovetail_runtime.engines import engines_of
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 from dovetail_schemas.type_specs import resolve_observer
 
 from dovetail_quantize.extrema import ExtremaNames, ExtremaNodes
@@ -94,7 +94,7 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     engines = engines_of([ctx.host], ctx.registry)
     threads = _threads(one for each in wanted.values() for one in each)
     options = {"optimize": "none", "share_weights": True, "threads": threads}
-    executor = Executor(work, engines, options, regions=given_regions(work.graph, parts))
+    executor = RegionExecutor(work, engines, options, regions=given_regions(work.graph, parts))
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = samples = 0
     at_once, counting = samples_at_once(model), inputs_of_samples(model)

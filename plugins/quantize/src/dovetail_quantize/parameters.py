@@ -12,7 +12,7 @@ from dovetail.planning import ObserverChoice, Parameters, parse_quantized_values
 from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing
 
 from dovetail_quantize.integers import (
-    bounds,
+    integer_bounds,
     number_of_scales,
     parameters_of_range,
     product_of_scales,
@@ -21,7 +21,7 @@ from dovetail_quantize.integers import (
 )
 from dovetail_quantize.observers.clipping import CountingObserver
 from dovetail_quantize.observing import Amount, NamedObserver
-from dovetail_quantize.refining.record import Record
+from dovetail_quantize.refining.record import RefinementRecord
 from dovetail_quantize.refining.steps import SCALING
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _relu_input(value: ir.Value) -> ir.Value | None:
 
 def known_parameters(ctx: Context) -> KnownParameters:
     """Return the parameters already found for the request's model; none if refinements have scaled its layers."""
-    if Record.of(ctx).changed(SCALING):
+    if RefinementRecord.of(ctx).changed(SCALING):
         return KnownParameters()
     return ctx.measured.of(KnownParameters)
 
@@ -264,7 +264,7 @@ def weight_scale_for_bias(
     if largest.size % scale.size:
         return None
     # All groups of a ConvTranspose share the scales of one.
-    wanted = largest.reshape(-1, scale.size).max(axis=0) / bounds(bias.format)[1] * _MARGIN
+    wanted = largest.reshape(-1, scale.size).max(axis=0) / integer_bounds(bias.format)[1] * _MARGIN
     if not (wanted > scale).any():
         return None
     raised = np.maximum(wanted / scale, 1)

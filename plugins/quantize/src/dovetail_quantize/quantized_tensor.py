@@ -15,7 +15,7 @@ from dovetail_quantize.integers import quantize_array, spread_extents
 
 if TYPE_CHECKING:
     from dovetail.ir import Format
-    from dovetail_onnx.partial_tensors import Index
+    from dovetail_onnx.partial_tensors import TensorIndex
 
 _AT_ONCE = 1 << 20  # numbers
 
@@ -33,14 +33,14 @@ class QuantizedTensor(PartialTensor):
         self.source = source
         self._format, self._parameters = format_, parameters
 
-    def parts(self) -> Callable[[Index], np.ndarray]:
+    def parts(self) -> Callable[[TensorIndex], np.ndarray]:
         """Return a function that quantizes a part."""
         if self.shape.numpy() != self.source.shape.numpy():  # a bias that is a single number
             array = self.numpy()
             return lambda index: array[index]
         read, parameters, axis = parts_of(self.source), self._parameters, self._format.axis
 
-        def part(index: Index) -> np.ndarray:
+        def part(index: TensorIndex) -> np.ndarray:
             at = slice(None) if axis is None else axis % len(self.shape)
             own = parameters
             if isinstance(at, int) and at < len(index):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail import api
-from dovetail_onnx.files.writing import replacing
+from dovetail_onnx.files.writing import replacing_file
 
 from dovetail_report.collect.comparison import compared
 from dovetail_report.collect.document import document
@@ -38,7 +38,7 @@ class Report:
         Raises:
             DovetailError: The file cannot be written.
         """
-        with replacing(Path(path)) as file:
+        with replacing_file(Path(path)) as file:
             for part in page(self.document):
                 file.write(part.encode("utf-8"))
 

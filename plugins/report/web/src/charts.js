@@ -50,7 +50,7 @@ export function rangeChart(rows, most = 80) {
   const limits = shown.flatMap((row) => [row.min, row.max, row.low ?? 0, row.high ?? 0]).map(Math.abs);
   const top = Math.log10(1 + Math.max(1e-6, ...limits) * 1000);
   const scale = (value) => 500 + (Math.sign(value) * Math.log10(1 + Math.abs(value) * 1000) / top) * 260;
-  const chart = frame(800, shown.length * LINE + 24, svg("line", { x1: 500, x2: 500, y1: 0, y2: shown.length * LINE, class: "axis" }));
+  const chart = frame(800, shown.length * LINE + 24);
   shown.forEach((row, i) => {
     const y = i * LINE;
     const group = svg("g", {}, label(232, y + 13, row.value, { "text-anchor": "end" }));
@@ -61,10 +61,19 @@ export function rangeChart(rows, most = 80) {
     group.append(title(`${row.value}: ${figure(row.min)} to ${figure(row.max)}${held}`));
     chart.append(group);
   });
-  const far = Math.max(...limits);
-  chart.append(label(240, shown.length * LINE + 16, figure(-far, 3)), label(500, shown.length * LINE + 16, "0", { "text-anchor": "middle" }),
-    label(760, shown.length * LINE + 16, figure(far, 3), { "text-anchor": "end" }));
+  const foot = shown.length * LINE + 16;
+  for (const value of ticks(Math.max(1e-6, ...limits))) {
+    chart.prepend(svg("line", { x1: scale(value), x2: scale(value), y1: 0, y2: shown.length * LINE + 4, class: "axis" }));
+    chart.append(label(scale(value), foot, value ? figure(value, 1) : "0", { "text-anchor": "middle" }));
+  }
   return chart;
+}
+
+/** Zero, and powers of ten on both sides: as many as have room. */
+function ticks(far) {
+  const top = Math.floor(Math.log10(far));
+  const powers = [top, top - 2].map((power) => 10 ** power).filter((value) => value >= 1e-3);
+  return [...powers.map((value) => -value), 0, ...powers.reverse()];
 }
 
 export function histogram(row) {

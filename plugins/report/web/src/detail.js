@@ -2,30 +2,58 @@
 
 import { bytes, copyable, el } from "./dom.js";
 
-export function nodeDetail(result, node, go) {
-  const link = (other) => el("button", { class: "link", onclick: () => go(`n${other}`) }, result.name(other));
-  const facts = [
-    ["operator", result.operator(node)],
-    ["backend", result.backend(node)],
-    ["precision", result.precision(node) || "no float"],
-    ["output", result.output(node)],
-  ];
-  for (const [port, format] of Object.entries(result.nodes.ports[node] ?? {})) facts.push([`port ${port}`, format]);
-  const origins = result.nodes.origins[node];
-  if (origins) facts.push(["from", origins.join(", ")]);
-  const region = result.nodes.region[node];
-  const [above, below] = result.neighbors(node);
-  const some = (nodes) => (nodes.length ? nodes.slice(0, 12).map(link) : ["none"]);
+/** Facts of a node, conversion, input or output, its neighbors, and its reasons. */
+export function itemDetail(result, item, go) {
+  const kind = result.kind(item);
+  const link = (other) => el("button", { class: "link", onclick: () => go(`n${other}`) }, result.label(other));
+  const [above, below] = result.neighbors(item);
+  const some = (items) => (items.length ? items.slice(0, 12).map(link) : ["none"]);
+  const reasons = result.reasonsOf(item);
+  const title = kind === "node" ? `${result.operator(item)} ${result.name(item)}` : result.label(item);
+  const facts = { node: nodeFacts, conversion: conversionFacts }[kind]?.(result, item) ?? [["type", result.typeOfEnd(item)]];
+  const region = kind === "node" ? result.nodes.region[item] : -1;
   return el("div", {},
-    el("h2", { title: result.name(node) }, result.name(node)),
+    el("h2", { title }, title),
     el("dl", {}, facts.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]),
-      el("dt", {}, "region"), el("dd", {}, el("button", { class: "link", onclick: () => go(`r${region}`) }, result.regionTitle(region))),
+      region >= 0 ? [el("dt", {}, "region"), el("dd", {}, el("button", { class: "link", onclick: () => go(`r${region}`) }, result.regionTitle(region)))] : null,
       el("dt", {}, "reads"), el("dd", { class: "links" }, some(above)),
       el("dt", {}, "read by"), el("dd", { class: "links" }, some(below))),
-    el("h3", {}, "Reasons"),
-    result.reasonsOf(node).map((reason) => reasonBlock(result, reason, go)),
-    result.nodes.reasons[node] ? null : el("p", {}, "No remarks: it is as in the source model."));
+    kind === "node" || reasons.length ? el("h3", {}, "Reasons") : null,
+    reasons.map((reason) => reasonBlock(result, reason, go)),
+    kind === "node" && !reasons.length ? el("p", {}, "No remarks: it is as in the source model.") : null,
+    kind === "node" ? pinning(result, item) : null);
 }
+
+function nodeFacts(result, node) {
+  const facts = [["backend", result.backend(node)], ["precision", result.precision(node) || "no float"], ["result", result.output(node)], ["type", result.type(node)]];
+  for (const [port, format] of Object.entries(result.nodes.ports[node] ?? {})) facts.push([`port ${port}`, format]);
+  for (const text of result.constants(node)) facts.push(["constant", text]);
+  for (const [name, operator] of result.folded(node)) facts.push(["inside of it", `${operator} ${name}`]);
+  const origins = result.nodes.origins[node];
+  if (origins) facts.push(["from", origins.join(", ")]);
+  const expansion = result.expansion(node);
+  if (expansion) facts.push(["in the file", expansion.map(([operator]) => operator).join(", ")]);
+  return facts;
+}
+
+function conversionFacts(result, item) {
+  const { value, kind, from, to, at, bytes: size, nodes } = result.conversion(item);
+  return [["value", value], ["kind", kind], ["from", from], ["to", to], ["first reader", at], ["bytes", bytes(size)], ["in the file", nodes.join(", ") || "part of its neighbors"]];
+}
+
+/** The command that puts a node elsewhere; a click on a backend writes it, and its line in plan.yaml. */
+function pinning(result, node) {
+  const shown = el("div");
+  const pin = (backend) => {
+    const name = result.name(node);
+    shown.replaceChildren(copyable(`${result.command} --pin ${quoted(`${name}=${backend}`)}`), el("p", {}, "or in plan.yaml:"),
+      copyable(result.planLine(node, backend)), el("p", { class: "hint" }, "dovetail compile MODEL --plan plan.yaml"));
+  };
+  const others = [...new Set([...result.nodes.backends, ...result.regions.map((region) => region.backend), "host"])].filter((backend) => backend !== result.backend(node));
+  return others.length ? el("div", {}, el("h3", {}, "Pin it elsewhere"), el("div", { class: "bar" }, others.map((backend) => el("button", { onclick: () => pin(backend) }, backend))), shown) : null;
+}
+
+const quoted = (text) => (/^[\w.\/=:@-]+$/.test(text) ? text : `'${text.replace(/'/g, `'"'"'`)}'`);
 
 export function reasonBlock(result, reason, go) {
   const because = (reason.because ?? []).map((name) => {
@@ -47,10 +75,10 @@ export function regionDetail(result, index, view, go) {
   const predicted = result.predicted.find((row) => row.region === index);
   const around = (side, other) => [...new Set(result.borders.filter((b) => b[side] === index).map((b) => b[other]))].slice(0, 12)
     .map((i) => el("button", { class: "link", onclick: () => go(`r${i}`) }, result.regionTitle(i)));
-  const open = view.expanded.has(index);
+  const frame = view.regionElement(index);
   return el("div", {},
     el("h2", {}, result.regionTitle(index)),
-    el("button", { id: "expand", onclick: () => { view.toggle(index); go(`r${index}`); } }, open ? "Collapse" : "Expand"),
+    frame ? el("button", { id: "expand", onclick: () => { view.toggle(frame); go(`r${index}`); } }, frame.open ? "Close" : "Open") : null,
     el("dl", {},
       el("dt", {}, "nodes"), el("dd", {}, String(region.nodes)),
       el("dt", {}, "operators"), el("dd", {}, region.operators.map(([name, count]) => `${name} ${count}`).join(", ")),

@@ -10,8 +10,57 @@ export class Result {
     this.color = new Map(names.filter((name) => name !== "host").map((name, i) => [name, PALETTE[i % PALETTE.length]]));
     this.color.set("host", HOST);
     this.count = this.nodes.name.length;
-    this.members = this.regions.map(() => []);
-    this.nodes.region.forEach((region, node) => this.members[region].push(node));
+    this.firstInput = this.count;
+    this.firstOutput = this.firstInput + this.inputs.length;
+    this.firstConversion = this.firstOutput + this.outputs.length;
+    this.items = this.firstConversion + this.conversions.length;
+  }
+
+  /** What an item is: items are nodes, inputs, outputs and conversions, numbered through. */
+  kind(item) {
+    if (item < this.firstInput) return "node";
+    if (item < this.firstOutput) return "input";
+    return item < this.firstConversion ? "output" : "conversion";
+  }
+
+  label(item) {
+    if (item < this.firstInput) return this.name(item);
+    if (item < this.firstOutput) return this.inputs[item - this.firstInput][0];
+    if (item < this.firstConversion) return this.outputs[item - this.firstOutput][0];
+    return `${this.conversion(item).kind} ${this.conversion(item).value}`;
+  }
+
+  typeOfEnd(item) {
+    const [, type] = item < this.firstOutput ? this.inputs[item - this.firstInput] : this.outputs[item - this.firstOutput];
+    return this.types[type];
+  }
+
+  /** A conversion of the plan: { value, kind, from, to, at, bytes, nodes }. */
+  conversion(item) {
+    const number = item - this.firstConversion;
+    const [value, row, at, bytes] = this.conversions[number];
+    const [kind, from, to] = this.conversion_kinds[row];
+    return { value, kind, from, to, at, bytes, nodes: this.conversion_nodes[number] ?? [] };
+  }
+
+  constants(node) { return (this.nodes.constants[node] ?? []).map((text) => this.nodes.constant_texts[text]); }
+  folded(node) { return this.nodes.folded[node] ?? []; }
+  type(node) { return this.types[this.nodes.type[node]]; }
+
+  /** The nodes of the file that stand for a node: [operator, indices of those it reads among them]; or undefined. */
+  expansion(node) {
+    const pattern = this.nodes.expansion[node];
+    return pattern === undefined ? undefined : this.expansions[pattern].map(([operator, reads]) => [this.nodes.operators[operator], reads]);
+  }
+
+  /** The line of a node in plan.yaml, with another backend. */
+  planLine(node, backend) {
+    return `- ${JSON.stringify([this.name(node), this.output(node), this.operator(node), backend])}`;
+  }
+
+  timeOfRegion(index) {
+    this._timed ??= new Map([...this.predicted.map((row) => [row.region, `${row.ms} ms predicted`]), ...this.times.map((row) => [row.region, `${row.ms} ms`])]);
+    return this._timed.get(index) ?? "";
   }
 
   operator(node) { return this.nodes.operators[this.nodes.operator[node]]; }
@@ -26,16 +75,22 @@ export class Result {
 
   regionTitle(index) {
     const { number, backend } = this.regions[index];
-    return number === null ? `${backend}, no region` : `region ${number}: ${backend}`;
+    return number === null ? `${backend}, no region` : `${backend}, region ${number}`;
   }
 
   /** The reasons of a node, with the names in their sentences. */
-  reasonsOf(node) {
-    return (this.nodes.reasons[node] ?? []).map(([row, slots = [], because = [], command = ""]) => {
+  reasonsOf(item) {
+    const entries = item < this.count ? this.nodes.reasons[item] : this.conversion_reasons[item - this.firstConversion];
+    return (entries ?? []).map(([row, slots = [], because = [], command]) => {
       const reason = this.reasons[row];
       let slot = 0;
-      return { ...reason, because, command, why: reason.why.replace(/'\{\}'/g, () => `'${slots[slot++] ?? ""}'`) };
+      return { ...reason, because, command: command ?? reason.command, why: reason.why.replace(/\ufffc/g, () => slots[slot++] ?? "") };
     });
+  }
+
+  /** The text of a distinct reason: that of its first node, and that others differ from it in names or numbers. */
+  exampleOf(row) {
+    return row.example && row.nodes > 1 ? `${row.example} (and ${row.nodes - 1} like it)` : row.example ?? row.why;
   }
 
   /** The nodes that have a reason. */
@@ -56,6 +111,14 @@ export class Result {
     return this._byName.get(name);
   }
 
+  /** The item of a kind with a name, or a conversion of a value; -1 if there is none. */
+  find(kind, name) {
+    if (kind === "node") return this.byName(name) ?? -1;
+    for (let item = this.firstInput; item < this.items; item++)
+      if (this.kind(item) === kind && (kind === "conversion" ? this.conversion(item).value : this.label(item)) === name) return item;
+    return -1;
+  }
+
   /** Nodes whose name, operator, output, placement or reason contains every word. */
   search(text, most = 500) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -71,14 +134,15 @@ export class Result {
     return found;
   }
 
-  neighbors(node) {
+  /** The items that an item reads, and those that read it. */
+  neighbors(item) {
     if (!this._neighbors) {
-      this._neighbors = Array.from({ length: this.count }, () => [[], []]);
-      for (let i = 0; i < this.edges.length; i += 2) {
+      this._neighbors = Array.from({ length: this.items }, () => [[], []]);
+      for (let i = 0; i < this.edges.length; i += 3) {
         this._neighbors[this.edges[i]][1].push(this.edges[i + 1]);
         this._neighbors[this.edges[i + 1]][0].push(this.edges[i]);
       }
     }
-    return this._neighbors[node];
+    return this._neighbors[item];
   }
 }

@@ -18,9 +18,9 @@ export function summary(result, go, open) {
   }));
   const warnings = result.findings.filter((finding) => finding.level === "warning");
   const cards = [
-    [result.count, "nodes"], [result.regions.filter((region) => region.number !== null).length, "regions"],
+    [result.counts.nodes, "nodes of the plan"], [sum(result.backends, "regions"), "regions"],
     [result.borders.length, `borders, ${known(result.borders)}`],
-    [sum(result.conversions, "number"), "conversions"],
+    [result.counts.conversions, "conversions"], [result.counts.expanded, "expanded nodes in the file"],
     [warnings.length, "warnings"],
   ];
   const worst = Math.min(...result.accuracy.map((row) => row["SNR dB"]).filter((value) => typeof value === "number"));
@@ -46,8 +46,8 @@ export function summary(result, go, open) {
       ? table(result.obstacles.map((row) => ({ ...result.reasons[row.reason], ...row })), [
         { key: "nodes", title: "nodes", number: true, width: "70px" },
         { key: "backend", title: "not on", width: "120px" },
-        { key: "why", title: "reason", width: "minmax(240px, 3fr)" },
-        { key: "advice", title: "remedy", show: (row) => row.command ?? row.advice ?? "" },
+        { key: "why", title: "reason", width: "minmax(240px, 3fr)", show: (row) => result.exampleOf(row) },
+        { key: "advice", title: "remedy", width: "minmax(160px, 2fr)", show: (row) => remedy(row) },
         { key: "source", title: "rule", width: "160px" },
       ], { pick: (row) => open(row.reason) }) : none("Nothing: every node is where its backend wants it.")),
     section("Accuracy", result.accuracy.length
@@ -61,15 +61,22 @@ export function summary(result, go, open) {
     ], { pick: (row) => go(`r${row.region}`) }) : none("Not measured: `dovetail run RESULT --data FILE --trace trace.json`, then `dovetail report RESULT --trace trace.json`. `dovetail profile BACKEND` lets reports predict them."),
     result.tuning.candidates ? [el("p", {}, result.tuning.certificate), table(result.tuning.candidates,
       ["candidate", "seconds", "SNR dB", "answers", "bytes", "remark"].map((key) => ({ key, title: key, number: ["seconds", "SNR dB", "answers", "bytes"].includes(key) })))] : null),
-    section("Conversions", result.conversions.length ? table(result.conversions, [
+    section("Conversions", result.conversion_table.length ? table(result.conversion_table, [
       { key: "kind", title: "kind" }, { key: "from", title: "from" }, { key: "to", title: "to" },
       { key: "number", title: "number", number: true, width: "90px" },
       { key: "bytes", title: "bytes", number: true, width: "170px", show: (row) => (row.unknown === row.number ? "unknown" : bytes(row.bytes) + (row.unknown ? ` and ${row.unknown} unknown` : "")) },
     ]) : none("None.")),
     section("Files", result.files.length ? table(result.files, [
       { key: "file", title: "file" }, { key: "bytes", title: "size", number: true, width: "120px", show: (row) => bytes(row.bytes) },
-    ]) : none("The result is not saved.")),
+    ]) : none("The result was not saved when this page was written.")),
     section("Command", copyable(result.command)));
+}
+
+/** What would help, in words or as a command; every reason against a place has one. */
+function remedy(row) {
+  const found = row.command ?? row.advice ?? (row.why_not ? `none: ${row.why_not}` : "");
+  if (found || !["missed", "failed"].includes(row.kind)) return found;
+  return "`dovetail explain OUT NODE` tries what would bring it there";
 }
 
 function timesOfRegions(result) {
@@ -90,7 +97,7 @@ export function nodes(result, go) {
     { key: "operator", title: "operator", show: (row) => result.operator(row.node) },
     { key: "backend", title: "backend", show: (row) => result.backend(row.node), color: (row) => result.color.get(result.backend(row.node)) },
     { key: "precision", title: "precision", show: (row) => result.precision(row.node) },
-    { key: "region", title: "region", show: (row) => String(result.regions[result.nodes.region[row.node]].number ?? "") },
+    { key: "region", title: "region", show: (row) => String(result.regions[result.nodes.region[row.node]]?.number ?? "") },
     { key: "why", title: "first reason", width: "minmax(200px, 3fr)", show: (row) => result.reasonsOf(row.node)[0]?.why ?? "" },
   ], { pick: (row) => go(`n${row.node}`), height: 640 });
 }
@@ -111,7 +118,8 @@ export function reasons(result, go, open) {
     { key: "kind", title: "kind", width: "80px" },
     { key: "nodes", title: "nodes", number: true, width: "80px" },
     { key: "rule", title: "rule", show: (row) => `${row.pass}/${row.rule}` },
-    { key: "why", title: "reason", width: "minmax(240px, 3fr)" },
+    { key: "why", title: "reason", width: "minmax(240px, 3fr)", show: (row) => result.exampleOf(row) },
+    { key: "advice", title: "remedy", width: "minmax(160px, 2fr)", show: (row) => remedy(row) },
     { key: "source", title: "source", width: "160px" },
   ], { pick: (row) => open(row.index), height: 480, sort: { key: "nodes", down: true } }),
   section("Nodes of the source model that are gone", result.sources.length
@@ -152,14 +160,14 @@ export function findings(result, open) {
 
 export function comparison(result, go) {
   const { second, changes, alike } = result.comparison;
-  const first = { ...result, nodes: result.count, regions: result.regions.length };
+  const first = { ...result, nodes: result.count, regions: sum(result.backends, "regions") };
   const line = (title, of) => el("tr", {}, el("th", {}, title), el("td", {}, of(first)), el("td", {}, of(second)));
   return el("div", {},
     el("table", { class: "sides" }, el("tbody", {},
       line("model", (one) => one.title), line("coverage", (one) => one.coverage),
       line("nodes", (one) => String(one.nodes)), line("regions", (one) => String(one.regions)),
       line("borders", (one) => `${one.borders.length}, ${known(one.borders)}`),
-      line("conversions", (one) => String(sum(one.conversions, "number"))),
+      line("conversions", (one) => String(one.counts.conversions)),
       line("size", (one) => (one.files.length ? bytes(sum(one.files, "bytes")) : "not saved")),
       line("SNR", (one) => one.accuracy.map((row) => `${row.output} ${figure(row["SNR dB"])} dB`).join(", ") || "not recorded"),
       line("command", (one) => one.command))),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
 
 if TYPE_CHECKING:
     from dovetail.plugin import Registry
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 
@@ -15,7 +18,7 @@ dovetail_api = 1
 @hookimpl
 def register(registry: Registry) -> None:
     """Register executors, the engine and its passes, the option `target-only`, and the command `run`."""
-    registry.executor("regions", "dovetail_runtime.runner:Runner")
+    registry.executor("regions", "dovetail_runtime.runner:ModelRunner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 from dovetail.ir import all_nodes, used_values
 from dovetail.planning import Region, extract
 from dovetail.plugin import EngineError
-from dovetail.plugin.loading import nodes_of, stands_for_region
+from dovetail.plugin.loading import FUNCTIONS, artifact_of, nodes_of
 
-from dovetail_runtime.region_runner import Refusal, RegionModel
+from dovetail_runtime.region_runner import RegionModel, RegionRefusal
 from dovetail_runtime.serialize import needs_file
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import Engines, GuardedEngine
 
 
-def refuse_nodes(refusals: Iterable[Refusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False) -> None:
+def refuse_nodes(
+    refusals: Iterable[RegionRefusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False
+) -> None:
     """Refuse the nodes of the plan that their backend's engine rejects, so that they are placed elsewhere.
 
     If an engine names no node of a region, the whole region is refused. Conversions are not in the plan, so the
@@ -78,7 +80,7 @@ def _around(node: ir.Node, region: Iterable[ir.Node], planned: Collection[str | 
 _MOST = 24  # loads per call; each costs as much as loading part of the region
 
 
-def located_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines) -> list[Refusal]:
+def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: Engines) -> list[RegionRefusal]:
     """Return the refusals with the nodes they are about, and the further refusals of the same regions.
 
     If an engine names no node, halves of the region are loaded until one node is left that it refuses alone. If it
@@ -89,7 +91,7 @@ def located_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines
         refusals: Refusals of any engines.
         engines: The engines of every backend; a backend is designed for the first one.
     """
-    found: list[Refusal] = []
+    found: list[RegionRefusal] = []
     waiting = list(refusals)
     trial = _Trial(model)
     while waiting:
@@ -101,7 +103,7 @@ def located_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines
         inside = [inner for node in refusal.region.nodes for inner in nodes_of(model, node)]
         all_named = _all_named(refusal, inside)
         # A program loads as a whole or not at all, so its parts are not tried.
-        if len(all_named) > 1 or any(map(stands_for_region, refusal.region.nodes)):
+        if len(all_named) > 1 or any(map(_is_program, refusal.region.nodes)):
             found += all_named or [refusal]
             continue
         named = named_in(refusal.region.nodes, refusal.error.node)
@@ -113,19 +115,24 @@ def located_refusals(model: Model, refusals: Iterable[Refusal], engines: Engines
         for part in _without(refusal.region, named):
             error = trial.refused(part, engine)
             if error is not None and named_in(part.nodes, error.node) is not None:
-                waiting.append(Refusal(part, engine.name, error))
+                waiting.append(RegionRefusal(part, engine.name, error))
     return found
 
 
-def _all_named(refusal: Refusal, nodes: Sequence[ir.Node]) -> list[Refusal]:
+def _is_program(node: ir.Node) -> bool:
+    """Check whether a node stands for a region: a call of a function that holds one, or a program."""
+    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))
+
+
+def _all_named(refusal: RegionRefusal, nodes: Sequence[ir.Node]) -> list[RegionRefusal]:
     """Return a refusal for every node of a region that an engine names; `nodes` includes those inside of programs."""
     error = refusal.error
     found = dict.fromkeys(node for name in error.nodes if (node := named_in(nodes, name)) is not None)
     errors = (EngineError(error.message, error.hint, node.name or "") for node in found)
-    return [Refusal(refusal.region, refusal.engine, one) for one in errors]
+    return [RegionRefusal(refusal.region, refusal.engine, one) for one in errors]
 
 
-def _located(refusal: Refusal, engine: GuardedEngine, trial: _Trial) -> Iterator[Refusal]:
+def _located(refusal: RegionRefusal, engine: GuardedEngine, trial: _Trial) -> Iterator[RegionRefusal]:
     """Yield a refusal for every node of a region that the engine refuses alone, as far as the loads suffice."""
     waiting = [refusal.region]
     while waiting:
@@ -142,7 +149,7 @@ def _located(refusal: Refusal, engine: GuardedEngine, trial: _Trial) -> Iterator
                 waiting.append(part)
             elif named.name:
                 message = str(error.message).replace("the region", f"the node of '{named.name}'", 1)
-                yield Refusal(refusal.region, engine.name, EngineError(message, node=named.name))
+                yield RegionRefusal(refusal.region, engine.name, EngineError(message, node=named.name))
 
 
 class _Trial:

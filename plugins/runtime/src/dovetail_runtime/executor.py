@@ -26,8 +26,8 @@ from dovetail_runtime.feeds import DeclaredInputs, without_defaults
 from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
-from dovetail_runtime.parallel_run import WAYS, Dependencies, Pace, ParallelRun
-from dovetail_runtime.region_runner import NoEngine, Refusal, RegionRunner, described
+from dovetail_runtime.parallel_run import WAYS, Pace, ParallelRun, RegionDependencies
+from dovetail_runtime.region_runner import NoEngine, RegionRefusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file
 from dovetail_runtime.unpartitioned import ready_regions
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
 
-    from dovetail_runtime.timeline import Run, Timeline
+    from dovetail_runtime.timeline import RecordedRun, Timeline
 
 
 _AWAY = "install what it needs, or run the result where the engine is (--no-try-engines compiles without it)"
 
 
-class Executor(dovetail.plugin.Executor):
+class RegionExecutor(dovetail.plugin.Executor):
     """Runs a placed model; thread-safe.
 
     Args:
@@ -82,7 +82,7 @@ class Executor(dovetail.plugin.Executor):
         self._model = model
         self._engines_of = engines_of
         self._artifacts = artifacts
-        self._replacing: dict[frozenset[str], Executor] = {}
+        self._replacing: dict[frozenset[str], RegionExecutor] = {}
         self._lock = threading.Lock()
         self.options = dict(options or {})
         self._pace = Pace(_way(self.options))
@@ -91,7 +91,7 @@ class Executor(dovetail.plugin.Executor):
         self._usable = {name: self._available(engines) for name, engines in engines_of.items()}
         self.runners = [self._load(region) for region in self.regions if region.outputs]
         self._last_use = _last_uses(self.regions)
-        self._dependencies = Dependencies.of([runner.region for runner in self.runners])
+        self._dependencies = RegionDependencies.of([runner.region for runner in self.runners])
         self._threads: ThreadPoolExecutor | None = None
         self._inputs = DeclaredInputs(model.graph)
         self._outputs = {name_of(value): value for value in model.graph.outputs}
@@ -112,7 +112,7 @@ class Executor(dovetail.plugin.Executor):
         return [runner.engine for runner in self.runners]
 
     @property
-    def refusals(self) -> list[Refusal]:  # type: ignore[override]  # never set
+    def refusals(self) -> list[RegionRefusal]:  # type: ignore[override]  # never set
         """Refusals of regions by engines."""
         return [refusal for runner in self.runners for refusal in runner.refusals]
 
@@ -140,7 +140,7 @@ class Executor(dovetail.plugin.Executor):
                 self._run(values, recorded)
         return {name: values[name] if name in values else _constant(value) for name, value in self._outputs.items()}
 
-    def _run(self, values: dict[str, np.ndarray], recorded: Run | None) -> None:
+    def _run(self, values: dict[str, np.ndarray], recorded: RecordedRun | None) -> None:
         """Run all regions, in one or several threads."""
         independent = self._dependencies.width > 1
         parallel, start = independent and self._pace.next(), time.perf_counter()
@@ -169,7 +169,7 @@ class Executor(dovetail.plugin.Executor):
         executor = self._without_defaults(names) if names else self
         yield from executor._steps(executor._inputs.checked(inputs), frozenset())
 
-    def _without_defaults(self, names: frozenset[str]) -> Executor:
+    def _without_defaults(self, names: frozenset[str]) -> RegionExecutor:
         """Return the executor of the same regions for runs that give values to inputs with a default.
 
         Engines have the defaults among their weights, so they load the regions once more, with further inputs.
@@ -182,13 +182,15 @@ class Executor(dovetail.plugin.Executor):
                 backends = {copies[node]: region.backend for region in self.regions for node in region.nodes}
                 groups = [[copies[node] for node in region.nodes] for region in self.regions]
                 regions = regions_from(model.graph, groups, backends.__getitem__)
-                known = Executor(model, self._engines_of, self.options, regions=regions, artifacts=self._artifacts)
+                known = RegionExecutor(
+                    model, self._engines_of, self.options, regions=regions, artifacts=self._artifacts
+                )
                 self._replacing[names] = known
         known.timeline = self.timeline
         return known
 
     def _steps(
-        self, values: dict[str, np.ndarray], kept: Collection[str], recorded: Run | None = None
+        self, values: dict[str, np.ndarray], kept: Collection[str], recorded: RecordedRun | None = None
     ) -> Iterator[tuple[RegionRunner, Mapping[str, np.ndarray]]]:
         for runner in self.runners:
             # A model that is a single region is passed on unchanged, with its unused inputs.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.plugin import CompiledModel, Executed, Registry
 
-    from dovetail_runtime.region_runner import Refusal, RegionRunner
+    from dovetail_runtime.region_runner import RegionRefusal, RegionRunner
     from dovetail_runtime.timeline import Timeline
 
 
@@ -40,7 +40,7 @@ class GuardedExecutor:
         return list(self._executor.runners)
 
     @property
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RegionRefusal]:
         """Refusals of regions by engines."""
         return list(self._executor.refusals)
 

@@ -11,7 +11,7 @@ from dovetail.ir import dtype_of, name_of
 from dovetail.text import near_misses
 from dovetail_transforms.canonicalize.input_ranges import InputRange, declared_range
 
-from dovetail_runtime.serialize import matches, value_type
+from dovetail_runtime.serialize import has_type, value_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredValue:
     """Declaration of a value: name, type and shape.
 
     Attributes:
@@ -46,7 +46,7 @@ class Declared:
         # Comparing NumPy dtypes is fast; only a foreign byte order or a string needs the names.
         if self.dtype is not None and array.dtype == self.dtype:
             return True
-        return not self.type or matches(array, self.type)
+        return not self.type or has_type(array, self.type)
 
     def has_shape(self, shape: Sequence[int]) -> bool:
         """Check whether the declared shape allows a shape."""
@@ -68,13 +68,13 @@ class ShapeMismatch(NamedTuple):
     text: str
 
 
-def declared(value: ir.Value) -> Declared:
+def declared(value: ir.Value) -> DeclaredValue:
     """Return the declaration of `value` in the model."""
     type_, shape, producer = value_type(value), value.shape, value.producer()
     extents = None
     if shape is not None:
         extents = tuple(extent if isinstance(extent, int) and extent >= 0 else None for extent in shape)
-    return Declared(
+    return DeclaredValue(
         name=value.name or "",
         type=type_,
         dtype=dtype_of(value).numpy() if type_ and type_ != "string" else None,
@@ -85,7 +85,7 @@ def declared(value: ir.Value) -> Declared:
     )
 
 
-def shape_mismatches(values: Sequence[Declared], results: Mapping[str, object]) -> list[ShapeMismatch]:
+def shape_mismatches(values: Sequence[DeclaredValue], results: Mapping[str, object]) -> list[ShapeMismatch]:
     """Return the results whose rank or static extents differ from the declared ones; sequences have no shape."""
     found = []
     for value in values:
@@ -180,7 +180,7 @@ class DeclaredInputs:
 _TAKEN = {"float": "fiub", "int": "iub", "uint": "iub", "bool": "b"}
 
 
-def as_array(given: object, value: Declared) -> np.ndarray | None:
+def as_array(given: object, value: DeclaredValue) -> np.ndarray | None:
     """Convert a list or number to an array of the declared type; None if its elements have another type.
 
     Integers convert to a declared float type; floats never convert to integers.
@@ -212,7 +212,7 @@ def _shared(given: object) -> np.ndarray | None:
         return None
 
 
-def _fitting(value: Declared, given: object) -> np.ndarray:
+def _fitting(value: DeclaredValue, given: object) -> np.ndarray:
     import numpy as np
 
     if not value.type:

@@ -12,7 +12,7 @@ from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.loading import foreign_output
 
 from dovetail_runtime.direct_run import SelfChecking
-from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.feeds import DeclaredValue, declared
 from dovetail_runtime.native_session import OnnxRuntimeBacked
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class GuardedSession:
         except BaseException:
             return {}
 
-    def _check(self, output: Declared, results: Mapping[str, object]) -> None:
+    def _check(self, output: DeclaredValue, results: Mapping[str, object]) -> None:
         label, name = self._engine.label, output.name
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=output.node)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
     from dovetail_runtime.engines import GuardedEngine
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
 
 _TRIES = 8
@@ -29,7 +29,7 @@ _MOST_TRIED = 20_000  # nodes; an engine's preparation time may be superlinear
 
 
 @dataclass(frozen=True)
-class Trial:
+class LoadTrial:
     """State of the engines after a compilation, for the `CompiledModel`.
 
     Attributes:
@@ -39,7 +39,7 @@ class Trial:
     """
 
     engines: Engines
-    executor: Executor | None = None
+    executor: RegionExecutor | None = None
     untried: str = ""
 
 
@@ -57,23 +57,23 @@ class Load(Pass):
     def run(self, model: Model, ctx: Context) -> bool:
         """Load the model unless it is large or the request disables that; the graph does not change."""
         engines, preferred = engines_in(ctx), tried_engines(ctx)
-        ctx.outcome.trial = Trial(engines)
+        ctx.outcome.trial = LoadTrial(engines)
         placed = (placement.backend for node in model.graph if (placement := get_placement(node)))
         if not preferred or not any(backend in preferred for backend in placed):
             return False
         if ctx.try_engines is None and (why := too_large(model)):
-            ctx.outcome.trial = Trial(engines, untried=why)
+            ctx.outcome.trial = LoadTrial(engines, untried=why)
             return False
         ctx.refusals.tries += 1
         if ctx.refusals.tries >= _TRIES:
             return False
-        from dovetail_runtime.executor import Executor
+        from dovetail_runtime.executor import RegionExecutor
         from dovetail_runtime.region_runner import NoEngine
 
         # Engines name one node at a time; in the last round the rest of the region is refused as a whole.
         whole = ctx.refusals.tries == _TRIES - 1
         try:
-            executor = Executor(model, engines, artifacts=ctx.outcome.artifacts)
+            executor = RegionExecutor(model, engines, artifacts=ctx.outcome.artifacts)
         except DovetailError as error:
             # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
@@ -83,7 +83,7 @@ class Load(Pass):
         else:
             refused = executor.refusals
             refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
-            ctx.outcome.trial = Trial(engines, executor)
+            ctx.outcome.trial = LoadTrial(engines, executor)
             for runner in executor.runners if not ctx.refusals.fresh else ():
                 if facts := runner.facts:
                     text = f"{runner.engine} reports of region {runner.index}: {facts_text(facts)}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dovetail_runtime.region_runner import RegionRunner
-    from dovetail_runtime.timeline import Run
+    from dovetail_runtime.timeline import RecordedRun
 
 
 _MOST = 4096
@@ -25,7 +25,7 @@ _MOST = 4096
 
 
 @dataclass(frozen=True)
-class Dependencies:
+class RegionDependencies:
     """Dependencies between regions, transitively reduced.
 
     Regions are identified by their list index.
@@ -43,7 +43,7 @@ class Dependencies:
     width: int
 
     @classmethod
-    def of(cls, regions: Sequence[Region]) -> Dependencies:
+    def of(cls, regions: Sequence[Region]) -> RegionDependencies:
         """Return the dependencies of regions that are in execution order."""
         makers: dict[str, int] = {}
         reads: dict[str, int] = {}
@@ -99,11 +99,11 @@ class ParallelRun:
     def __init__(
         self,
         runners: Sequence[RegionRunner],
-        dependencies: Dependencies,
+        dependencies: RegionDependencies,
         values: dict[str, np.ndarray],
         kept: Collection[str],
         threads: Threads,
-        recorded: Run | None = None,
+        recorded: RecordedRun | None = None,
     ):
         self._runners, self._dependencies, self._values = runners, dependencies, values
         self._kept, self._threads, self._recorded = kept, threads, recorded

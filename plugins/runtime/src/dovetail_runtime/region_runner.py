@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RegionRefusal:
     """An engine's refusal of a region.
 
     Attributes:
@@ -61,7 +61,7 @@ class NoEngine(DovetailError):
         refusals: The refusal of each engine.
     """
 
-    def __init__(self, region: Region, refusals: Sequence[Refusal]):
+    def __init__(self, region: Region, refusals: Sequence[RegionRefusal]):
         reasons = [refusal.error.message for refusal in refusals] or ["none of its engines is available here"]
         super().__init__(f"no engine runs {described(region)}: " + "; ".join(reasons))
         self.refusals = list(refusals)
@@ -97,7 +97,7 @@ class RegionRunner:
     ):
         self.region = region
         self.inputs = list(map(name_of, region.inputs))
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RegionRefusal] = []
         self._declared = [declared(value) for value in region.outputs]
         self._model = model
         self._waiting = _selective_first(engines, model)
@@ -203,7 +203,7 @@ class RegionRunner:
             try:
                 session = engine.load(self._model, self._options)
             except EngineError as error:
-                self.refusals.append(Refusal(self.region, engine.name, error))
+                self.refusals.append(RegionRefusal(self.region, engine.name, error))
                 continue
             for refusal in self.refusals:
                 self._note(f"{self.described} runs on {engine.name}: {refusal.error.message}")
@@ -266,7 +266,7 @@ class RegionRunner:
         self.engine = engine.name
         known = any(refusal.error.message == error.message for refusal in self.refusals)
         if not known and len(self.refusals) < _MOST_REFUSALS:
-            self.refusals.append(Refusal(self.region, self._engine.name, error))
+            self.refusals.append(RegionRefusal(self.region, self._engine.name, error))
             known = True
         if known:
             self._note(f"{self.described} runs on {engine.name}: {error.message}")
@@ -292,6 +292,7 @@ def described(region: Region) -> str:
 
 
 NOT_REPORTED = Executed("", "not-reported")
+"""Stands for nodes of engines that do not report how they compute."""
 
 
 def node_key(node: ir.Node) -> str:

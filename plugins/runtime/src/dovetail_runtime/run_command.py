@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
 from dovetail_commands.terminal import say_note, table
-from dovetail_onnx.files.writing import replacing
+from dovetail_onnx.files.writing import replacing_file
 
 from dovetail_runtime.parallel_run import WAYS
 
@@ -82,7 +82,7 @@ def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:
 
     # NumPy files support neither bfloat16 nor 8-bit floats; float32 represents all of their values.
     plain: dict[str, Any] = {n: a if a.dtype.isbuiltin == 1 else a.astype(np.float32) for n, a in outputs.items()}
-    with replacing(path) as file:
+    with replacing_file(path) as file:
         np.savez(file, **plain)
 
 

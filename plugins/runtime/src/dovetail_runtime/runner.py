@@ -15,19 +15,19 @@ from dovetail.plugin import load_plugins
 from dovetail.text import pluralize
 
 from dovetail_runtime.engines import TARGET_ONLY, Engines, engines_of
-from dovetail_runtime.loading import Trial, tried_engines
+from dovetail_runtime.loading import LoadTrial, tried_engines
 
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.passes import Context
     from dovetail.plugin import CompiledModel, Executed
 
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.executors import GuardedExecutor
     from dovetail_runtime.region_runner import RegionRunner
 
 
-class Runner(dovetail.plugin.Runner):
+class ModelRunner(dovetail.plugin.Runner):
     """Runs a compiled model; see `dovetail.plugin.Runner`. Engines are loaded on first use.
 
     Args:
@@ -38,10 +38,10 @@ class Runner(dovetail.plugin.Runner):
         self._compiled = compiled
         self._registry = compiled.registry or load_plugins().registry
         # Only this object may hold the trial's executor, so that `unload` frees its memory.
-        trial = compiled.trial if isinstance(compiled.trial, Trial) else Trial({})
+        trial = compiled.trial if isinstance(compiled.trial, LoadTrial) else LoadTrial({})
         compiled.trial = None
         self._tried_engines, self._untried = trial.engines, trial.untried
-        self._executors: dict[str, Executor | GuardedExecutor] = {"": trial.executor} if trial.executor else {}
+        self._executors: dict[str, RegionExecutor | GuardedExecutor] = {"": trial.executor} if trial.executor else {}
         self._last_used = ""
         self._cut_notes: list[str] = []
         self._lock = threading.Lock()
@@ -66,7 +66,7 @@ class Runner(dovetail.plugin.Runner):
 
     def executor(  # type: ignore[override]  # a guard has all that an executor has
         self, name: str = ""
-    ) -> Executor | GuardedExecutor:
+    ) -> RegionExecutor | GuardedExecutor:
         """Return the executor of the model, created on first use and again after its options change.
 
         Args:
@@ -84,15 +84,15 @@ class Runner(dovetail.plugin.Runner):
 
                     known = load_executor(name, compiled, self._registry)
                 else:
-                    from dovetail_runtime.executor import Executor
+                    from dovetail_runtime.executor import RegionExecutor
 
-                    known = Executor(compiled.model, self.engines, compiled.options, artifacts=compiled.artifacts)
+                    known = RegionExecutor(compiled.model, self.engines, compiled.options, artifacts=compiled.artifacts)
                 self._executors[name] = known
             self._last_used = name
             return known
 
     @property
-    def _used(self) -> Executor | GuardedExecutor | None:
+    def _used(self) -> RegionExecutor | GuardedExecutor | None:
         """The executor that ran or was loaded last."""
         return self._executors.get(self._last_used)
 

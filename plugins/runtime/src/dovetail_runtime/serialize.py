@@ -43,7 +43,7 @@ def weight_bytes(model: Model) -> int:
     return sum(tensor.nbytes for tensor in tensors if tensor is not None and tensor.dtype.name != "STRING")
 
 
-def source_of(region: RegionModel) -> Path | bytes:
+def engine_source(region: RegionModel) -> Path | bytes:
     """Return the file of a region if it has one, else its serialized model."""
     return region.path if region.path is not None else to_bytes(region.model.ir)
 
@@ -116,7 +116,7 @@ def value_type(value: ir.Value | None) -> str:
     return type_name(value.type.dtype)
 
 
-def matches(array: np.ndarray, type_: str) -> bool:
+def has_type(array: np.ndarray, type_: str) -> bool:
     """Check whether an array has elements of the named type."""
     if type_ == "string":
         return array.dtype.kind in "OUST"

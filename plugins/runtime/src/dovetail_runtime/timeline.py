@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.plugin.loading import record_spans
 from dovetail.text import pluralize
-from dovetail_onnx.files.writing import replacing
+from dovetail_onnx.files.writing import replacing_file
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
 
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.executors import GuardedExecutor
     from dovetail_runtime.region_runner import RegionRunner
 
@@ -42,13 +42,13 @@ class Timeline:
         self._runs = 0
 
     @contextmanager
-    def run(self, inputs: Mapping[str, Any]) -> Iterator[Run]:
+    def run(self, inputs: Mapping[str, Any]) -> Iterator[RecordedRun]:
         """Record one run of the model until the end of the block."""
         with self._lock:
             self._runs += 1
             number = self._runs
             self._thread()
-        run = Run(self, sum(map(_bytes, inputs.values())))
+        run = RecordedRun(self, sum(map(_bytes, inputs.values())))
         begun = time.perf_counter_ns()
         try:
             yield run
@@ -89,11 +89,11 @@ class Timeline:
 
     def save(self, path: Path) -> None:
         """Write the timeline as JSON; an existing file is replaced atomically."""
-        with replacing(path) as file:
+        with replacing_file(path) as file:
             file.write(json.dumps(self.document()).encode())
 
 
-class Run:
+class RecordedRun:
     """A run that is being recorded.
 
     Attributes:
@@ -148,7 +148,7 @@ def trace(compiled: CompiledModel, path: str | Path | None = None, executor: str
         DovetailError: No engine runs a region.
     """
     timeline = Timeline()
-    used = cast("Executor | GuardedExecutor", compiled.executor(executor))
+    used = cast("RegionExecutor | GuardedExecutor", compiled.executor(executor))
     used.timeline = timeline
     try:
         yield timeline

@@ -28,7 +28,7 @@ _CAUSES = ("Unhandled exception", "what():", "terminate called", "Fatal error", 
 """Texts in the line that says why a process ended: of .NET, C++ and Python."""
 
 
-class Tool(dovetail.plugin.Tool):
+class ToolProcess(dovetail.plugin.Tool):
     """A worker in a process of its own; see `dovetail.plugin.Tool`.
 
     Args:
@@ -65,7 +65,7 @@ class Tool(dovetail.plugin.Tool):
         self._timeout, self._begin, self._progress = timeout, begin, progress
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Tool:
+    def __enter__(self) -> ToolProcess:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import name_of
 
-from dovetail_runtime.executor import Executor
+from dovetail_runtime.executor import RegionExecutor
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -34,7 +34,7 @@ def whole_session(compiled: CompiledModel) -> WholeSession | None:
         DovetailError: No engine takes a region.
     """
     executor, graph = compiled.executor(), compiled.model.graph
-    joint = executor.joint if isinstance(executor, Executor) else None
+    joint = executor.joint if isinstance(executor, RegionExecutor) else None
     if joint is not None:
         native, is_last = joint.native, False
     elif len(executor.runners) == 1:

@@ -32,7 +32,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Work:
+class PreparedCase:
     """A case that is ready to run.
 
     Attributes:
@@ -64,7 +64,7 @@ class Case:
     suite: str
     name: str
     operator: str
-    make: Callable[[PluginSet], Work] = field(compare=False, repr=False)
+    make: Callable[[PluginSet], PreparedCase] = field(compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ _OUTCOMES = ("compared", "host", "no-reference", "error")
 
 
 @dataclass(frozen=True)
-class Measurement:
+class CaseMeasurement:
     """Result of one case on one backend.
 
     Attributes:
@@ -125,7 +125,7 @@ class Measurement:
         return asdict(self) | {"reasons": list(self.reasons)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
+    def from_dict(cls, data: Mapping[str, Any]) -> CaseMeasurement:
         """Parse the result of `as_dict`.
 
         Raises:

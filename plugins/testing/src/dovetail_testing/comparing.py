@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ValueDifference:
     """Difference between two values.
 
     Attributes:
@@ -33,7 +33,7 @@ class Difference:
     broken: str = ""
 
 
-def compared(result: Any, expected: Any, narrow: NarrowFormat | None = None) -> Difference:
+def compared(result: Any, expected: Any, narrow: NarrowFormat | None = None) -> ValueDifference:
     """Compare a result with the expected one: a tensor, a sequence, or None for an optional that is empty.
 
     Args:
@@ -42,7 +42,7 @@ def compared(result: Any, expected: Any, narrow: NarrowFormat | None = None) -> 
         narrow: The narrower format of the result, if any.
     """
     if result is None or expected is None:
-        return Difference() if result is expected else _broken("only one of both results is there")
+        return ValueDifference() if result is expected else _broken("only one of both results is there")
     if isinstance(expected, Sequence) and not isinstance(expected, (str, bytes)):
         return _sequences(result, expected)
     a, b = _readable(np.asarray(result)), _readable(np.asarray(expected))
@@ -50,31 +50,33 @@ def compared(result: Any, expected: Any, narrow: NarrowFormat | None = None) -> 
         return _broken(f"its shape is {list(a.shape)}, the reference gives {list(b.shape)}")
     if b.dtype.kind in "OSU":
         same = a.astype(str) == b.astype(str)
-        return Difference() if same.all() else _broken(f"{int(np.count_nonzero(~same))} texts differ")
+        return ValueDifference() if same.all() else _broken(f"{int(np.count_nonzero(~same))} texts differ")
     if a.dtype.kind in "biu" and b.dtype.kind in "biu":
         # float64 cannot represent all 64-bit integers, nor their differences.
         exact = bool(np.array_equal(a, b))
-        return Difference() if exact else Difference(False, _share(a.astype(np.float64), b.astype(np.float64)))
+        return (
+            ValueDifference() if exact else ValueDifference(False, _share(a.astype(np.float64), b.astype(np.float64)))
+        )
     wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = b if narrow is None else narrow.rounded(b)
         a, b, rounded = a.astype(wide), b.astype(wide), rounded.astype(wide)
     # An unrounded result is acceptable, too.
     if np.all((a == rounded) | (a == b) | (np.isnan(a) & np.isnan(b))):
-        return Difference()
+        return ValueDifference()
     strange = ~np.isfinite(a) & (a != rounded) & ~(np.isnan(a) & np.isnan(b)) | np.isfinite(a) & ~np.isfinite(rounded)
     if strange.any():
         return _broken(f"{int(np.count_nonzero(strange))} elements are infinite or no number in one of both alone")
-    return Difference(False, _share(*_finite(a, b)))
+    return ValueDifference(False, _share(*_finite(a, b)))
 
 
-def _sequences(result: Any, expected: Sequence[Any]) -> Difference:
+def _sequences(result: Any, expected: Sequence[Any]) -> ValueDifference:
     if not isinstance(result, Sequence) or len(result) != len(expected):
         length = len(result) if isinstance(result, Sequence) else "no"
         return _broken(f"it has {length} elements, the reference gives {len(expected)}")
     parts = [compared(one, other) for one, other in zip(result, expected, strict=True)]
     broken = next((part.broken for part in parts if part.broken), "")
-    return Difference(all(part.exact for part in parts), max((part.share for part in parts), default=0.0), broken)
+    return ValueDifference(all(part.exact for part in parts), max((part.share for part in parts), default=0.0), broken)
 
 
 def _finite(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,8 +96,8 @@ def _readable(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if "float" in array.dtype.name else array.astype(np.int16)
 
 
-def _broken(why: str) -> Difference:
-    return Difference(False, 0.0, why)
+def _broken(why: str) -> ValueDifference:
+    return ValueDifference(False, 0.0, why)
 
 
 class NarrowFormat(ABC):

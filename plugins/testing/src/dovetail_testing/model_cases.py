@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
 
-from dovetail_testing.case import Case, Work
+from dovetail_testing.case import Case, PreparedCase
 from dovetail_testing.running import host_reference, references_of
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _NetMaker:
 
     name: str
 
-    def __call__(self, plugins: PluginSet) -> Work:
+    def __call__(self, plugins: PluginSet) -> PreparedCase:
         proto = NETS[self.name]()
         return work_of_model(proto, None, plugins)
 
@@ -160,12 +160,12 @@ class _FileMaker:
 
     path: Path
 
-    def __call__(self, plugins: PluginSet) -> Work:
+    def __call__(self, plugins: PluginSet) -> PreparedCase:
         data = self.path.with_suffix(".npz")
         return work_of_model(self.path, _arrays(data) if data.exists() else None, plugins)
 
 
-def work_of_model(source: Any, arrays: Mapping[str, Any] | None, plugins: PluginSet) -> Work:
+def work_of_model(source: Any, arrays: Mapping[str, Any] | None, plugins: PluginSet) -> PreparedCase:
     """Prepare a model with its inputs, by default random; arrays named after outputs are expected results.
 
     Raises:
@@ -192,7 +192,7 @@ def work_of_model(source: Any, arrays: Mapping[str, Any] | None, plugins: Plugin
     readable = Path(source) if plain and isinstance(source, (str, Path)) else source
     references = [*(references_of(readable) if plain else ()), host_reference(dovetail.open(source, plugins), plugins)]
     feeds = {name: given[name] for name in inputs}
-    return Work(source, feeds, {name: given[name] for name in outputs if name in given}, references)
+    return PreparedCase(source, feeds, {name: given[name] for name in outputs if name in given}, references)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

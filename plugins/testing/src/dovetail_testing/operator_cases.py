@@ -18,13 +18,13 @@ from dovetail_runtime.kernels.library import kernels_of
 from dovetail_schemas.operator_files.library import Definition, library_of
 from dovetail_schemas.operator_files.schemas import attribute_of
 
-from dovetail_testing.case import Case, Reference, Work
+from dovetail_testing.case import Case, PreparedCase, Reference
 from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
     import onnx
     from dovetail.plugin import Kernel, PluginSet
-    from dovetail_schemas.operator_files.entries import Argument
+    from dovetail_schemas.operator_files.entries import OperatorArgument
 
 
 # Square matrices have products and sums; then images, vectors, and shapes with distinct extents.
@@ -62,7 +62,7 @@ class _Maker:
     domain: str
     type_: str
 
-    def __call__(self, plugins: PluginSet) -> Work:
+    def __call__(self, plugins: PluginSet) -> PreparedCase:
         refused = ""
         for inputs, attributes in self._candidates():
             try:
@@ -93,7 +93,7 @@ class _Refused(Exception):
 
 def work_of(
     definition: Definition, domain: str, inputs: Mapping[str, Any], attributes: Mapping[str, object], plugins: PluginSet
-) -> Work:
+) -> PreparedCase:
     """Create a single-node model of an operator, with its references.
 
     Raises:
@@ -115,7 +115,7 @@ def work_of(
             why = described(error)
             continue
         _declare(model, results)
-        return Work(model, feeds, {}, references, model)
+        return PreparedCase(model, feeds, {}, references, model)
     raise _Refused(why)
 
 
@@ -211,7 +211,7 @@ def _value_info(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
-def _values(arg: Argument) -> Sequence[object]:
+def _values(arg: OperatorArgument) -> Sequence[object]:
     """Return values of an attribute to try."""
     if arg.is_list or arg.type == "IntArray":
         return _LISTS
@@ -223,7 +223,7 @@ def _values(arg: Argument) -> Sequence[object]:
     return ("",) if kind in ("str", "Place", "DataLayout") else ("float32",) if kind == "DataType" else (1.0,)
 
 
-def _random(arg: Argument, type_: str, shape: tuple[int, ...], seed: int) -> Any:
+def _random(arg: OperatorArgument, type_: str, shape: tuple[int, ...], seed: int) -> Any:
     if arg.is_list:
         return [_array(type_, shape, seed + 100 * index) for index in range(_LIST_LENGTH)]
     return _array(type_, shape, seed)

@@ -15,11 +15,11 @@ from dovetail.errors import DovetailError, UsageError
 
 if TYPE_CHECKING:
     from dovetail_testing.case import Case
-    from dovetail_testing.session import Run
-    from dovetail_testing.verdicts import Verdict
+    from dovetail_testing.session import SuiteRun
+    from dovetail_testing.verdicts import CaseVerdict
 
 
-_RUN = pytest.StashKey["Run"]()
+_RUN = pytest.StashKey["SuiteRun"]()
 Style: TypeAlias = "Literal['long', 'short', 'line', 'no', 'native', 'value', 'auto']"
 _PASSING = ("exact", "relaxed", "ran")
 
@@ -116,13 +116,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         run.selected = sum(isinstance(item, ConformanceItem) for item in session.items)
 
 
-def _run_of(config: pytest.Config) -> Run:
+def _run_of(config: pytest.Config) -> SuiteRun:
     """Create the run from the options.
 
     Raises:
         DovetailError: An option or a file is invalid.
     """
-    from dovetail_testing.session import Asked, Run, check_suites, parse_shard
+    from dovetail_testing.session import SuiteRun, SuiteSettings, check_suites, parse_shard
 
     get = config.getoption
     sample = get("dovetail_sample")
@@ -131,8 +131,8 @@ def _run_of(config: pytest.Config) -> Run:
     table = get("dovetail_table")
     if table is not None and table.is_dir():
         raise UsageError(f"--dovetail-table {table} is a folder", "name a file")
-    return Run(
-        Asked(
+    return SuiteRun(
+        SuiteSettings(
             tuple(dict.fromkeys(get("dovetail_backend"))),
             check_suites(get("dovetail_suite")),
             parse_shard(get("dovetail_shard")),
@@ -166,7 +166,7 @@ class ConformanceSuite(pytest.Collector):
         run: The run that contains it.
     """
 
-    run: Run
+    run: SuiteRun
 
     def collect(self) -> Iterator[ConformanceItem]:
         """Yield its cases."""
@@ -211,7 +211,7 @@ class ConformanceItem(pytest.Item):
 class NotAsListed(Exception):
     """Raised if the result of a case contradicts the lists."""
 
-    def __init__(self, found: Verdict):
+    def __init__(self, found: CaseVerdict):
         super().__init__(found.text)
 
 
@@ -240,7 +240,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     _write_table(run, out, config.getoption("dovetail_table"))
 
 
-def _write_table(run: Run, out: pytest.TerminalReporter, path: Path | None) -> None:
+def _write_table(run: SuiteRun, out: pytest.TerminalReporter, path: Path | None) -> None:
     """Write the table, unless the run was interrupted; then an earlier table is kept."""
     if path is None:
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail_onnx.files.reading import UnreadableInput, read_input
 
-from dovetail_testing.case import Measurement
+from dovetail_testing.case import CaseMeasurement
 
 if TYPE_CHECKING:
     from dovetail.passes import BackendChoice
@@ -39,12 +39,12 @@ class Recording:
         self.path = path
         self.outdated = 0
         self._made_with = made_with
-        self._results: dict[tuple[str, str], Measurement] = {}
+        self._results: dict[tuple[str, str], CaseMeasurement] = {}
         self._starts: dict[tuple[str, str], int] = {}
         if path is not None:
             self._read(path)
 
-    def get(self, backend: str, key: str) -> Measurement | None:
+    def get(self, backend: str, key: str) -> CaseMeasurement | None:
         """Return the result of a case on a backend; None if it must be run."""
         return self._results.get((backend, key))
 
@@ -52,7 +52,7 @@ class Recording:
         """Check whether the process crashed more than once in a case."""
         return (backend, key) not in self._results and self._starts.get((backend, key), 0) >= _MOST_STARTS
 
-    def results(self) -> Iterator[Measurement]:
+    def results(self) -> Iterator[CaseMeasurement]:
         """Yield all results."""
         yield from self._results.values()
 
@@ -60,7 +60,7 @@ class Recording:
         """Record the start of a case."""
         self._append({"begun": key, "backend": backend, "made_with": self._made_with.get(backend, "")})
 
-    def add(self, measured: Measurement) -> None:
+    def add(self, measured: CaseMeasurement) -> None:
         """Record a result."""
         self._results[measured.backend, measured.key] = measured
         self._append({"made_with": self._made_with.get(measured.backend, ""), **measured.as_dict()})
@@ -114,7 +114,7 @@ class Recording:
                 if made_with == self._made_with.get(key[0], made_with):
                     self._starts[key] = self._starts.get(key, 0) + 1
                 return
-            measured = Measurement.from_dict(data)
+            measured = CaseMeasurement.from_dict(data)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if _is_cut(line):
                 return

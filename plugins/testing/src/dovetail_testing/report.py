@@ -15,7 +15,7 @@ from dovetail.text import did_you_mean
 from dovetail_runtime.kernels.library import kernels_of
 from dovetail_schemas.operator_files.library import Definition, library_of
 
-from dovetail_testing.case import Case, Measurement, Work
+from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
 from dovetail_testing.running import measure
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OPERATOR = re.compile(r"([\w.]+::)?\w+")
 
 
 @dataclass(frozen=True)
-class Report:
+class DoubleRun:
     """Result of the double run of a model or an operator.
 
     Attributes:
@@ -38,7 +38,7 @@ class Report:
 
     name: str
     backend: str
-    runs: tuple[Measurement, ...]
+    runs: tuple[CaseMeasurement, ...]
 
     @property
     def placed(self) -> bool:
@@ -80,7 +80,7 @@ class Report:
         return "\n".join([f"{self.name} on {self.backend}:", *(f"  {run.name}: {run.line()}" for run in self.runs)])
 
 
-def _passes(run: Measurement, tolerance: float, allow_host: bool) -> bool:
+def _passes(run: CaseMeasurement, tolerance: float, allow_host: bool) -> bool:
     if run.outcome == "host":
         return allow_host
     return run.outcome == "compared" and not run.problem and (run.exact or run.share <= tolerance)
@@ -94,7 +94,7 @@ def double_run(
     attributes: Mapping[str, object] | None = None,
     plugins: PluginSet | None = None,
     **options: Any,
-) -> Report:
+) -> DoubleRun:
     """Run a model or an operator on a reference and compiled for a backend, and compare the results.
 
     The reference is ONNX Runtime or the reference of the onnx package on the source model; for an operator of a file,
@@ -122,7 +122,7 @@ def double_run(
         work = work_of_model(subject, inputs, plugins)
         found = (Case("models", name, "", lambda _: work),)
     runs = tuple(measure(case, backend, plugins, options) for case in found)
-    return Report(name, str(backend), runs)
+    return DoubleRun(name, str(backend), runs)
 
 
 def _operator_cases(
@@ -163,7 +163,7 @@ def _check_inputs(definition: Definition, label: str, arrays: Mapping[str, Any])
             )
 
 
-def _onnx_work(domain: str, name: str, arrays: Mapping[str, Any], attributes: Mapping[str, object]) -> Work:
+def _onnx_work(domain: str, name: str, arrays: Mapping[str, Any], attributes: Mapping[str, object]) -> PreparedCase:
     """Create a single-node model of an ONNX operator."""
     import onnx
 
@@ -177,4 +177,4 @@ def _onnx_work(domain: str, name: str, arrays: Mapping[str, Any], attributes: Ma
     model = node_model(domain, name, arrays, schema.min_output, {domain: schema.since_version})
     model.graph.node[0].attribute.extend(onnx.helper.make_attribute(*each) for each in attributes.items())
     model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    return Work(model, arrays, {}, references_of(model), model)
+    return PreparedCase(model, arrays, {}, references_of(model), model)

@@ -16,8 +16,8 @@ from dovetail.planning import HOST
 from dovetail.plugin.loading import described, load_chosen, use_file
 from dovetail_runtime.data.batches import fitted
 
-from dovetail_testing.case import Case, Measurement, Reference, Work
-from dovetail_testing.comparing import Difference, compared, narrow_outputs, rounded_inputs
+from dovetail_testing.case import Case, CaseMeasurement, PreparedCase, Reference
+from dovetail_testing.comparing import ValueDifference, compared, narrow_outputs, rounded_inputs
 
 if TYPE_CHECKING:
     import onnx
@@ -42,16 +42,16 @@ def host_reference(model: Model, plugins: PluginSet) -> Reference:
 
     def made() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         from dovetail.passes import Context, Request
-        from dovetail_verify.runners import reference
+        from dovetail_verify.runners import reference_runner
 
         ctx = Context(Request(), plugins=plugins)
         ctx.load_backends()
-        return reference(model, ctx)
+        return reference_runner(model, ctx)
 
     return Reference("the host's engines", _once(made))
 
 
-def chosen_reference(work: Work) -> tuple[Reference | None, Mapping[str, Any], str]:
+def chosen_reference(work: PreparedCase) -> tuple[Reference | None, Mapping[str, Any], str]:
     """Return the first reference that reproduces the recorded results, with its results.
 
     If none does (for random numbers, for example), the recorded results are the reference.
@@ -125,7 +125,7 @@ _MOST_REASONS = 3
 
 def measure(
     case: Case, backend: str | BackendChoice, plugins: PluginSet | None = None, options: Mapping[str, Any] | None = None
-) -> Measurement:
+) -> CaseMeasurement:
     """Run a case on its reference and compiled for a backend, and compare the results.
 
     If no node is placed on the backend, the case runs again with all inputs but the first as constants, because many
@@ -140,7 +140,7 @@ def measure(
     began = time.perf_counter()
     plugins = plugins or dovetail.load_plugins()
     choice = BackendChoice.parse(use_file(plugins.registry, backend) if isinstance(backend, str) else backend)
-    blank = Measurement(str(choice), case.suite, case.name, case.operator, "error")
+    blank = CaseMeasurement(str(choice), case.suite, case.name, case.operator, "error")
     try:
         work = case.make(plugins)
         measured = _Run(work, choice, plugins, dict(options or {})).measured(blank)
@@ -156,12 +156,12 @@ def measure(
 class _Run:
     """A model on a backend."""
 
-    work: Work
+    work: PreparedCase
     choice: BackendChoice
     plugins: PluginSet
     options: dict[str, Any]
 
-    def measured(self, blank: Measurement) -> Measurement:
+    def measured(self, blank: CaseMeasurement) -> CaseMeasurement:
         compiled = self._compiled()
         name = self.choice.name
         nodes = compiled.plan.nodes
@@ -213,11 +213,11 @@ def _computes_integers(choice: BackendChoice, plugins: PluginSet) -> bool:
 
 
 def _with_difference(
-    found: Measurement, compiled: CompiledModel, results: Mapping[str, Any], expected: Mapping[str, Any]
-) -> Measurement:
+    found: CaseMeasurement, compiled: CompiledModel, results: Mapping[str, Any], expected: Mapping[str, Any]
+) -> CaseMeasurement:
     """Add the output with the largest difference to a measurement."""
     held = narrow_outputs(compiled.model)
-    exact, worst, output = True, Difference(), next(iter(expected), "")
+    exact, worst, output = True, ValueDifference(), next(iter(expected), "")
     for name, value in expected.items():
         one = compared(results.get(name), value, held.get(name))
         exact = exact and one.exact
@@ -238,7 +238,7 @@ def _reasons(compiled: CompiledModel, backend: str) -> tuple[str, ...]:
     return tuple(found)[:_MOST_REASONS]
 
 
-def _with_constants(work: Work) -> Work | None:
+def _with_constants(work: PreparedCase) -> PreparedCase | None:
     """Turn all inputs but the first into constants; None if that is not possible."""
     if work.proto is None or len(work.inputs) < 2:
         return None
@@ -255,7 +255,7 @@ def _with_constants(work: Work) -> Work | None:
     left = [value for value in model.graph.input if value.name in kept]
     del model.graph.input[:]
     model.graph.input.extend(left)
-    return Work(model, kept, work.expected, references_of(model), None)
+    return PreparedCase(model, kept, work.expected, references_of(model), None)
 
 
 def _text(error: Exception) -> str:

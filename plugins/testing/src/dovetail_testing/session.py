@@ -13,20 +13,20 @@ from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen, use_file
 
-from dovetail_testing.case import SUITES, Case, Measurement
+from dovetail_testing.case import SUITES, Case, CaseMeasurement
 from dovetail_testing.list_files import Lists, check_backends, lists
 from dovetail_testing.recording import Recording, fingerprint
 from dovetail_testing.running import NARROW, measure
 from dovetail_testing.suites import all_cases, sampled, shard_of
 from dovetail_testing.table import BackendTable, page
-from dovetail_testing.verdicts import Verdict, rotten, text_to_add, verdict
+from dovetail_testing.verdicts import CaseVerdict, rotten, text_to_add, verdict
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
 
 
 @dataclass(frozen=True)
-class Asked:
+class SuiteSettings:
     """Settings from pytest's options.
 
     Attributes:
@@ -53,7 +53,7 @@ class Asked:
 
 
 @dataclass
-class Run:
+class SuiteRun:
     """A run of the suite.
 
     Attributes:
@@ -66,9 +66,9 @@ class Run:
         DovetailError: A backend does not exist, or a file or an option is invalid.
     """
 
-    asked: Asked
+    asked: SuiteSettings
     plugins: PluginSet = field(default_factory=dovetail.load_plugins)
-    verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    verdicts: dict[tuple[str, str], CaseVerdict] = field(default_factory=dict)
     selected: int = 0
 
     def __post_init__(self) -> None:
@@ -98,12 +98,12 @@ class Run:
             chosen += found if self.asked.sample is None else sampled(found, self.asked.sample)
         return shard_of(chosen, *self.asked.shard)
 
-    def verdict(self, backend: str, case: Case) -> Verdict:
+    def verdict(self, backend: str, case: Case) -> CaseVerdict:
         """Run a case on a backend unless its result is recorded, and judge the result."""
         measured = self.recording.get(backend, case.key)
         if measured is None and self.recording.ended_the_process(backend, case.key):
-            blank = Measurement(backend, case.suite, case.name, case.operator, "error")
-            measured = Measurement(**{**vars(blank), "problem": "the process ended twice while it ran"})
+            blank = CaseMeasurement(backend, case.suite, case.name, case.operator, "error")
+            measured = CaseMeasurement(**{**vars(blank), "problem": "the process ended twice while it ran"})
         if measured is None:
             self.recording.begin(backend, case.key)
             measured = measure(case, self.choices[backend], self.plugins, self.options)
@@ -113,7 +113,7 @@ class Run:
 
     def to_add(self) -> dict[str, str]:
         """Return missing list entries as YAML, by backend."""
-        found: dict[str, list[Measurement]] = {}
+        found: dict[str, list[CaseMeasurement]] = {}
         for (backend, _), one in self.verdicts.items():
             if one.unlisted:
                 found.setdefault(backend, []).append(one.measurement)
@@ -135,7 +135,7 @@ class Run:
     def tables(self) -> list[BackendTable]:
         """Create a table for each backend, from this run and all recorded results."""
         keys = {case.key for case in self.known}
-        found: dict[str, dict[str, Verdict]] = {name: {} for name in self.choices}
+        found: dict[str, dict[str, CaseVerdict]] = {name: {} for name in self.choices}
         for measured in self.recording.results():
             if measured.backend in found and measured.key in keys:
                 found[measured.backend][measured.key] = verdict(measured, self.lists[measured.backend])

@@ -15,7 +15,7 @@ import numpy as np
 from dovetail.errors import UsageError
 from dovetail.text import did_you_mean
 
-from dovetail_testing.case import SUITES, Case, Work
+from dovetail_testing.case import SUITES, Case, PreparedCase
 from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class _Maker:
     def __init__(self, test: Any):
         self._test = test
 
-    def __call__(self, plugins: PluginSet) -> Work:
+    def __call__(self, plugins: PluginSet) -> PreparedCase:
         del plugins
         import onnx
 
@@ -128,7 +128,7 @@ class _Maker:
         given, expected = self._test.data_sets[0]
         names = [value.name for value in model.graph.input]
         outputs = [value.name for value in model.graph.output]
-        return Work(
+        return PreparedCase(
             model,
             {name: _value(value) for name, value in zip(names, given, strict=True)},
             {name: _value(value) for name, value in zip(outputs, expected, strict=True)},

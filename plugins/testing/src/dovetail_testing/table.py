@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dovetail_testing.verdicts import Verdict
+    from dovetail_testing.verdicts import CaseVerdict
 
 
 _LONGEST = 110
@@ -28,7 +28,7 @@ class BackendTable:
 
     name: str
     engines: str
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[CaseVerdict]
     notes: Sequence[str] = ()
 
     def counts(self) -> Counter[str]:
@@ -100,8 +100,8 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _rows(verdicts: Sequence[Verdict]) -> list[str]:
-    groups: dict[str, list[Verdict]] = {}
+def _rows(verdicts: Sequence[CaseVerdict]) -> list[str]:
+    groups: dict[str, list[CaseVerdict]] = {}
     for verdict in verdicts:
         groups.setdefault(verdict.measurement.operator or verdict.measurement.name, []).append(verdict)
     lines = [
@@ -125,7 +125,7 @@ def _rows(verdicts: Sequence[Verdict]) -> list[str]:
     return lines
 
 
-def _failures(verdicts: Iterable[Verdict]) -> list[str]:
+def _failures(verdicts: Iterable[CaseVerdict]) -> list[str]:
     bad = [one for one in verdicts if one.status in ("failed", "known")]
     if not bad:
         return []
@@ -140,7 +140,7 @@ def _share(share: float) -> str:
     return f"{share:.1e}" if share else ""
 
 
-def _reason(group: Iterable[Verdict]) -> str:
+def _reason(group: Iterable[CaseVerdict]) -> str:
     """Return the most frequent reason why cases are on the host."""
     reasons = Counter(reason for one in group if one.status == "host" for reason in one.measurement.reasons[:1])
     return _cell(max(reasons, key=lambda reason: (reasons[reason], reason))) if reasons else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from dovetail_testing.case import Measurement
+    from dovetail_testing.case import CaseMeasurement
     from dovetail_testing.list_files import Expectation, Lists
 
 
@@ -18,7 +18,7 @@ Status = Literal["exact", "relaxed", "ran", "host", "skipped", "known", "failed"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CaseVerdict:
     """The verdict on one measurement.
 
     Attributes:
@@ -31,7 +31,7 @@ class Verdict:
 
     status: Status
     text: str
-    measurement: Measurement
+    measurement: CaseMeasurement
     expectation: Expectation | None = None
 
     @property
@@ -40,36 +40,36 @@ class Verdict:
         return self.status == "failed" and self.expectation is None and self.measurement.outcome == "compared"
 
 
-def verdict(measured: Measurement, lists: Lists) -> Verdict:
+def verdict(measured: CaseMeasurement, lists: Lists) -> CaseVerdict:
     """Judge a measurement according to lists."""
     line = measured.line()
     if measured.outcome == "host":
-        return Verdict("host", line, measured)
+        return CaseVerdict("host", line, measured)
     entry = lists.expectation(measured.name, measured.operator)
     if entry is not None and entry.kind == "fails":
         good = measured.outcome != "error" and measured.exact
-        return Verdict("exact" if good else "known", line if good else f"{entry.why}; {line}", measured, entry)
+        return CaseVerdict("exact" if good else "known", line if good else f"{entry.why}; {line}", measured, entry)
     if measured.outcome == "error":
-        return Verdict("failed", line, measured, entry)
+        return CaseVerdict("failed", line, measured, entry)
     if entry is not None and entry.kind == "run_only":
-        return Verdict("ran", entry.why, measured, entry)
+        return CaseVerdict("ran", entry.why, measured, entry)
     if measured.outcome == "no-reference":
-        return Verdict("skipped", line, measured, entry)
+        return CaseVerdict("skipped", line, measured, entry)
     if entry is None:
         what = f"operator {measured.operator}" if measured.operator else f"model {measured.name}"
         text = f"{what} is on no list of {measured.backend.partition(':')[0]}; {line}; add to the lists:\n"
-        return Verdict("failed", text + text_to_add([measured]), measured)
+        return CaseVerdict("failed", text + text_to_add([measured]), measured)
     if measured.exact:
-        return Verdict("exact", line, measured, entry)
+        return CaseVerdict("exact", line, measured, entry)
     if measured.problem:
-        return Verdict("failed", line, measured, entry)
+        return CaseVerdict("failed", line, measured, entry)
     if entry.kind == "relaxed" and measured.share <= entry.tolerance:
-        return Verdict("relaxed", line, measured, entry)
+        return CaseVerdict("relaxed", line, measured, entry)
     allowed = f"tolerance: {entry.tolerance:g}" if entry.kind == "relaxed" else "exact"
-    return Verdict("failed", f"{line}; {entry.where} says {allowed}", measured, entry)
+    return CaseVerdict("failed", f"{line}; {entry.where} says {allowed}", measured, entry)
 
 
-def text_to_add(measured: Iterable[Measurement]) -> str:
+def text_to_add(measured: Iterable[CaseMeasurement]) -> str:
     """Return missing list entries as YAML, by operator, with a sufficient tolerance; reasons are left to fill in."""
     shares: dict[tuple[bool, str], float] = {}
     wrong = []
@@ -99,14 +99,14 @@ def text_to_add(measured: Iterable[Measurement]) -> str:
     return "\n".join(lines)
 
 
-def rotten(verdicts: Iterable[Verdict], covered: Mapping[int, int]) -> list[str]:
+def rotten(verdicts: Iterable[CaseVerdict], covered: Mapping[int, int]) -> list[str]:
     """Return entries that could be stricter, because all of their cases are exact.
 
     Args:
         verdicts: The verdicts of the run.
         covered: Number of cases per entry, by its `id`; an entry is only judged if all of them were run.
     """
-    seen: dict[int, list[Verdict]] = {}
+    seen: dict[int, list[CaseVerdict]] = {}
     entries: dict[int, Expectation] = {}
     for one in verdicts:
         entry = one.expectation

@@ -1,6 +1,9 @@
 """Model transforms: normalization, lowering to older opsets, fusions, regions as models, and a rewriting framework."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 
@@ -29,7 +32,7 @@ def register(registry):
     registry.edit("fuse-attention", "dovetail_transforms.fusions.attention:FuseAttention")
     registry.edit("fuse-grouped-attention", "dovetail_transforms.fusions.attention:FuseGroupedAttention")
     registry.edit("fuse-multi-head-attention", "dovetail_transforms.fusions.contrib:FuseMultiHeadAttention")
-    registry.edit("fuse-contrib-rotary", "dovetail_transforms.fusions.contrib:FuseContribRotary")
+    registry.edit("fuse-contrib-rotary", "dovetail_transforms.fusions.rotary:FuseContribRotary")
     registry.pass_("write-out", "dovetail_transforms.decompositions.decomposing:WriteOut")
     registry.edit("write-out", "dovetail_transforms.decompositions.decomposing:WriteOutNode")
     registry.pass_("lower-opset", "dovetail_transforms.lowering.lowering:LowerOpset")

@@ -14,12 +14,12 @@ from dovetail_tune.outside_data import (
     SIZE,
     Decibels,
     Fields,
+    FiniteNumber,
     Flag,
     Form,
     ListOf,
     MapOf,
     Maybe,
-    Number,
     Race,
     Text,
     TupleOf,
@@ -28,11 +28,11 @@ from dovetail_tune.race import RaceResult
 
 _MACHINE = MapOf(Text())
 _GREETING = TupleOf((_MACHINE, ListOf(Text())))
-_OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(Number(0, 1))})
+_OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(FiniteNumber(0, 1))})
 _FOUND: Mapping[str, Form] = {
     "prepare": Fields(
         {
-            "digest": Text(), "compile_seconds": Number(0), "missed": ListOf(Text()), "doubts": ListOf(Text()),
+            "digest": Text(), "compile_seconds": FiniteNumber(0), "missed": ListOf(Text()), "doubts": ListOf(Text()),
             "bytes": SIZE, "coverage": Text(), "engines": ListOf(Text()),
             "verification": Fields({"broken": Flag(), "outputs": ListOf(_OUTPUT)}),
         }

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.ir import name_of
 from dovetail.passes import Context, Request
 from dovetail_runtime.data.batches import batches
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 
 from dovetail_tune.data_folders import save_arrays
 from dovetail_tune.pairwise_noise import ErrorsAtOutputs
@@ -119,7 +119,7 @@ class ExactValues:
         return [_share(n, s) for n, s in zip(noise.tolist(), signal.tolist())]
 
     def _run(self, model: Model) -> Run:
-        return reference(model, Context(Request(), plugins=self._plugins))
+        return reference_runner(model, Context(Request(), plugins=self._plugins))
 
 
 def _energies(given: np.ndarray, exact: np.ndarray) -> tuple[float, float]:

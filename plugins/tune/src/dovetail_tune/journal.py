@@ -12,30 +12,44 @@ from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.reading import UnreadableInput, read_input
 from dovetail_runtime.machine import difference
 
-from dovetail_tune.outside_data import SIZE, Decibels, Fields, Form, ListOf, MapOf, Maybe, Number, Race, Text, TupleOf
+from dovetail_tune.outside_data import (
+    SIZE,
+    Decibels,
+    Fields,
+    FiniteNumber,
+    Form,
+    ListOf,
+    MapOf,
+    Maybe,
+    Race,
+    Text,
+    TupleOf,
+)
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
 _ENTRY = Fields({"kind": Text(("candidate", "race", "noise", "pairs", "segment", "folder")), "name": Text()})
-_PLACE = Number(0, 1 << 31, whole=True)
-_CANDIDATE = Fields({"name": Text(), "backends": _NAMES, "high": _NAMES, "pins": _NAMES, "margin": Number(0, 1000),
-                     "threads": Number(0, 1 << 20, whole=True)})  # fmt: skip
-_RATIO = Number(1e-9, 1e9)
+_PLACE = FiniteNumber(0, 1 << 31, whole=True)
+_CANDIDATE = Fields({
+    "name": Text(), "backends": _NAMES, "high": _NAMES, "pins": _NAMES,
+    "margin": FiniteNumber(0, 1000), "threads": FiniteNumber(0, 1 << 20, whole=True),
+})  # fmt: skip
+_RATIO = FiniteNumber(1e-9, 1e9)
 _FORMS: Mapping[str, Form] = {
     "candidate": Fields({
         "candidate": _CANDIDATE, "status": Text(("prepared", "failed", "repeated", "not tried")), "why": Text(),
-        "snr_db": Maybe(Decibels()), "answers": Maybe(Number(0, 1)), "missed": _NAMES, "bytes": SIZE,
+        "snr_db": Maybe(Decibels()), "answers": Maybe(FiniteNumber(0, 1)), "missed": _NAMES, "bytes": SIZE,
         "coverage": Text(), "engines": _NAMES, "against": Maybe(TupleOf((_RATIO, _RATIO, _RATIO, SIZE))),
-        "digest": Text(), "compile_seconds": Number(0), "run_seconds": Number(0),
+        "digest": Text(), "compile_seconds": FiniteNumber(0), "run_seconds": FiniteNumber(0),
     }),
     "race": Race({"memory": MapOf(SIZE)}),
-    "noise": Fields({"noise": ListOf(Number(0))}),
-    "pairs": Fields({"pairs": ListOf(TupleOf((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(Number()))))}),
+    "noise": Fields({"noise": ListOf(FiniteNumber(0))}),
+    "pairs": Fields({"pairs": ListOf(TupleOf((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(FiniteNumber()))))}),
     "folder": Fields({
-        "status": Text(("prepared", "failed")), "why": Text(), "kl": Number(0), "top1": Number(0, 1),
-        "agreement": Number(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),
+        "status": Text(("prepared", "failed")), "why": Text(), "kl": FiniteNumber(0), "top1": FiniteNumber(0, 1),
+        "agreement": FiniteNumber(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),
     }),
-    "segment": Fields({"seconds": Number(1e-12, 1e12)}),
+    "segment": Fields({"seconds": FiniteNumber(1e-12, 1e12)}),
 }  # fmt: skip
 _WHAT = {"model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed"}
 

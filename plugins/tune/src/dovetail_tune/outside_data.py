@@ -30,7 +30,7 @@ class Text(Form):
 
 
 @dataclass(frozen=True)
-class Number(Form):
+class FiniteNumber(Form):
     """A finite number within limits."""
 
     least: float = -math.inf
@@ -141,7 +141,7 @@ class Race(Fields):
     """The outcome of a race: its runners have turns together, so that they can be compared."""
 
     def __init__(self, more: Mapping[str, Form] | None = None) -> None:
-        turns = MapOf(ListOf(Number(1e-12, 1e12), least=1))
+        turns = MapOf(ListOf(FiniteNumber(1e-12, 1e12), least=1))
         own = {"leader": Text(), "turns": turns, "failed": MapOf(Text()), "heats": ListOf(turns)}
         super().__init__({**own, **(more or {})})
 
@@ -163,4 +163,4 @@ def unknown(names: Iterable[str], known: Collection[str]) -> str:
     return next((name for name in names if name not in known), "")
 
 
-SIZE = Number(0, 2.0**63, whole=True)
+SIZE = FiniteNumber(0, 2.0**63, whole=True)

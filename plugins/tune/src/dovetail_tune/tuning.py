@@ -18,7 +18,7 @@ from dovetail.plugin import TemporaryFolder, load_plugins
 from dovetail_runtime.data.sources import data_digest
 from dovetail_runtime.machine import cpus
 from dovetail_verify.accuracy.goals import Goals
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 
 from dovetail_tune.candidates import Candidate, candidates_of
 from dovetail_tune.data_folders import write_split
@@ -100,7 +100,7 @@ def tune(
         pool = _pool_of(executor, plugins, measure)
         key = {**_key_of(original, path, given), "goals": str(goals), "mode": measure, **pool.machine}
         book = Journal(folder / _JOURNAL if journal is not None else None, key)
-        split = write_split(original, given, folder, reference(original, Context(Request(), plugins=plugins)))
+        split = write_split(original, given, folder, reference_runner(original, Context(Request(), plugins=plugins)))
         pool.check_paths([str(path), str(split.judge.resolve())])
         runner = TrialRunner(path, split, goals.as_dict(), folder, book, deadline, pool, candidates.found[0])
         tuned = Tuner(runner, candidates, original, plugins, progress).run(mixed)

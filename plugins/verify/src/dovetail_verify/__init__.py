@@ -1,6 +1,9 @@
 """Comparison of a result with its original, accuracy goals, and ranking of the nodes that lose accuracy."""
 
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 # Operators whose indices may be reordered without changing the meaning.
 _FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
-Run = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
+RunFunction = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
+"""Returns the outputs of a model for its inputs, both by name."""
 
 
 @dataclass
-class Verification:
+class OutputVerification:
     """Comparison of all outputs.
 
     Attributes:
@@ -136,14 +137,14 @@ class Verification:
 
 def verify(
     model: Model,
-    original: Run,
-    result: Run,
+    original: RunFunction,
+    result: RunFunction,
     data: object = None,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     made: Model | None = None,
-) -> Verification:
+) -> OutputVerification:
     """Run original and result on every batch of `data`, and compare all outputs.
 
     Args:
@@ -196,7 +197,7 @@ def verify(
     cautious = [spread[output.name].applied(output) for output in outputs]
     why = open_outputs(model)
     outputs, cautious = ([one.left_open(why.get(one.name, "")) for one in each] for each in (outputs, cautious))
-    return Verification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
+    return OutputVerification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
@@ -210,7 +211,7 @@ def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:
 
 
 def random_run(
-    model: Model, original: Run, seed: int, given: Mapping[str, Sequence[int]]
+    model: Model, original: RunFunction, seed: int, given: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, tuple[int, ...]], Mapping[str, np.ndarray], dict[str, np.ndarray]]:
     """Find random inputs that the original accepts, and compute its outputs for them.
 

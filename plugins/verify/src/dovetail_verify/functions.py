@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.ranking import Ranking
     from dovetail_verify.arguments import InputShapes
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
     from dovetail_verify.layers import LayerErrors
 
 
@@ -56,7 +56,7 @@ def verify(
     max_perplexity_rise: float | str | None = None,
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
-) -> Verification:
+) -> OutputVerification:
     """Compare the outputs of two models on the same inputs; the original runs on the host, in its own types.
 
     Args:

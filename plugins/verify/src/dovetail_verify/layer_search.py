@@ -14,7 +14,7 @@ from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
-from dovetail_verify.layers import ORDERS, Layer, LayerErrors, check_order
+from dovetail_verify.layers import ORDERS, LayerErrors, MeasuredLayer, check_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -96,7 +96,7 @@ def _others(steps: Mapping[str, int]) -> str:
     return ",".join(step for step in steps if step not in _RESCALING) or "none"
 
 
-def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[Layer]:
+def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[MeasuredLayer]:
     """Return the computing nodes in graph order, each with the subsequent nodes that only move its numbers."""
     by_name = {name_of(node): node for node in model.graph}
     heads: dict[str, str] = {}
@@ -128,7 +128,7 @@ def _moves(own: NodeErrors, before: NodeErrors) -> bool:
     return one.elements == two.elements > 0 and all(abs(a - b) <= _SAME * abs(b) for a, b in pairs)
 
 
-def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> Layer:
+def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Mapping[str, NodeErrors]) -> MeasuredLayer:
     head, *moving = nodes
     placement = get_placement(by_name[name_of(head)])
     found = {name: errors[name] for name in map(name_of, nodes)}
@@ -136,7 +136,7 @@ def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Map
     rounding = max(alone, key=lambda name: alone[name].share, default="")
     accumulated = [one.accumulated for one in found.values() if one.accumulated.elements]
     value = next(value.name for value in head.outputs if value.name)
-    return Layer(
+    return MeasuredLayer(
         name_of(head),
         operator_name(head.domain, head.op_type),
         placement.backend if placement is not None else "",
@@ -150,5 +150,5 @@ def _layer(nodes: Sequence[ir.Node], by_name: Mapping[str, ir.Node], errors: Map
     )
 
 
-def _with_effect(layer: Layer, snr_db: float | None) -> Layer:
+def _with_effect(layer: MeasuredLayer, snr_db: float | None) -> MeasuredLayer:
     return layer if snr_db is None else replace(layer, at_outputs=snr_db)

@@ -21,7 +21,7 @@ _RECORDED = 10
 
 
 @dataclass(frozen=True)
-class Layer:
+class MeasuredLayer:
     """Errors of a node, together with the subsequent nodes that only move its numbers.
 
     Attributes:
@@ -119,7 +119,7 @@ class LayerErrors:
         measured: Number of nodes whose effect on the outputs was measured.
     """
 
-    layers: Sequence[Layer]
+    layers: Sequence[MeasuredLayer]
     by: str
     batches: int
     measured: int

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, CompileJob, Proceed
 
     from dovetail_verify.accuracy.goals import Goals
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
     from dovetail_verify.layers import LayerErrors
 
 
@@ -133,7 +133,7 @@ class VerifyResult(Option):
                 if verify or not isinstance(cause, NoEngineError) or job.ctx.try_engines is not False:
                     raise
                 compiled.plan.remarks.append(_not_verified(job, cause))
-        verification = cast("Verification | None", compiled.verification)
+        verification = cast("OutputVerification | None", compiled.verification)
         if verification is not None:
             verification.layers = layers
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
@@ -196,7 +196,7 @@ def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledM
     return outcome.compiled, outcome.failure
 
 
-def _compared(job: CompileJob, compiled: CompiledModel) -> Verification:
+def _compared(job: CompileJob, compiled: CompiledModel) -> OutputVerification:
     from dovetail_verify.runners import compared
 
     try:

@@ -25,7 +25,7 @@ from dovetail_verify.accuracy.watched import OPTIONS
 from dovetail_verify.compare import random_run
 from dovetail_verify.metrics import DifferenceSums, decibels_text
 from dovetail_verify.reducing.recording import record, temporary_file, typed_copy
-from dovetail_verify.runners import reference, reference_of_source, weights_within
+from dovetail_verify.runners import reference_runner, source_runner, weights_within
 from dovetail_verify.unchanged import is_unchanged
 
 if TYPE_CHECKING:
@@ -86,18 +86,18 @@ class PreparationCheck:
         try:
             with gc_paused():
                 # Of a large source only one session is held at a time.
-                feeds, wanted = self._batch(prepared, reference_of_source(source, ctx))
+                feeds, wanted = self._batch(prepared, source_runner(source, ctx))
                 if is_unchanged(source, prepared):
                     self._passed()
                     return
                 return_freed_memory()
-                ours = _flat(reference(prepared, ctx, OPTIONS)(fitted(prepared, feeds)))
+                ours = _flat(reference_runner(prepared, ctx, OPTIONS)(fitted(prepared, feeds)))
         except DovetailError as error:
             self._remark("analysis", f"the prepared model was not compared with the source: {error.message}")
             return
         faults = _faults(wanted, ours, _limit(source))
         if faults:
-            variations = list(self._variations(source, reference_of_source(source, ctx), feeds))
+            variations = list(self._variations(source, source_runner(source, ctx), feeds))
             faults = [fault for fault in faults if not _explained(fault.output, wanted, ours, variations)]
         if faults:
             raise self._error(feeds, faults[0])
@@ -123,7 +123,7 @@ class PreparationCheck:
     ) -> Iterator[tuple[Outputs, bool]]:
         """Yield rounded variants of the source's outputs, each with whether its inputs were exactly the same."""
         yield _flat(original(feeds)), True
-        yield _flat(reference(source, self._job.ctx, OPTIONS)(feeds)), False
+        yield _flat(reference_runner(source, self._job.ctx, OPTIONS)(feeds)), False
         yield _flat(original({name: _rounded(array) for name, array in feeds.items()})), False
 
     def _error(self, feeds: Feeds, fault: _Fault) -> DovetailError:
@@ -148,7 +148,7 @@ class PreparationCheck:
             Manager(Pipeline([step]), ctx).run(work)
             names.append(str(step))
             models.append(work.clone())
-        wanted = _flat(reference(source, job.ctx)(feeds))
+        wanted = _flat(reference_runner(source, job.ctx)(feeds))
         low, high = 0, len(models) - 1
         while high - low > 1:
             middle = (low + high) // 2
@@ -160,7 +160,7 @@ class PreparationCheck:
 
     def _differs(self, model: Model, feeds: Feeds, output: str, wanted: Outputs) -> bool:
         try:
-            ours = _flat(reference(model, self._job.ctx)(fitted(model, feeds)))
+            ours = _flat(reference_runner(model, self._job.ctx)(fitted(model, feeds)))
         except DovetailError:
             return True
         return any(fault.output == output for fault in _faults(wanted, ours, _limit(self._job.original)))

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from dovetail.plugin import Asked, CompiledModel
 
     from dovetail_verify.accuracy.trials import AccuracyTrials
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
 
 
-def reference(
+def reference_runner(
     model: Model, ctx: Context, options: Mapping[str, object] | None = None
 ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return a function that runs `model` on the host's engines, in its own types.
@@ -29,19 +29,19 @@ def reference(
         options: Options of the engines.
     """
     from dovetail_runtime.engines import engines_of
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.unpartitioned import slices
 
     runnable = model.runnable()
-    return Executor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
+    return RegionExecutor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
 
 
-def reference_of_source(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return `reference` of the source model of a compilation, loaded once unless it is large."""
+def source_runner(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return `reference_runner` of the source model of a compilation, loaded once unless it is large."""
     kept = ctx.kept.get(_Source)
     if kept is not None and kept.model is model:
         return kept.run
-    run = reference(model, ctx)
+    run = reference_runner(model, ctx)
     if weights_within(model, _KEPT_WEIGHTS):
         ctx.kept.put(_Source(model, run))
     return run
@@ -110,7 +110,7 @@ def trials_of(
         with searching() if is_trial else nullcontext():
             return proceed(asked)
 
-    return AccuracyTrials(original, compile_with, reference_of_source(original, ctx), runner, request.data, progress)
+    return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, request.data, progress)
 
 
 def compared(
@@ -121,12 +121,12 @@ def compared(
     shapes: Mapping[str, Sequence[int]] | None,
     progress: Progress | None,
     ctx: Context,
-) -> Verification:
+) -> OutputVerification:
     """Compare a result with its original on data, or on random inputs of `shapes`."""
     from dovetail.plugin import CompiledModel
 
     from dovetail_verify.compare import verify
 
-    run = runner(result) if isinstance(result, CompiledModel) else reference(result, ctx)
+    run = runner(result) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
     made = result.model if isinstance(result, CompiledModel) else result
-    return verify(original, reference_of_source(original, ctx), run, data, seed, progress, shapes, made)
+    return verify(original, source_runner(original, ctx), run, data, seed, progress, shapes, made)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import Entry, OperatorFile
+from dovetail_schemas.operator_files.entries import OperatorEntry, OperatorFile
 from dovetail_schemas.operator_files.schemas import attribute_of, attribute_type
 
 if TYPE_CHECKING:
     import onnx
 
 
-def function_of(entry: Entry, file: OperatorFile) -> onnx.FunctionProto:
+def function_of(entry: OperatorEntry, file: OperatorFile) -> onnx.FunctionProto:
     """Build the function in the text under `composite:`, in ONNX's text syntax with attributes as `@name`.
 
     Raises:
@@ -37,7 +37,7 @@ def function_of(entry: Entry, file: OperatorFile) -> onnx.FunctionProto:
     return function
 
 
-def _typed(entry: Entry) -> str:
+def _typed(entry: OperatorEntry) -> str:
     """Add the types of referenced attributes to the text (`x = @beta`), which ONNX's parser requires."""
     import re
 
@@ -52,7 +52,7 @@ def _typed(entry: Entry) -> str:
     return re.sub(r"(?P<key>\w+)\s*(?::\s*\w+\s*)?=\s*@(?P<attribute>\w+)", typed, entry.body)
 
 
-def _check(function: onnx.FunctionProto, entry: Entry, file: OperatorFile) -> None:
+def _check(function: onnx.FunctionProto, entry: OperatorEntry, file: OperatorFile) -> None:
     import onnx
 
     known = {""} | {arg.name for arg in entry.inputs}

@@ -12,7 +12,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import load_plugins
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile
+from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
 from dovetail_schemas.operator_files.library import OperatorLibrary, defined, library_of
 from dovetail_schemas.operator_files.reading import read_operators
 
@@ -69,7 +69,7 @@ def operators(domain: str, plugins: PluginSet | None = None) -> OperatorFunction
     return OperatorFunctions(domain, library)
 
 
-def _function(entry: Entry, domain: str) -> Callable[..., Any]:
+def _function(entry: OperatorEntry, domain: str) -> Callable[..., Any]:
     signature = inspect.Signature([_parameter("builder"), *map(_parameter_of, _ordered(entry))])
 
     def build(*given: Any, **named: Any) -> Any:
@@ -95,7 +95,7 @@ def _function(entry: Entry, domain: str) -> Callable[..., Any]:
     return build
 
 
-def _ordered(entry: Entry) -> list[tuple[Argument, bool]]:
+def _ordered(entry: OperatorEntry) -> list[tuple[OperatorArgument, bool]]:
     """Order the arguments as Python requires, optional ones last; each with whether it is optional."""
     args = [(arg, arg.has_default or arg.name in entry.optional) for arg in entry.args]
     return sorted(args, key=lambda pair: pair[1])
@@ -105,7 +105,7 @@ def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Par
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
 
 
-def _parameter_of(arg: tuple[Argument, bool]) -> inspect.Parameter:
+def _parameter_of(arg: tuple[OperatorArgument, bool]) -> inspect.Parameter:
     argument, is_optional = arg
     return _parameter(argument.name, argument.default if is_optional else inspect.Parameter.empty)
 
@@ -149,16 +149,16 @@ def _check_functions(file: OperatorFile) -> None:
         )
 
 
-def _signature(entry: Entry) -> str:
+def _signature(entry: OperatorEntry) -> str:
     args = ", ".join(map(_argument, entry.args))
     outputs = ", ".join(f"{output.type} {output.name}" for output in entry.outputs)
     return f"({args}) -> {outputs}"
 
 
-def _argument(arg: Argument) -> str:
+def _argument(arg: OperatorArgument) -> str:
     return f"{arg.type} {arg.name}" + (f" = {arg.default!r}" if arg.has_default else "")
 
 
-def _executed(entry: Entry) -> str:
+def _executed(entry: OperatorEntry) -> str:
     ways = {"composite": entry.body or entry.composite, "kernel": entry.kernel, "invoke": entry.invoke}
     return ", ".join(name for name, way in ways.items() if way)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import Argument, Candidates, Entry, OperatorFile
+from dovetail_schemas.operator_files.entries import KeyCandidates, OperatorArgument, OperatorEntry, OperatorFile
 
 _LITERAL = "::"
 
 
-def entry_problems(entry: Entry) -> list[str]:
+def entry_problems(entry: OperatorEntry) -> list[str]:
     """Return contradictions between an entry and its signature, one line each."""
     return [f"{entry.where}: '{entry.name}': {problem}" for problem in _problems(entry)]
 
@@ -45,7 +45,7 @@ def gradient_problems(file: OperatorFile) -> list[str]:
     return found
 
 
-def _problems(entry: Entry) -> Iterator[str]:
+def _problems(entry: OperatorEntry) -> Iterator[str]:
     inputs, attributes = ({arg.name for arg in part} for part in (entry.inputs, entry.attributes))
     outputs = {output.name for output in entry.outputs}
     args = inputs | attributes
@@ -87,12 +87,12 @@ def _unknown(key: str, names: Iterable[str], known: set[str]) -> Iterator[str]:
         yield f"{key}: there is no '{name}'{did_you_mean(name, known)}"
 
 
-def _arguments(candidates: Candidates) -> list[str]:
+def _arguments(candidates: KeyCandidates) -> list[str]:
     names = (name for name in candidates.names if _LITERAL not in name)
     return [name.removeprefix("complex(").rstrip(") ").strip() for name in names]
 
 
-def _differences(written: Entry, operator: Entry) -> Iterator[str]:
+def _differences(written: OperatorEntry, operator: OperatorEntry) -> Iterator[str]:
     """Yield the differences between the signature under `forward:` and that of the operator."""
     said, real = _signature(written), _signature(operator)
     for kind in said:
@@ -103,8 +103,8 @@ def _differences(written: Entry, operator: Entry) -> Iterator[str]:
             )
 
 
-def _signature(entry: Entry) -> dict[str, list[str]]:
-    def written(args: Iterable[Argument]) -> list[str]:
+def _signature(entry: OperatorEntry) -> dict[str, list[str]]:
+    def written(args: Iterable[OperatorArgument]) -> list[str]:
         return [f"{arg.type} {arg.name}" for arg in args]
 
     return {
@@ -114,7 +114,7 @@ def _signature(entry: Entry) -> dict[str, list[str]]:
     }
 
 
-def _gradient_limits(gradient: Entry, forward: Entry) -> Iterator[str]:
+def _gradient_limits(gradient: OperatorEntry, forward: OperatorEntry) -> Iterator[str]:
     """Yield violations of Paddle's rules: gradients use inputs, outputs, their gradients, and defaulted attributes."""
     room = len(forward.inputs) + 2 * len(forward.outputs)
     if len(gradient.inputs) > room:

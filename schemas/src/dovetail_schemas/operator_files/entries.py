@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class OperatorArgument:
     """An input or an attribute.
 
     Attributes:
@@ -37,7 +37,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OperatorOutput:
     """An output.
 
     Attributes:
@@ -57,7 +57,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function call.
 
     Attributes:
@@ -70,7 +70,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class KeyCandidates:
     """Arguments that determine a part of a kernel's key, by priority or by type promotion.
 
     Attributes:
@@ -91,12 +91,12 @@ class InferMeta:
         rules: The other keys, used only by distributed execution, as strings.
     """
 
-    call: Call
+    call: FunctionCall
     rules: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class OperatorKernel:
     """The execution of an operator by kernels.
 
     Attributes:
@@ -110,14 +110,14 @@ class Kernel:
 
     functions: tuple[tuple[str, str], ...]
     parameters: tuple[str, ...]
-    data_type: Candidates = Candidates()
-    backend: Candidates = Candidates()
-    layout: Candidates = Candidates()
+    data_type: KeyCandidates = KeyCandidates()
+    backend: KeyCandidates = KeyCandidates()
+    layout: KeyCandidates = KeyCandidates()
     force_backend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OperatorEntry:
     """One operator, or the gradient of one.
 
     Attributes:
@@ -144,15 +144,15 @@ class Entry:
     """
 
     name: str
-    args: tuple[Argument, ...]
-    outputs: tuple[Output, ...]
+    args: tuple[OperatorArgument, ...]
+    outputs: tuple[OperatorOutput, ...]
     where: str
     infer_meta: InferMeta | None = None
-    kernel: Kernel | None = None
-    composite: Call | None = None
+    kernel: OperatorKernel | None = None
+    composite: FunctionCall | None = None
     body: str = ""
-    invoke: Call | None = None
-    forward: Entry | None = None
+    invoke: FunctionCall | None = None
+    forward: OperatorEntry | None = None
     backward: str = ""
     inplace: tuple[tuple[str, str], ...] = ()
     view: tuple[tuple[str, str], ...] = ()
@@ -165,12 +165,12 @@ class Entry:
     interfaces: tuple[str, ...] = ()
 
     @property
-    def inputs(self) -> tuple[Argument, ...]:
+    def inputs(self) -> tuple[OperatorArgument, ...]:
         """The tensor arguments."""
         return tuple(arg for arg in self.args if arg.is_tensor)
 
     @property
-    def attributes(self) -> tuple[Argument, ...]:
+    def attributes(self) -> tuple[OperatorArgument, ...]:
         """The other arguments."""
         return tuple(arg for arg in self.args if not arg.is_tensor)
 
@@ -192,8 +192,8 @@ class OperatorFile:
 
     domain: str
     version: int
-    entries: dict[str, Entry] = field(default_factory=dict)
-    gradients: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, OperatorEntry] = field(default_factory=dict)
+    gradients: dict[str, OperatorEntry] = field(default_factory=dict)
     functions: str = ""
     functions_at: str = ""
     opset: int = 18

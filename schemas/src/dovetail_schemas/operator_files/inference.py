@@ -12,7 +12,7 @@ from dovetail.ir import dtype_name, from_name
 from dovetail.plugin.loading import described
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile
+from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
 from dovetail_schemas.operator_files.schemas import attribute_of
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def function_named(name: str, file: OperatorFile) -> Infer:
     return found
 
 
-def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | None:
+def inference_of(entry: OperatorEntry, file: OperatorFile) -> Callable[[Any], None] | None:
     """Return the callback for onnx's shape inference on an operator; None if its file does not describe its outputs.
 
     Raises:
@@ -225,7 +225,7 @@ def inference_of(entry: Entry, file: OperatorFile) -> Callable[[Any], None] | No
     return infer
 
 
-def inference_of_body(entry: Entry, function: onnx.FunctionProto) -> Callable[[Any], None]:
+def inference_of_body(entry: OperatorEntry, function: onnx.FunctionProto) -> Callable[[Any], None]:
     """Return the callback for onnx's shape inference on a composite, which infers through the decomposition."""
 
     def infer(context: Any) -> None:
@@ -257,7 +257,7 @@ def _node(context: Any) -> str:
     return f"node '{name}'"
 
 
-def _argument(arg: Argument, entry: Entry, context: Any) -> object:
+def _argument(arg: OperatorArgument, entry: OperatorEntry, context: Any) -> object:
     if not arg.is_tensor:
         import onnx
 

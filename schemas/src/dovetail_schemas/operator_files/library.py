@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 
 from dovetail_schemas.operator_files.bodies import flattened, function_of
-from dovetail_schemas.operator_files.entries import Argument, Entry, OperatorFile
+from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
 from dovetail_schemas.operator_files.inference import inference_of, inference_of_body
 from dovetail_schemas.operator_files.reading import read_operators
 from dovetail_schemas.operator_files.schemas import schema_of
@@ -38,13 +38,13 @@ class Definition:
         infer: Its shape inference in onnx; None if its file does not describe its outputs.
     """
 
-    entry: Entry
+    entry: OperatorEntry
     owner: str
     schema: onnx.defs.OpSchema
     function: onnx.FunctionProto | None
     infer: Infer | None
 
-    def in_domain(self, domain: str, more: tuple[Argument, ...]) -> onnx.defs.OpSchema:
+    def in_domain(self, domain: str, more: tuple[OperatorArgument, ...]) -> onnx.defs.OpSchema:
         """Return the schema of the same operator in another domain, with further attributes."""
         entry = replace(self.entry, args=(*self.entry.inputs, *more, *self.entry.attributes))
         return _with_inference(schema_of(entry, domain, 1), self.infer)
@@ -92,7 +92,7 @@ class OperatorLibrary:
 
 def defined(
     file: OperatorFile,
-) -> list[tuple[Entry, onnx.defs.OpSchema, onnx.FunctionProto | None, Infer | None]]:
+) -> list[tuple[OperatorEntry, onnx.defs.OpSchema, onnx.FunctionProto | None, Infer | None]]:
     """Build schema, decomposition and inference of every entry of a file.
 
     Raises:

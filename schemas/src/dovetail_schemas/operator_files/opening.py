@@ -32,7 +32,7 @@ def register_schemas(registry: Registry) -> None:
 def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
     """Register schemas with onnx; a schema that differs from the registered one replaces it."""
     import onnx
-    from dovetail_onnx.signatures import find
+    from dovetail_onnx.signatures import find_signature
 
     schemas = list(schemas)
     if not all(onnx.defs.has(schema.name, schema.since_version, schema.domain) for schema in schemas):
@@ -48,7 +48,7 @@ def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
         onnx.defs.register_schema(schema)
         changed = True
     if changed:
-        find.cache_clear()
+        find_signature.cache_clear()
 
 
 def add_functions(model: Model, registry: Registry) -> None:

@@ -11,9 +11,16 @@ from dovetail.errors import DovetailError
 from dovetail_schemas.errors import SchemaError, near_miss
 from dovetail_schemas.operator_facts import parse_operator_facts
 from dovetail_schemas.operator_files.checks import entry_problems, gradient_problems
-from dovetail_schemas.operator_files.entries import Call, Candidates, Entry, InferMeta, Kernel, OperatorFile
+from dovetail_schemas.operator_files.entries import (
+    FunctionCall,
+    InferMeta,
+    KeyCandidates,
+    OperatorEntry,
+    OperatorFile,
+    OperatorKernel,
+)
 from dovetail_schemas.operator_files.signatures import (
-    Malformed,
+    BadSignature,
     parse_args,
     parse_call,
     parse_candidates,
@@ -124,7 +131,7 @@ class _Reader:
             return
         (file.gradients if is_gradient else file.entries)[entry.name] = entry
 
-    def _entry(self, item: Node) -> tuple[Entry, bool]:
+    def _entry(self, item: Node) -> tuple[OperatorEntry, bool]:
         keys = item.entries("entry")
         for key, _ in keys:
             if key.raw not in _KEYS:
@@ -134,7 +141,7 @@ class _Reader:
             raise item.error("an entry has one of 'op' and 'backward_op'")
         name = keys.require("backward_op" if is_gradient else "op")
         composite, body = self._composite(keys)
-        entry = Entry(
+        entry = OperatorEntry(
             name=self._get(name, "name of an operator", _single, ""),
             args=self._parsed(keys, "args", parse_args, (), required=True),
             outputs=self._parsed(keys, "output", parse_outputs, (), required=True),
@@ -160,7 +167,7 @@ class _Reader:
     def _get(self, node: Node, what: str, parse: Callable[[str], T], default: T) -> T:
         try:
             return parse(node.text(what))
-        except Malformed as error:
+        except BadSignature as error:
             self.problems.append(node.error(f"{what}: {error}").message)
         except SchemaError as error:
             self.problems.append(error.message)
@@ -201,33 +208,33 @@ class _Reader:
             return None
         function = self._parsed(section, "func", _single, "", required=True)
         others = ((key.raw, _plain(node)) for key, node in section if key.raw not in ("func", "param"))
-        return InferMeta(Call(function, self._names(section, "param")), tuple(others))
+        return InferMeta(FunctionCall(function, self._names(section, "param")), tuple(others))
 
-    def _kernel(self, keys: Entries) -> Kernel | None:
+    def _kernel(self, keys: Entries) -> OperatorKernel | None:
         section = self._section(keys, "kernel", _KERNEL)
         if section is None:
             return None
         parts = ("data_type", "backend", "layout")
-        return Kernel(
+        return OperatorKernel(
             self._parsed(section, "func", parse_kernels, (), required=True),
             self._names(section, "param"),
-            **{key: self._parsed(section, key, parse_candidates, Candidates()) for key in parts},
+            **{key: self._parsed(section, key, parse_candidates, KeyCandidates()) for key in parts},
             force_backend=self._parsed(section, "force_backend", _single, ""),
         )
 
-    def _composite(self, keys: Entries) -> tuple[Call | None, str]:
+    def _composite(self, keys: Entries) -> tuple[FunctionCall | None, str]:
         """Parse the function under `composite:`, or the text of its nodes."""
         node = keys.get("composite")
         if isinstance(node, Scalar) and "=" in node.raw:
             return None, node.raw
         return self._parsed(keys, "composite", parse_call, None), ""
 
-    def _forward(self, keys: Entries) -> Entry | None:
+    def _forward(self, keys: Entries) -> OperatorEntry | None:
         node = keys.get("forward")
         if node is None:
             return None
         signature = self._get(node, "forward", parse_forward, None)
-        return None if signature is None else Entry(*signature, where=node.where)
+        return None if signature is None else OperatorEntry(*signature, where=node.where)
 
     def _transform(self, keys: Entries) -> dict[str, frozenset[str]]:
         section = self._section(keys, "data_transform", _TRANSFORM)
@@ -238,7 +245,7 @@ class _Reader:
 def _single(text: str) -> str:
     names = parse_names(text)
     if len(names) != 1:
-        raise Malformed(f"'{text}' is not one name")
+        raise BadSignature(f"'{text}' is not one name")
     return names[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from dovetail_schemas.operator_files.entries import Argument, Entry
+from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry
 
 if TYPE_CHECKING:
     import onnx
@@ -16,7 +16,7 @@ _INTEGERS = ("bool", "int", "int64_t", "IntArray", "Scalar(bool)", "Scalar(int)"
 _TEXTS = ("str", "Place", "DataLayout", "DataType")
 
 
-def schema_of(entry: Entry, domain: str, version: int) -> OpSchema:
+def schema_of(entry: OperatorEntry, domain: str, version: int) -> OpSchema:
     """Build the schema of one entry.
 
     Inputs may have any type, independently of each other: an operator file describes outputs, not the valid input
@@ -47,7 +47,7 @@ def schema_of(entry: Entry, domain: str, version: int) -> OpSchema:
     )
 
 
-def attribute_type(arg: Argument) -> str:
+def attribute_type(arg: OperatorArgument) -> str:
     """Return the ONNX type of an attribute: `INT`, `FLOATS`, `STRING`, ..."""
     kind = arg.type.removesuffix("[]")
     if kind in _TEXTS:
@@ -59,7 +59,7 @@ def attribute_type(arg: Argument) -> str:
     return f"{found}S" if arg.is_list or arg.type == "IntArray" else found
 
 
-def attribute_of(arg: Argument, value: object) -> onnx.AttributeProto:
+def attribute_of(arg: OperatorArgument, value: object) -> onnx.AttributeProto:
     """Build an attribute with a value."""
     import onnx
 
@@ -71,20 +71,20 @@ def attribute_of(arg: Argument, value: object) -> onnx.AttributeProto:
     return onnx.helper.make_attribute(arg.name, value, attr_type=number)
 
 
-def _converted(arg: Argument, value: object) -> object:
+def _converted(arg: OperatorArgument, value: object) -> object:
     kind = attribute_type(arg)
     if kind.startswith("INT"):
         return int(cast("int", value))
     return float(cast("float", value)) if kind.startswith("FLOAT") else str(value)
 
 
-def _attribute(schema: type[OpSchema], arg: Argument) -> OpSchema.Attribute:
+def _attribute(schema: type[OpSchema], arg: OperatorArgument) -> OpSchema.Attribute:
     if arg.has_default:
         return schema.Attribute(arg.name, attribute_of(arg, arg.default))
     return schema.Attribute(arg.name, getattr(schema.AttrType, attribute_type(arg)), required=True)
 
 
-def _option(schema: type[OpSchema], entry: Entry, name: str, is_list: bool) -> OpSchema.FormalParameterOption:
+def _option(schema: type[OpSchema], entry: OperatorEntry, name: str, is_list: bool) -> OpSchema.FormalParameterOption:
     option = schema.FormalParameterOption
     return option.Variadic if is_list else option.Optional if name in entry.optional else option.Single
 

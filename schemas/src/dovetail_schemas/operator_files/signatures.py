@@ -11,7 +11,7 @@ import re
 
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import Argument, Call, Candidates, Output
+from dovetail_schemas.operator_files.entries import FunctionCall, KeyCandidates, OperatorArgument, OperatorOutput
 
 TENSORS = ("Tensor", "Tensor[]")
 _PLAIN = ("bool", "int", "int64_t", "float", "double", "str")
@@ -28,11 +28,11 @@ _CANDIDATE = re.compile(r"[A-Za-z_]\w*|complex\(\s*[A-Za-z_]\w*\s*\)|Data(?:Type
 _KINDS = {"dense", "selected_rows", "sparse_coo", "sparse_csr"}
 
 
-class Malformed(ValueError):
+class BadSignature(ValueError):
     """A text does not follow the grammar; the message says why."""
 
 
-def parse_args(text: str) -> tuple[Argument, ...]:
+def parse_args(text: str) -> tuple[OperatorArgument, ...]:
     """Parse `(Tensor x, int axis = -1)`: inputs first, defaults last.
 
     Raises:
@@ -40,30 +40,30 @@ def parse_args(text: str) -> tuple[Argument, ...]:
     """
     text = text.strip()
     if not (text.startswith("(") and text.endswith(")")):
-        raise Malformed(f"'{text}' is no list of arguments in parentheses: (Tensor x, int axis = -1)")
-    found: list[Argument] = []
+        raise BadSignature(f"'{text}' is no list of arguments in parentheses: (Tensor x, int axis = -1)")
+    found: list[OperatorArgument] = []
     for part in _split(text[1:-1]):
         match = _ARGUMENT.fullmatch(part)
         if match is None:
-            raise Malformed(f"'{part}' is no argument: a type, a name, and perhaps '= default'")
+            raise BadSignature(f"'{part}' is no argument: a type, a name, and perhaps '= default'")
         kind, name, value = match["type"], match["name"], match["value"]
         if kind not in TENSORS and kind not in ATTRIBUTE_TYPES:
-            raise Malformed(f"'{kind}' of '{name}' is no type{did_you_mean(kind, (*TENSORS, *ATTRIBUTE_TYPES))}")
+            raise BadSignature(f"'{kind}' of '{name}' is no type{did_you_mean(kind, (*TENSORS, *ATTRIBUTE_TYPES))}")
         if any(other.name == name for other in found):
-            raise Malformed(f"'{name}' is given twice")
+            raise BadSignature(f"'{name}' is given twice")
         if kind in TENSORS:
             if value is not None:
-                raise Malformed(f"tensor '{name}' has a default; list it under optional: instead")
+                raise BadSignature(f"tensor '{name}' has a default; list it under optional: instead")
             if found and not found[-1].is_tensor:
-                raise Malformed(f"tensor '{name}' stands behind attribute '{found[-1].name}'; tensors come first")
+                raise BadSignature(f"tensor '{name}' stands behind attribute '{found[-1].name}'; tensors come first")
         elif value is None and found and found[-1].has_default:
-            raise Malformed(f"'{name}' has no default, and '{found[-1].name}' before it has one")
+            raise BadSignature(f"'{name}' has no default, and '{found[-1].name}' before it has one")
         default = None if value is None else _value(value.strip(), kind, name)
-        found.append(Argument(name, kind, value is not None, default))
+        found.append(OperatorArgument(name, kind, value is not None, default))
     return tuple(found)
 
 
-def parse_outputs(text: str) -> tuple[Output, ...]:
+def parse_outputs(text: str) -> tuple[OperatorOutput, ...]:
     """Parse `Tensor(out), Tensor[](parts){x.size()}`; a single unnamed output is `out`.
 
     Raises:
@@ -73,22 +73,22 @@ def parse_outputs(text: str) -> tuple[Output, ...]:
     for part in parts:
         match = _OUTPUT.fullmatch(part)
         if match is None:
-            raise Malformed(f"'{part}' is no output: Tensor(name), or Tensor[](name){{size}}")
+            raise BadSignature(f"'{part}' is no output: Tensor(name), or Tensor[](name){{size}}")
         kind, name, size = match["type"], match["name"], (match["size"] or "").strip()
         if name is None and len(parts) > 1:
-            raise Malformed(f"output '{part}' has no name; where there are several, each has one")
+            raise BadSignature(f"output '{part}' has no name; where there are several, each has one")
         if size and kind == "Tensor":
-            raise Malformed(f"output '{name or 'out'}' is one tensor, and has a size; only Tensor[] has")
-        found.append(Output(name or "out", kind, size))
+            raise BadSignature(f"output '{name or 'out'}' is one tensor, and has a size; only Tensor[] has")
+        found.append(OperatorOutput(name or "out", kind, size))
     names = [one.name for one in found]
     if not found:
-        raise Malformed("there is no output")
+        raise BadSignature("there is no output")
     if len(set(names)) < len(names):
-        raise Malformed(f"outputs {', '.join(names)}: a name is given twice")
+        raise BadSignature(f"outputs {', '.join(names)}: a name is given twice")
     return tuple(found)
 
 
-def parse_call(text: str) -> Call:
+def parse_call(text: str) -> FunctionCall:
     """Parse `function(x, axis)`.
 
     Raises:
@@ -96,11 +96,11 @@ def parse_call(text: str) -> Call:
     """
     match = _CALL.fullmatch(text.strip())
     if match is None:
-        raise Malformed(f"'{text.strip()}' is no call: function(argument, ...)")
-    return Call(match["function"], parse_names(match["arguments"]))
+        raise BadSignature(f"'{text.strip()}' is no call: function(argument, ...)")
+    return FunctionCall(match["function"], parse_names(match["arguments"]))
 
 
-def parse_forward(text: str) -> tuple[str, tuple[Argument, ...], tuple[Output, ...]]:
+def parse_forward(text: str) -> tuple[str, tuple[OperatorArgument, ...], tuple[OperatorOutput, ...]]:
     """Parse `relu (Tensor x) -> Tensor(out)`: the signature of the operator that a gradient belongs to.
 
     Raises:
@@ -108,7 +108,7 @@ def parse_forward(text: str) -> tuple[str, tuple[Argument, ...], tuple[Output, .
     """
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(\(.*\))\s*->\s*(.+)", text, re.DOTALL)
     if match is None:
-        raise Malformed(f"'{text.strip()}' is no signature: name (arguments) -> outputs")
+        raise BadSignature(f"'{text.strip()}' is no signature: name (arguments) -> outputs")
     return match[1], parse_args(match[2]), parse_outputs(match[3])
 
 
@@ -122,12 +122,12 @@ def parse_kernels(text: str) -> tuple[tuple[str, str], ...]:
     for part in _split(text):
         match = _KERNEL.fullmatch(part)
         if match is None:
-            raise Malformed(f"'{part}' is no kernel: name, or name {{dense -> dense}}")
+            raise BadSignature(f"'{part}' is no kernel: name, or name {{dense -> dense}}")
         kinds = match["kinds"] or ""
         for word in re.split(r"->|,", kinds) if kinds else ():
             kind = word.strip().removeprefix("vec::")
             if kind not in _KINDS:
-                raise Malformed(
+                raise BadSignature(
                     f"'{kind}' of kernel '{match['name']}' is no kind of tensor{did_you_mean(kind, _KINDS)}"
                 )
         found.append((match["name"], " ".join(kinds.split())))
@@ -143,7 +143,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     names = _split(text)
     for name in names:
         if _NAME.fullmatch(name) is None:
-            raise Malformed(f"'{name}' is no name")
+            raise BadSignature(f"'{name}' is no name")
     return tuple(names)
 
 
@@ -157,24 +157,24 @@ def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
     for part in _split(text):
         match = re.fullmatch(r"\(\s*(\w+)\s*->\s*(\w+)\s*\)", part)
         if match is None:
-            raise Malformed(f"'{part}' is no pair: (input -> output)")
+            raise BadSignature(f"'{part}' is no pair: (input -> output)")
         found.append((match[1], match[2]))
     return tuple(found)
 
 
-def parse_candidates(text: str) -> Candidates:
+def parse_candidates(text: str) -> KeyCandidates:
     """Parse `x > y` or `x, y`.
 
     Raises:
         Malformed: A candidate is neither a name nor a literal, or both forms are mixed.
     """
     if ">" in text and "," in text:
-        raise Malformed(f"'{text}' mixes '>' and ','")
+        raise BadSignature(f"'{text}' mixes '>' and ','")
     names = tuple(part.strip() for part in re.split(r"[>,]", text))
     for name in names:
         if _CANDIDATE.fullmatch(name) is None:
-            raise Malformed(f"'{name}' is neither an argument nor a literal such as DataType::FLOAT32")
-    return Candidates(names, ">" in text or len(names) == 1)
+            raise BadSignature(f"'{name}' is neither an argument nor a literal such as DataType::FLOAT32")
+    return KeyCandidates(names, ">" in text or len(names) == 1)
 
 
 def _split(text: str) -> list[str]:
@@ -190,16 +190,16 @@ def _split(text: str) -> list[str]:
         elif character in ")}]":
             depth -= 1
             if depth < 0:
-                raise Malformed(f"'{character}' in '{text}' closes nothing")
+                raise BadSignature(f"'{character}' in '{text}' closes nothing")
         elif character == "," and not depth:
             parts.append(text[start:index].strip())
             start = index + 1
     if depth or quoted:
-        raise Malformed(f"'{text}' is not closed")
+        raise BadSignature(f"'{text}' is not closed")
     if text[start:].strip() or parts:
         parts.append(text[start:].strip())
     if not all(parts):
-        raise Malformed(f"'{text}' has an empty part")
+        raise BadSignature(f"'{text}' has an empty part")
     return parts
 
 
@@ -207,17 +207,17 @@ def _value(text: str, kind: str, name: str) -> object:
     """Convert a default to a Python value."""
     if kind.endswith("[]") or kind == "IntArray":
         if not (text.startswith("{") and text.endswith("}")):
-            raise Malformed(f"the default '{text}' of '{name}' is no list: {{1, 2}}")
+            raise BadSignature(f"the default '{text}' of '{name}' is no list: {{1, 2}}")
         inner = "int64_t" if kind == "IntArray" else kind.removesuffix("[]")
         return [_value(part, inner, name) for part in _split(text[1:-1])]
     if kind in _WORDS:
         match = re.fullmatch(rf"{kind}::(\w+)|{kind}\(\)|(\w+)\(\)", text)
         if match is None:
-            raise Malformed(f"the default '{text}' of '{name}' is not of the form {kind}::NAME")
+            raise BadSignature(f"the default '{text}' of '{name}' is not of the form {kind}::NAME")
         return match[1] or ""
     if kind == "str":
         if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
-            raise Malformed(f"the default {text} of '{name}' is no text in quotes")
+            raise BadSignature(f"the default {text} of '{name}' is no text in quotes")
         return text[1:-1]
     return _number(text, kind, name)
 
@@ -225,7 +225,7 @@ def _value(text: str, kind: str, name: str) -> object:
 def _number(text: str, kind: str, name: str) -> object:
     if text in ("true", "false"):
         if kind != "bool" and not kind.startswith("Scalar"):
-            raise Malformed(f"the default '{text}' of '{name}' is no {kind}")
+            raise BadSignature(f"the default '{text}' of '{name}' is no {kind}")
         return text == "true"
     wanted = kind.removeprefix("Scalar").strip("()") or "any"
     whole = re.fullmatch(r"[-+]?\d{1,20}[lL]{0,2}", text)
@@ -236,4 +236,4 @@ def _number(text: str, kind: str, name: str) -> object:
         return float(text.rstrip("fF"))
     if wanted in ("float", "double", "any") and text.lstrip("+-") in ("inf", "nan"):
         return float(text)
-    raise Malformed(f"the default '{text}' of '{name}' is no {kind}")
+    raise BadSignature(f"the default '{text}' of '{name}' is no {kind}")

@@ -1,7 +1,7 @@
 """The emitter: compiles a region, and gives the node that stands for it."""
 
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
-from dovetail_runtime.serialize import source_of
+from dovetail_runtime import engine_source
 
 from dovetail_example_engine.program import DOMAIN, NAME, packed
 
@@ -28,7 +28,7 @@ class Compiler(Emitter):
                 why = f"'{node.name}' has {channels} channels, the accelerator holds {MOST_CHANNELS}"
                 raise EngineError(why, node=node.name)
         revision = region.backend.chosen["revision"]
-        (folder / NAME).write_bytes(packed(revision, source_of(RegionModel(region.model))))
+        (folder / NAME).write_bytes(packed(revision, engine_source(RegionModel(region.model))))
         attributes = {"program": NAME, "revision": int(revision)}
         border = {"into": ("acme-channels-last",), "out": ("acme-channels-first",)}
         return Artifact((NAME,), StandIn("Program", DOMAIN, attributes, **border))

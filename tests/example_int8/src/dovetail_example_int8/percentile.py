@@ -2,7 +2,7 @@
 
 import numpy as np
 from dovetail.plugin import Observer
-from dovetail_quantize.integers import parameters_of_range
+from dovetail_quantize import parameters_of_range
 
 
 class Percentile(Observer):

@@ -14,17 +14,16 @@ class ZipStore(ResultStore):
     suffixes = (".zip",)
 
     def save(self, compiled, path, *, external=None, progress=None):
-        from dovetail_onnx.files.writing import replacing
-        from dovetail_onnx.results.store import FolderStore
+        from dovetail_onnx import FolderStore, replacing_file
 
         with TemporaryDirectory() as folder:
             FolderStore().save(compiled, Path(folder), external=external, progress=progress)
-            with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            with replacing_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
                 for name in sorted(Path(folder).rglob("*")):
                     archive.write(name, name.relative_to(folder))
 
     def load(self, path, plugins):
-        from dovetail_onnx.results.store import FolderStore
+        from dovetail_onnx import FolderStore
 
         folder = self._unpacked(path)
         compiled = FolderStore().load(Path(folder.name), plugins)
@@ -32,7 +31,7 @@ class ZipStore(ResultStore):
         return compiled
 
     def load_plan(self, path):
-        from dovetail_onnx.results.store import FolderStore
+        from dovetail_onnx import FolderStore
 
         with self._unpacked(path) as folder:
             return FolderStore().load_plan(Path(folder))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 from dovetail.plugin import Pass
-from dovetail_transforms.rewriting import Rewrite, rewrite_model
+from dovetail_transforms import Rewrite, rewrite_model
 
 
 @dataclass(frozen=True)

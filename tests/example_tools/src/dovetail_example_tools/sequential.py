@@ -1,10 +1,10 @@
 """The executor `sequential`: every node is a region of its own, so that each of its values can be looked at."""
 
 from dovetail.planning import get_placement, regions_from
-from dovetail_runtime.executor import Executor
+from dovetail_runtime import RegionExecutor
 
 
-class Sequential(Executor):
+class Sequential(RegionExecutor):
     """Runs node after node, each on the engine of its backend."""
 
     def __init__(self, compiled):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail_bpu_int8.bpu_requests import format_request
 from dovetail_bpu_int8.vendor.tree import FileError, Items, Node, Scalar
-from dovetail_bpu_int8.wishes import format_request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.planning import NodeRequest
 
     from dovetail_bpu_int8.vendor.calibration_data import CalibrationData
-    from dovetail_bpu_int8.vendor.inputs import Inputs
+    from dovetail_bpu_int8.vendor.inputs import InputSettings
     from dovetail_bpu_int8.vendor.marches import March
     from dovetail_bpu_int8.vendor.refusals import Preprocessing
 
@@ -68,7 +68,7 @@ class Note(NamedTuple):
 
 
 @dataclass
-class Asked:
+class VendorSettings:
     """Settings requested by the vendor's files.
 
     Attributes:
@@ -102,7 +102,7 @@ class Asked:
     backend: dict[str, str] = field(default_factory=dict)
     refine: tuple[str, ...] = ()
     notes: list[Note] = field(default_factory=list)
-    inputs: Inputs | None = None
+    inputs: InputSettings | None = None
     preprocessing: Preprocessing | None = None
     on_random: bool = False
     data: CalibrationData | None = None
@@ -127,7 +127,7 @@ class Asked:
         if where == "CPU":
             self.requests.append(format_request(named.selector, origin(named.place, named.key)))
 
-    def join(self, other: Asked) -> None:
+    def join(self, other: VendorSettings) -> None:
         """Merge the settings of another file, which override these."""
         self.subgraphs += other.subgraphs
         self.requests += other.requests

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.text import did_you_mean
 
-from dovetail_bpu_int8.vendor.asked import Asked, names_in, origin
+from dovetail_bpu_int8.vendor.asked import VendorSettings, names_in, origin
 from dovetail_bpu_int8.vendor.marches import HB_MAPPER
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_plain
 
@@ -16,7 +16,7 @@ _COMPILES = "it takes effect where the vendor's tool compiles the files that are
 _KL = "kl"
 
 
-def read_calibration_type(parameters: Entries, asked: Asked) -> None:
+def read_calibration_type(parameters: Entries, asked: VendorSettings) -> None:
     """Read `calibration_type`, `max_percentile` and `per_channel`.
 
     Raises:
@@ -40,14 +40,14 @@ def read_calibration_type(parameters: Entries, asked: Asked) -> None:
         asked.note(f"{per_channel.where}, per_channel: {why}", _COMPILES)
 
 
-def _unwritten(parameters: Entries, asked: Asked) -> str:
+def _unwritten(parameters: Entries, asked: VendorSettings) -> str:
     """Return the tools' default method: hb_compile skips calibration if no samples are named."""
     folder = parameters.get("cal_data_dir")
     named = folder is not None and any(names_in(folder))
     return "default" if asked.march.tool == HB_MAPPER or named else "skip"
 
 
-def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = "") -> None:
+def set_observer(kind: str, share: float, place: Node, asked: VendorSettings, key: str = "") -> None:
     """Choose the observer for a calibration method, with a note if it differs from the vendor's.
 
     Args:
@@ -75,7 +75,7 @@ def set_observer(kind: str, share: float, place: Node, asked: Asked, key: str = 
         asked.note(f"{where}: {why}", "give --data: inputs like those that the model will see")
 
 
-def _share(node: Node | None, kind: str, asked: Asked) -> float:
+def _share(node: Node | None, kind: str, asked: VendorSettings) -> float:
     if node is None or (isinstance(node, Scalar) and (node.is_null or not node.raw.strip())):
         return 1.0
     try:

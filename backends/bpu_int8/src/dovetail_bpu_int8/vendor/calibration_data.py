@@ -20,7 +20,7 @@ from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_p
 if TYPE_CHECKING:
     from dovetail.ir import Model
 
-    from dovetail_bpu_int8.vendor.asked import Asked
+    from dovetail_bpu_int8.vendor.asked import VendorSettings
 
 
 _OWN = {".npz", ".pb"}
@@ -134,7 +134,7 @@ class CalibrationData:
         return array
 
 
-def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> CalibrationData | None:
+def read_calibration_data(tree: Entries, calibration: Entries, asked: VendorSettings) -> CalibrationData | None:
     """Read the settings of the samples; None if the file names none, or none that exist.
 
     Raises:
@@ -168,7 +168,7 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: Asked) -> 
     return data
 
 
-def _note_raw_pixels(data: CalibrationData, inputs: Entries, asked: Asked) -> None:
+def _note_raw_pixels(data: CalibrationData, inputs: Entries, asked: VendorSettings) -> None:
     """Note that samples are pixels that nothing normalizes, in a file that speaks of normalization."""
     kind = inputs.get("norm_type")
     if kind is None:

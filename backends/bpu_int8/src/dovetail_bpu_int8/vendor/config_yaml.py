@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import Backend, EmittedRegion
 
-    from dovetail_bpu_int8.vendor.settled import Difference
+    from dovetail_bpu_int8.vendor.settled import SettledNode
 
 
 _MODEL, _INPUT = "model_parameters", "input_parameters"
@@ -35,7 +35,7 @@ def config_document(
     recorded: Mapping[str, Any],
     march: March,
     outputs: str,
-    changes: Mapping[str, Difference],
+    changes: Mapping[str, SettledNode],
 ) -> dict[str, dict[str, Any]]:
     """Build the file as plain data: given settings, required additions, and settings of nodes.
 
@@ -74,7 +74,7 @@ def config_document(
     return {name: group for name, group in document.items() if group}
 
 
-def node_info(changes: Mapping[str, Difference]) -> dict[str, dict[str, str]]:
+def node_info(changes: Mapping[str, SettledNode]) -> dict[str, dict[str, str]]:
     """Convert settings of nodes to `node_info`."""
     found: dict[str, dict[str, str]] = {}
     for name, change in changes.items():
@@ -93,7 +93,7 @@ def is_asymmetric(backend: Backend) -> bool:
     return ASYMMETRIC.items() <= dict(backend.chosen).items()
 
 
-def run_on(changes: Mapping[str, Difference]) -> dict[str, list[str]]:
+def run_on(changes: Mapping[str, SettledNode]) -> dict[str, list[str]]:
     """Return the node lists `run_on_bpu` and `run_on_cpu`, for a tool without `node_info`."""
     found: dict[str, list[str]] = {}
     for name, change in changes.items():

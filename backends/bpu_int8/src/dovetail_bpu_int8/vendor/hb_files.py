@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.compiler import Driver
 from dovetail.passes import BackendChoice, Context, Request
 from dovetail.plugin import Artifact, DovetailError, Emitter
-from dovetail_transforms.lowering import lower
+from dovetail_transforms import lower
 
+from dovetail_bpu_int8.bpu_requests import ALL, MODEL_OUTPUTS, OPTION, REQUESTS, format_request, recorded_entry
 from dovetail_bpu_int8.vendor.config_yaml import config_document, is_asymmetric, yaml_text
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, MARCHES, March
 from dovetail_bpu_int8.vendor.quant_config import quant_config_document
 from dovetail_bpu_int8.vendor.settled import differences, model_output_format, settled_by, settled_in, thresholds
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, OPTION, WISHES, format_request, recorded_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.planning import Plan
     from dovetail.plugin import EmittedRegion
 
-    from dovetail_bpu_int8.vendor.settled import Difference, Settled
+    from dovetail_bpu_int8.vendor.settled import Settled, SettledNode
 
 
 MODEL, CONFIG, QUANT_CONFIG, THRESHOLDS = "model.onnx", "config.yaml", "quant_config.json", "thresholds.json"
@@ -58,7 +58,7 @@ class HbFiles(Emitter):
             node.meta.clear()  # the placement means nothing to the vendor's tools
         model.save(folder / MODEL)
         outputs = model_output_format(model, settled) or _asked_of_outputs(recorded)
-        changes: Mapping[str, Difference] = {}
+        changes: Mapping[str, SettledNode] = {}
         by_default: Mapping[str, Settled] = {}
         if region.context is not None:
             try:
@@ -121,7 +121,7 @@ def _plan(model: Model, region: EmittedRegion, outputs: str) -> Plan:
     """Plan a model for the BPU alone, without settings of single nodes."""
     options = {_MARCH: region.backend.chosen[_MARCH]}
     requests = [recorded_entry(format_request(ALL, CONFIG, outputs, MODEL_OUTPUTS))] if outputs else []
-    request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {WISHES: requests}})
+    request = Request((BackendChoice(region.backend.name, options),), options={OPTION: {REQUESTS: requests}})
     return _planned(model, request, region)
 
 
@@ -158,7 +158,7 @@ def _named(names: list[str]) -> str:
 
 def _asked_of_outputs(recorded: Mapping[str, Any]) -> str:
     """Return the requested integer format of outputs, which allows an activation to be the last node."""
-    asked = [one["format"] for one in recorded.get(WISHES, ()) if one.get("ports") == MODEL_OUTPUTS]
+    asked = [one["format"] for one in recorded.get(REQUESTS, ()) if one.get("ports") == MODEL_OUTPUTS]
     return asked[-1] if asked else ""
 
 

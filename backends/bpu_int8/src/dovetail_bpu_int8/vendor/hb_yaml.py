@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dovetail.plugin import DovetailError
 
-from dovetail_bpu_int8.vendor.asked import Asked
+from dovetail_bpu_int8.vendor.asked import VendorSettings
 from dovetail_bpu_int8.vendor.calibration import read_calibration_type
 from dovetail_bpu_int8.vendor.calibration_data import read_calibration_data
 from dovetail_bpu_int8.vendor.inputs import read_inputs
@@ -21,7 +21,7 @@ from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar, as_p
 _COMPILES = "it takes effect where the vendor's tool compiles the files that are written"
 
 
-def read_hb_yaml(path: Path) -> Asked:
+def read_hb_yaml(path: Path) -> VendorSettings:
     """Read a file.
 
     Settings of single nodes override global ones, in this order: `optimization`, then `quant_config`, then `run_on_cpu`
@@ -38,7 +38,7 @@ def read_hb_yaml(path: Path) -> Asked:
     found = model.get("march")
     if found is None or _empty(found):
         raise FileError(model, "model_parameters: march is missing", "write march: bayes-e, or that of your BPU")
-    asked = Asked(march_of(found), folder=path.parent)
+    asked = VendorSettings(march_of(found), folder=path.parent)
     check_keys(tree, asked.march)
     asked.document = as_plain(tree)
     _read_model(model, asked)
@@ -55,7 +55,7 @@ def read_hb_yaml(path: Path) -> Asked:
 _ANY = march_of(Scalar("", 0, "bayes"))
 
 
-def _read_model(model: Entries, asked: Asked) -> None:
+def _read_model(model: Entries, asked: VendorSettings) -> None:
     caffe = next((node for key in ("caffe_model", "prototxt") if (node := model.get(key)) and not _empty(node)), None)
     prefix = model.get("output_model_file_prefix")
     if prefix is not None and not _empty(prefix) and {"/", "\\", "\0"} & set(prefix.text("output_model_file_prefix")):
@@ -68,7 +68,7 @@ def _read_model(model: Entries, asked: Asked) -> None:
         raise FileError(caffe, "Caffe models are not read here", "export the model as ONNX, and name it as onnx_model")
 
 
-def _read_formats(model: Entries, calibration: Entries, asked: Asked) -> None:
+def _read_formats(model: Entries, calibration: Entries, asked: VendorSettings) -> None:
     optimization, quant_config = calibration.get("optimization"), calibration.get("quant_config")
     if optimization is not None:
         read_optimization(optimization, asked)
@@ -90,7 +90,7 @@ def _read_formats(model: Entries, calibration: Entries, asked: Asked) -> None:
         read_node_info(node, key, asked)
 
 
-def _read_named_file(node: Node, asked: Asked) -> None:
+def _read_named_file(node: Node, asked: VendorSettings) -> None:
     path = Path(node.text("quant_config"))
     path = path if path.is_absolute() or path.exists() else (asked.folder or Path()) / path
     try:
@@ -100,7 +100,7 @@ def _read_named_file(node: Node, asked: Asked) -> None:
     asked.join(other)
 
 
-def _note_what_is_passed_on(tree: Entries, asked: Asked) -> None:
+def _note_what_is_passed_on(tree: Entries, asked: VendorSettings) -> None:
     """Add a note about keys that concern only the vendor's compiler, and one about each key without effect here."""
     passed: list[str] = []
     for section, content in tree:

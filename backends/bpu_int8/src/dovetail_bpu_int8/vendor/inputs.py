@@ -19,14 +19,14 @@ from dovetail_bpu_int8.vendor.tree import Entries, FileError, Node, Scalar
 if TYPE_CHECKING:
     from dovetail.ir import Model
 
-    from dovetail_bpu_int8.vendor.asked import Asked
+    from dovetail_bpu_int8.vendor.asked import VendorSettings
 
 
 _EXTENT = re.compile("0*[1-9][0-9]{0,17}")  # fits in an int64
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputSettings:
     """Input settings of a file.
 
     Attributes:
@@ -80,7 +80,7 @@ class Inputs:
         }
 
 
-def read_inputs(inputs: Entries) -> Inputs:
+def read_inputs(inputs: Entries) -> InputSettings:
     """Read `input_name` and `input_shape`.
 
     Raises:
@@ -88,7 +88,7 @@ def read_inputs(inputs: Entries) -> Inputs:
     """
     shapes = words_of(inputs, "input_shape")
     place = next((node for key in ("input_shape", "input_name") if (node := inputs.get(key)) is not None), inputs)
-    return Inputs(place, tuple(word.raw for word in words_of(inputs, "input_name")), tuple(map(_shape, shapes)))
+    return InputSettings(place, tuple(word.raw for word in words_of(inputs, "input_name")), tuple(map(_shape, shapes)))
 
 
 def words_of(entries: Entries, key: str) -> list[Scalar]:
@@ -124,7 +124,7 @@ _KEYS = ("norm_type", "mean_value", "scale_value", "std_value")
 _NOTHING, _ONE = np.zeros(1, np.float32), np.ones(1, np.float32)
 
 
-def normalization(inputs: Entries, count: int, asked: Asked) -> tuple[Change | None, ...]:
+def normalization(inputs: Entries, count: int, asked: VendorSettings) -> tuple[Change | None, ...]:
     """Return the normalization of hb_mapper's preprocess node for each input; its samples are not normalized yet.
 
     hb_compile calibrates on normalized samples, before it adds that node.

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from dovetail_bpu_int8.vendor.traffic import Traffic
+from dovetail_bpu_int8.vendor.traffic import SubgraphTraffic
 
 
 @dataclass(frozen=True)
@@ -105,26 +105,26 @@ def _rates(entry: dict[str, Any]) -> Rates:
     return Rates(**{**entry, **spreads})
 
 
-def ddr_parts(traffic: Traffic, on_chip: float, large: float) -> tuple[int, float, int]:
+def ddr_parts(traffic: SubgraphTraffic, on_chip: float, large: float) -> tuple[int, float, int]:
     """Return the bytes that move once, those above what stays on the chip, and those of large whole values."""
     excess = sum(max(0, size - on_chip) for size in traffic.held)
     whole = sum(size for size in traffic.whole if size > large)
     return traffic.weights + traffic.read + traffic.written, excess, whole
 
 
-def ddr_of(traffic: Traffic, rates: Rates) -> int:
+def ddr_of(traffic: SubgraphTraffic, rates: Rates) -> int:
     """Return the bytes from and to memory."""
     once, excess, whole = ddr_parts(traffic, rates.on_chip, rates.large)
     return round(once + rates.excess * excess + rates.whole * whole)
 
 
-def latency_of(traffic: Traffic, rates: Rates) -> float:
+def latency_of(traffic: SubgraphTraffic, rates: Rates) -> float:
     """Return the microseconds of a run."""
     work = traffic.macs / rates.macs + traffic.matrices / rates.matrices + traffic.operators / rates.operators
     return work + ddr_of(traffic, rates) / rates.bytes
 
 
-def predict(traffic: Mapping[int, Traffic | None], rates: Rates) -> list[Prediction]:
+def predict(traffic: Mapping[int, SubgraphTraffic | None], rates: Rates) -> list[Prediction]:
     """Predict latency and traffic of every subgraph of a result."""
     found = []
     for number, one in traffic.items():

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import Plan, parse_quantized_values
 from dovetail.plugin import DovetailError
-from dovetail_onnx.files.reading import read_input
+from dovetail_onnx import read_input
 
-from dovetail_bpu_int8.vendor.report import Row, rows_of
+from dovetail_bpu_int8.vendor.report import ReportRow, rows_of
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
@@ -139,7 +139,7 @@ class LogRow:
 
 
 @dataclass(frozen=True)
-class Difference:
+class LogDifference:
     """A node that the log places elsewhere.
 
     Attributes:
@@ -178,7 +178,7 @@ class LogDiff:
 
     both: int
     same: int
-    differences: Sequence[Difference]
+    differences: Sequence[LogDifference]
     only_here: Sequence[str]
     only_there: Sequence[str]
     subgraphs: tuple[int, int]
@@ -233,7 +233,7 @@ def hb_diff(result: CompiledModel | Plan | str | Path, log: str | Path) -> LogDi
     there = _by_name(logged, rows)
     both = [name for name in rows if name in there]
     differences = [
-        Difference(name, rows[name].type, rows[name].on, there[name].on, there[name].type, rows[name].reason)
+        LogDifference(name, rows[name].type, rows[name].on, there[name].on, there[name].type, rows[name].reason)
         for name in both
         if (rows[name].on == "BPU") is not (there[name].on == "BPU")
     ]
@@ -266,7 +266,7 @@ def _plan_of(result: CompiledModel | Plan | str | Path) -> Plan:
     return Plan.load(Path(result)) if isinstance(result, (str, Path)) else result.plan
 
 
-def _by_name(log: Sequence[LogRow], rows: Mapping[str, Row]) -> dict[str, LogRow]:
+def _by_name(log: Sequence[LogRow], rows: Mapping[str, ReportRow]) -> dict[str, LogRow]:
     """Return the rows of a log by full node name, resolving names that the tool cut at the front."""
     ends: dict[str, list[str]] = {}
     for row in log:
@@ -284,5 +284,5 @@ def _by_name(log: Sequence[LogRow], rows: Mapping[str, Row]) -> dict[str, LogRow
     return found
 
 
-def _subgraphs(rows: Mapping[str, Row | LogRow]) -> int:
+def _subgraphs(rows: Mapping[str, ReportRow | LogRow]) -> int:
     return len({row.subgraph for row in rows.values()} - {"--"})

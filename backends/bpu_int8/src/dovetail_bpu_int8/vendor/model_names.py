@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
 
-    from dovetail_bpu_int8.vendor.asked import Asked, Named, Subgraph
+    from dovetail_bpu_int8.vendor.asked import Named, Subgraph, VendorSettings
 
 
 class ModelNames:
@@ -119,7 +119,7 @@ _DIV, _SOFTMAX = "Div", "Softmax"
 _OPERATOR = "type:"
 
 
-def take_other_names(asked: Asked, names: ModelNames) -> None:
+def take_other_names(asked: VendorSettings, names: ModelNames) -> None:
     """Replace the tool's names of nodes and operators by those in the model, with a note for each.
 
     Args:

@@ -8,7 +8,7 @@ from typing import cast
 
 from dovetail.text import did_you_mean
 
-from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in
+from dovetail_bpu_int8.vendor.asked import Named, VendorSettings, names_in
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, type_name
 
 _KEYS = ("ON", "InputType", "OutputType")
@@ -18,7 +18,7 @@ PORTS = {"InputType": "in", "OutputType": "out"}
 """Ports by the key of `node_info` that sets them."""
 
 
-def read_run_on(node: Node, key: str, where: str, asked: Asked) -> None:
+def read_run_on(node: Node, key: str, where: str, asked: VendorSettings) -> None:
     """Read a list of nodes for the BPU or the CPU.
 
     Args:
@@ -36,7 +36,7 @@ def read_run_on(node: Node, key: str, where: str, asked: Asked) -> None:
         asked.place(named, where)
 
 
-def read_node_info(node: Node, key: str, asked: Asked) -> None:
+def read_node_info(node: Node, key: str, asked: VendorSettings) -> None:
     """Read `node_info` in either form: a mapping by node, or `node:int16;other:int16` for the outputs of nodes.
 
     Raises:
@@ -60,7 +60,7 @@ def read_node_info(node: Node, key: str, asked: Asked) -> None:
         _read_one(named, content, asked)
 
 
-def _read_one(named: Named, content: Entries, asked: Asked) -> None:
+def _read_one(named: Named, content: Entries, asked: VendorSettings) -> None:
     on = content.get("ON")
     if on is not None:
         where = on.text("ON").upper()
@@ -86,7 +86,7 @@ def _read_one(named: Named, content: Entries, asked: Asked) -> None:
         _format(value.text(key.raw), key.raw, named.selector, value, named.key, asked)
 
 
-def _format(written: str, port: str, selector: str, place: Node, key: str, asked: Asked) -> None:
+def _format(written: str, port: str, selector: str, place: Node, key: str, asked: VendorSettings) -> None:
     format_ = written.strip().lower()
     known = [one for one in asked.march.formats if one != "float32"]
     if format_ not in ("int8", "int16", "float16"):

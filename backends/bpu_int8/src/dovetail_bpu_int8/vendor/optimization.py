@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from dovetail.text import did_you_mean
 
-from dovetail_bpu_int8.vendor.asked import Asked, Named, names_in, origin
+from dovetail_bpu_int8.bpu_requests import ALL, MODEL_OUTPUTS, on_bpu_request
+from dovetail_bpu_int8.vendor.asked import Named, VendorSettings, names_in, origin
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.tree import FileError, Node, Scalar
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, on_bpu_request
 
 if TYPE_CHECKING:
     from dovetail.planning import NodeRequest
@@ -39,7 +39,7 @@ _NOTES = {
 }
 
 
-def read_optimization(node: Node, asked: Asked) -> None:
+def read_optimization(node: Node, asked: VendorSettings) -> None:
     """Read the words: global ones first, then the more specific ones for operators.
 
     Raises:
@@ -66,7 +66,7 @@ def read_optimization(node: Node, asked: Asked) -> None:
         asked.request(ALL, word, f"optimization {word.raw}", word.raw.rpartition("_")[2], MODEL_OUTPUTS)
 
 
-def _plain(word: Scalar, asked: Asked) -> None:
+def _plain(word: Scalar, asked: VendorSettings) -> None:
     key = f"optimization {word.raw}"
     if word.raw not in WORDS:
         near = did_you_mean(word.raw, WORDS)

@@ -12,9 +12,9 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.plugin import Option
 
+from dovetail_bpu_int8.bpu_requests import OPTION, check_used, requests_of
 from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search, with_scheme_of_plan
 from dovetail_bpu_int8.mixed_precision_search import checked_goal, climb
-from dovetail_bpu_int8.wishes import OPTION, check_used, requests_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.text import did_you_mean
 
-from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named, Subgraph, names_in, origin
+from dovetail_bpu_int8.bpu_requests import ALL, MODEL_OUTPUTS, format_request
+from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Named, Subgraph, VendorSettings, names_in, origin
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC, set_observer
 from dovetail_bpu_int8.vendor.keys import KEYS
 from dovetail_bpu_int8.vendor.marches import HB_COMPILE, March
 from dovetail_bpu_int8.vendor.tree import Entries, FileError, Items, Node, Scalar, as_plain, read_json, type_name
-from dovetail_bpu_int8.wishes import ALL, MODEL_OUTPUTS, format_request
 
 if TYPE_CHECKING:
-    from dovetail_bpu_int8.vendor.settled import Difference
+    from dovetail_bpu_int8.vendor.settled import SettledNode
 
 
 LEVELS = ("model_config", "op_config", "subgraph_config", "node_config")
@@ -33,20 +33,20 @@ _INPUT = re.compile(r"(?:input|InputType)(\d+)")  # as in the manual, and as in 
 _COMPILES = "it takes effect where hb_compile reads the file"
 
 
-def read_quant_config_file(path: Path, march: March) -> Asked:
+def read_quant_config_file(path: Path, march: March) -> VendorSettings:
     """Read a JSON file.
 
     Raises:
         DovetailError: It cannot be read, or requests something unsupported; names the line.
     """
-    asked = Asked(march, folder=path.parent)
+    asked = VendorSettings(march, folder=path.parent)
     tree = read_json(path)
     asked.document = {"quant_config": as_plain(tree)}
     read_quant_config(tree, asked)
     return asked
 
 
-def read_quant_config(tree: Entries, asked: Asked) -> None:
+def read_quant_config(tree: Entries, asked: VendorSettings) -> None:
     """Read the four levels, the least specific first.
 
     Raises:
@@ -74,7 +74,7 @@ def read_quant_config(tree: Entries, asked: Asked) -> None:
             read(_mapping(content, level), asked)
 
 
-def _model(content: Entries, asked: Asked) -> None:
+def _model(content: Entries, asked: VendorSettings) -> None:
     for key, value in content:
         if key.raw == "all_node_type":
             _request(ALL, value, key.raw, asked)
@@ -90,7 +90,7 @@ def _model(content: Entries, asked: Asked) -> None:
             raise _unknown(key, "model_config", _MODEL)
 
 
-def _activation(content: Entries, asked: Asked) -> None:
+def _activation(content: Entries, asked: VendorSettings) -> None:
     for key, value in content:
         if key.raw not in _ACTIVATION:
             raise _unknown(key, "activation", _ACTIVATION)
@@ -128,7 +128,7 @@ def _share(node: Node | None) -> float:
     return float(shares[0])
 
 
-def _weight(content: Entries, asked: Asked) -> None:
+def _weight(content: Entries, asked: VendorSettings) -> None:
     for key, value in content:
         if key.raw != "bias_correction":
             raise _unknown(key, "weight", ("bias_correction",))
@@ -140,21 +140,21 @@ def _weight(content: Entries, asked: Asked) -> None:
                 asked.note(f"{key.where}, bias_correction: {why}", _COMPILES)
 
 
-def _operators(content: Entries, asked: Asked) -> None:
+def _operators(content: Entries, asked: VendorSettings) -> None:
     for name, value in content:
         named = Named(name.raw, name, "op_config")
         asked.operators.append(named)
         _one(named._replace(selector=f"type:{name.raw}"), value, asked)
 
 
-def _nodes(content: Entries, asked: Asked) -> None:
+def _nodes(content: Entries, asked: VendorSettings) -> None:
     for name, value in content:
         named = Named(name.raw, name, "node_config")
         asked.nodes.append(named)
         _one(named, value, asked)
 
 
-def _subgraphs(content: Entries, asked: Asked) -> None:
+def _subgraphs(content: Entries, asked: VendorSettings) -> None:
     for name, value in content:
         entries = _mapping(value, f"subgraph_config {name.raw}")
         for key, _ in entries:
@@ -177,7 +177,7 @@ def _subgraphs(content: Entries, asked: Asked) -> None:
             asked.requests.append(format_request(selector, origin(placed, where)))
 
 
-def _one(named: Named, value: Node, asked: Asked) -> None:
+def _one(named: Named, value: Node, asked: VendorSettings) -> None:
     content = _mapping(value, f"{named.key} '{named.selector}'")
     keys = [key.raw for key, _ in content]
     for key, given in content:
@@ -194,7 +194,7 @@ def _one(named: Named, value: Node, asked: Asked) -> None:
         raise FileError(content, f"{named.key}: nothing is asked of '{named.selector}'", "write qtype, ON or input0")
 
 
-def _on(named: Named, given: Node, where: str, asked: Asked) -> None:
+def _on(named: Named, given: Node, where: str, asked: VendorSettings) -> None:
     word = given.text("ON")
     if word.upper() in ("BPU", "CPU"):
         asked.place(named._replace(place=given, key=where), word.upper())
@@ -202,7 +202,7 @@ def _on(named: Named, given: Node, where: str, asked: Asked) -> None:
         _request(named.selector, given, where, asked)
 
 
-def _request(selector: str, node: Node, key: str, asked: Asked, ports: str = "") -> None:
+def _request(selector: str, node: Node, key: str, asked: VendorSettings, ports: str = "") -> None:
     """Request a type. A node's type is that of its inputs; its output type follows from the readers."""
     qtype = node.text(key)
     if qtype in _ELSEWHERE:
@@ -233,7 +233,7 @@ _DEFAULT = "int8"
 
 
 def quant_config_document(
-    config: Mapping[str, Mapping[str, Any]], outputs: str, changes: Mapping[str, Difference], asymmetric: bool = False
+    config: Mapping[str, Mapping[str, Any]], outputs: str, changes: Mapping[str, SettledNode], asymmetric: bool = False
 ) -> dict[str, Any]:
     """Build the file as plain data.
 
@@ -263,7 +263,7 @@ def quant_config_document(
     return document
 
 
-def _entry(change: Difference) -> dict[str, str]:
+def _entry(change: SettledNode) -> dict[str, str]:
     entry = {"ON": change.on} if change.on else {}
     if change.output == "float16":
         entry["qtype"] = change.output

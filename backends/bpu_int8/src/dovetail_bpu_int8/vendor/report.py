@@ -11,7 +11,7 @@ from dovetail.ir import name_of
 from dovetail.planning import HOST, parse_quantized_values
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
-from dovetail_onnx.signatures import find, input_name
+from dovetail_onnx import find_signature, input_name
 
 from dovetail_bpu_int8.vendor.latency import Prediction, caveats, known_rates, predict
 from dovetail_bpu_int8.vendor.settled import InputScale, input_scales
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Format
     from dovetail.planning import Plan, PlannedNode, Remark
     from dovetail.plugin import CompiledModel
-    from dovetail_verify.compare import Verification
+    from dovetail_verify import OutputVerification
 
 
 _BACKEND = "bpu-int8"
@@ -36,7 +36,7 @@ _NO_COSINES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """A node's row in the report.
 
     Attributes:
@@ -91,7 +91,7 @@ class HbReport:
         predictions: Latency and memory traffic of every subgraph, if there are figures for the BPU.
     """
 
-    nodes: Sequence[Row]
+    nodes: Sequence[ReportRow]
     outputs: Sequence[OutputRow]
     notes: Sequence[str] = ()
     conversions: int = 0
@@ -180,7 +180,7 @@ def _predictions(result: CompiledModel) -> tuple[list[Prediction], list[str]]:
     return predictions, caveats(predictions, rates) if predictions else []
 
 
-def rows_of(plan: Plan) -> list[Row]:
+def rows_of(plan: Plan) -> list[ReportRow]:
     """Return the rows of a plan's nodes, in graph order.
 
     Raises:
@@ -204,13 +204,13 @@ def _row(
     cosines: Mapping[str, float],
     ports: Mapping[str, Mapping[str, InputScale]],
     reasons: Mapping[str, str],
-) -> Row:
+) -> ReportRow:
     own = node.backend == _BACKEND
     read = ports.get(node.name, {}) if own else {}
     names = [name for name in _input_names(node, len(read)) if name in read]
     port = names[0] if names else ""
     scale = read.get(port, InputScale("", None))
-    return Row(
+    return ReportRow(
         node=node.name,
         on="BPU" if own else "CPU" if node.backend == HOST else node.backend,
         subgraph=regions[node.region] if own else "--",
@@ -224,7 +224,7 @@ def _row(
 
 
 def _input_names(node: PlannedNode, count: int) -> list[str]:
-    signature = find(node.domain, node.op_type, None)
+    signature = find_signature(node.domain, node.op_type, None)
     most = max(len(signature.inputs) if signature is not None else 0, count, 1)
     return list(dict.fromkeys(input_name(index, signature) for index in range(most)))
 
@@ -268,7 +268,7 @@ def _clause(remark: Remark) -> str:
 
 
 def _outputs(result: CompiledModel, plan: Plan, cosines: Mapping[str, float]) -> list[OutputRow]:
-    verification = cast("Verification | None", result.verification)
+    verification = cast("OutputVerification | None", result.verification)
     compared = {one.name: one.cosine for one in (verification.outputs if verification is not None else ())}
     by_value = {node.output: cosines.get(node.name) for node in plan.nodes}
     found = []

@@ -11,21 +11,22 @@ from dovetail.errors import UsageError
 from dovetail.passes import OBSERVER, BackendChoice, PinOrigin
 from dovetail.plugin import DovetailError, input_data
 
-from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Asked, Named
+from dovetail_bpu_int8.bpu_requests import OPTION, REQUESTS, format_request, recorded_entry
+from dovetail_bpu_int8.vendor.asked import SUBGRAPH, Named, VendorSettings
 from dovetail_bpu_int8.vendor.hb_yaml import read_hb_yaml
 from dovetail_bpu_int8.vendor.marches import MARCHES, March
 from dovetail_bpu_int8.vendor.model_names import ModelNames, take_other_names
 from dovetail_bpu_int8.vendor.quant_config import read_quant_config_file
 from dovetail_bpu_int8.vendor.refusals import check_outputs
 from dovetail_bpu_int8.vendor.tree import FileError
-from dovetail_bpu_int8.wishes import OPTION, WISHES, format_request, recorded_entry
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import NodeRequest
 
-    from dovetail_bpu_int8.vendor.inputs import Inputs
+    from dovetail_bpu_int8.vendor.inputs import InputSettings
+
 
 __all__ = ["BACKEND", "changed", "completed_backends", "model_path"]
 
@@ -36,7 +37,7 @@ _OPERATOR = "type:"
 _REFINE = "refine"  # option of dovetail-quantize, and its key in the record
 
 
-def model_path(asked: Asked) -> Path:
+def model_path(asked: VendorSettings) -> Path:
     """Find the model that a YAML file names, relative to the file or to the current folder.
 
     Raises:
@@ -56,7 +57,7 @@ def model_path(asked: Asked) -> Path:
     )
 
 
-def completed_backends(backends: Sequence[str], asked: Asked) -> list[str]:
+def completed_backends(backends: Sequence[str], asked: VendorSettings) -> list[str]:
     """Prepend the BPU to the backends of a command line, unless it is among them."""
     if any(BackendChoice.parse(text).name == BACKEND for text in backends):
         return list(backends)
@@ -75,7 +76,7 @@ def changed(
     Raises:
         DovetailError: A file cannot be read, requests something unsupported, or names something that the model lacks.
     """
-    asked = read_hb_yaml(Path(hb_yaml)) if hb_yaml else Asked(_march_of(request))
+    asked = read_hb_yaml(Path(hb_yaml)) if hb_yaml else VendorSettings(_march_of(request))
     if quant_config:
         other = read_quant_config_file(Path(quant_config), asked.march)
         asked.document |= {"quant_config": other.document["quant_config"]}
@@ -89,12 +90,12 @@ def changed(
     shapes = asked.inputs.of(model) if asked.inputs is not None else {}
     if asked.preprocessing is not None:
         asked.preprocessing.check(shapes)
-        check_outputs(model, asked.model or cast("Inputs", asked.inputs).place)
+        check_outputs(model, asked.model or cast("InputSettings", asked.inputs).place)
     data = request.data
     if data is None and asked.data is not None:
         data = input_data(asked.data.of(model, shapes)).given
     record = {
-        WISHES: [recorded_entry(one) for one in requests],
+        REQUESTS: [recorded_entry(one) for one in requests],
         "march": asked.march.name,
         "document": asked.document,
         "folder": str(asked.folder) if asked.folder is not None and asked.document else "",
@@ -125,7 +126,7 @@ def _march_of(request: Request) -> March:
     return MARCHES.get(name, MARCHES[_FIRST])
 
 
-def _pins(asked: Asked, names: ModelNames) -> dict[str, PinOrigin]:
+def _pins(asked: VendorSettings, names: ModelNames) -> dict[str, PinOrigin]:
     """Return the pins of nodes that must be on the BPU, each with its origin.
 
     The BPU may decline them: like the vendor's tools, this results in a warning, not in an error.
@@ -143,7 +144,7 @@ def _pins(asked: Asked, names: ModelNames) -> dict[str, PinOrigin]:
     }
 
 
-def _check(asked: Asked, names: ModelNames) -> None:
+def _check(asked: VendorSettings, names: ModelNames) -> None:
     """Check that all named nodes and operators exist; an operator that the model lacks is only noted."""
     for named in asked.nodes:
         names.nodes(named)
@@ -153,7 +154,7 @@ def _check(asked: Asked, names: ModelNames) -> None:
             asked.note(why, "nothing; or check that this is the model that the file is for")
 
 
-def _spread(asked: Asked, names: ModelNames) -> list[NodeRequest]:
+def _spread(asked: VendorSettings, names: ModelNames) -> list[NodeRequest]:
     """Expand requests for subgraphs to their nodes, and drop those for operators that the model lacks."""
     nodes = {f"{SUBGRAPH}{one.name.raw}": names.between(one) for one in asked.subgraphs}
     found: list[NodeRequest] = []
@@ -180,7 +181,7 @@ def _int16(selectors: Iterable[str], march: March, model: Model) -> list[NodeReq
     return found
 
 
-def _choices(backends: Sequence[BackendChoice], asked: Asked, given: bool) -> tuple[BackendChoice, ...]:
+def _choices(backends: Sequence[BackendChoice], asked: VendorSettings, given: bool) -> tuple[BackendChoice, ...]:
     """Add the options of a YAML file to the backends; options given by the user win."""
     wanted: Mapping[str, str] = {_MARCH: asked.march.own, **asked.backend} if given else asked.backend
     if all(choice.name != BACKEND for choice in backends):
@@ -188,7 +189,7 @@ def _choices(backends: Sequence[BackendChoice], asked: Asked, given: bool) -> tu
     return tuple(_merged(choice, wanted, asked) if choice.name == BACKEND else choice for choice in backends)
 
 
-def _merged(choice: BackendChoice, wanted: Mapping[str, str], asked: Asked) -> BackendChoice:
+def _merged(choice: BackendChoice, wanted: Mapping[str, str], asked: VendorSettings) -> BackendChoice:
     own = choice.options
     if OBSERVER in own:
         wanted = {key: value for key, value in wanted.items() if key.partition(".")[0] != OBSERVER}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.ir import name_of
 from dovetail.planning import get_placement
-from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_onnx import Signatures, input_name, output_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,7 +38,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Difference:
+class SettledNode:
     """Settings of a node that make the vendor's tools reproduce its placement and types.
 
     Attributes:
@@ -99,7 +99,7 @@ def _element(format_: Format | None) -> str:
     return "" if format_ is None or not format_.quantized and not format_.is_float else format_.element
 
 
-def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled]) -> dict[str, Difference]:
+def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled]) -> dict[str, SettledNode]:
     """Return the necessary settings by node name, without nodes that need none."""
     found = {}
     for name, wanted in settled.items():
@@ -116,7 +116,7 @@ def differences(settled: Mapping[str, Settled], by_default: Mapping[str, Settled
         if given.output not in _CHOSEN and wanted.output == _DEFAULT:
             output = ""  # an int8 model output, which `set_model_output_int8` requests
         if on or inputs or output:
-            found[name] = Difference(on, {} if all_inputs else inputs, all_inputs, output)
+            found[name] = SettledNode(on, {} if all_inputs else inputs, all_inputs, output)
     return found
 
 

@@ -37,7 +37,7 @@ _CHANNELS, _OUTPUT_CHANNELS = 4, 16  # numbers to which the channels of values a
 
 
 @dataclass(frozen=True)
-class Traffic:
+class SubgraphTraffic:
     """The work of one subgraph.
 
     Attributes:
@@ -64,7 +64,7 @@ class Traffic:
     whole: tuple[int, ...] = ()
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Traffic:
+    def from_dict(cls, data: Mapping[str, Any]) -> SubgraphTraffic:
         """Read the data of `as_dict`."""
         lists = (tuple(size for size, count in data[name] for _ in range(count)) for name in _LISTS)
         return cls(*(data[name] for name in _NUMBERS), *lists)
@@ -91,7 +91,7 @@ class _Count:
     whole: list[tuple[str, int]] = field(default_factory=list)  # bytes of values by the name of the memory
 
 
-def traffic_of(result: CompiledModel) -> dict[int, Traffic | None]:
+def traffic_of(result: CompiledModel) -> dict[int, SubgraphTraffic | None]:
     """Count the work and traffic of every subgraph on the BPU, by its number.
 
     A subgraph with an unknown extent has None.
@@ -202,10 +202,10 @@ def _count_written(
             )
 
 
-def _total(count: _Count) -> Traffic:
+def _total(count: _Count) -> SubgraphTraffic:
     held = tuple(size for name, size in count.made.items() if name not in count.written)
     whole = tuple(size for name, size in count.whole if name not in count.written)
-    return Traffic(
+    return SubgraphTraffic(
         count.macs,
         count.matrices,
         count.operators,

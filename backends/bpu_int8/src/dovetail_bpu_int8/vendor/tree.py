@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from dovetail.plugin import DovetailError
-from dovetail_onnx.files.parsing import Malformed, parse_json, yaml_events
-from dovetail_onnx.files.reading import read_input
-from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar
+from dovetail_onnx import Malformed, parse_json, read_input, yaml_events
+from dovetail_schemas import Entries, Items, Node, Scalar
 
 __all__ = ["Entries", "FileError", "Items", "Node", "Scalar", "as_plain", "read_json", "read_yaml", "type_name"]
 

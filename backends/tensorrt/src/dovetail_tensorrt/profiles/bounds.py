@@ -19,7 +19,7 @@ _VALUES = "="
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ExtentBounds:
     """Bounds of one value.
 
     Attributes:
@@ -59,11 +59,11 @@ class Bounds:
         return ", ".join(wrong)
 
 
-Profile: TypeAlias = "Mapping[str, Bounds]"
+Profile: TypeAlias = "Mapping[str, ExtentBounds]"
 """Bounds by value name."""
 
 
-def parse_profile(text: str) -> tuple[str, Bounds]:
+def parse_profile(text: str) -> tuple[str, ExtentBounds]:
     """Parse a value and its bounds from `NAME:MIN:OPT:MAX`, with `1x3x224x224` or `=1,192` for each point.
 
     Raises:
@@ -78,7 +78,7 @@ def parse_profile(text: str) -> tuple[str, Bounds]:
     return name, bounds_from(name, points)
 
 
-def bounds_from(name: str, given: Any) -> Bounds:
+def bounds_from(name: str, given: Any) -> ExtentBounds:
     """Convert the user's bounds of a value: three shapes, or a mapping with three `shapes` or `values`.
 
     Raises:
@@ -88,20 +88,20 @@ def bounds_from(name: str, given: Any) -> Bounds:
     if isinstance(given, Mapping):
         values, given = given.get("values"), given.get("shapes")
     shapes = None if given is None else _three(name, given)
-    if isinstance(shapes, Bounds):
+    if isinstance(shapes, ExtentBounds):
         return shapes
     numbers = None if values is None else _ordered(name, [_numbers(name, point) for point in values], 0)
     if shapes is None:
         if numbers is None:
             raise UsageError(f"the profile of '{name}' has neither shapes nor values", _HINT)
         shapes = ((len(numbers[0]),),) * 3
-    return Bounds(shapes, numbers)
+    return ExtentBounds(shapes, numbers)
 
 
 _HINT = "give three shapes: (1, 3, 224, 224), (4, 3, 224, 224), (8, 3, 224, 224)"
 
 
-def read_attribute(texts: Iterable[Sequence[str]]) -> dict[str, Bounds]:
+def read_attribute(texts: Iterable[Sequence[str]]) -> dict[str, ExtentBounds]:
     """Read the bounds from the attributes of an engine operator.
 
     Args:
@@ -114,13 +114,13 @@ def read_attribute(texts: Iterable[Sequence[str]]) -> dict[str, Bounds]:
     return found
 
 
-def _three(name: str, given: Any) -> Three | Bounds:
+def _three(name: str, given: Any) -> Three | ExtentBounds:
     points = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
     if len(points) != 3:
         raise UsageError(f"the profile of '{name}' is {given!r}", _HINT)
     if all(isinstance(point, str) and point.startswith(_VALUES) for point in points):
         numbers = [_numbers(name, point.removeprefix(_VALUES).split(",")) for point in points]
-        return Bounds(((len(numbers[0]),),) * 3, _ordered(name, numbers, 0))
+        return ExtentBounds(((len(numbers[0]),),) * 3, _ordered(name, numbers, 0))
     return _ordered(name, [_numbers(name, _split(point)) for point in points], 0)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError, is_onnx
-from dovetail_onnx.skeleton import skeleton_of
-from dovetail_transforms.canonicalize.inference import infer
+from dovetail_onnx import skeleton_of
+from dovetail_transforms import infer_types
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ def extents_at(
     known = _Numbers(model, numbers, evaluator)
     _give(proto.graph, known.found)
     for _ in range(_MOST_ROUNDS):
-        inferred = _shapes(infer(proto).graph)
+        inferred = _shapes(infer_types(proto).graph)
         # Inference evaluates most integers itself, so this is rarely needed.
         fresh = known.follow(inferred) if any(None in shape for shape in inferred.values()) else {}
         if not fresh:
@@ -100,7 +100,7 @@ def _fix(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], named: M
     kept = [value for value in kept if value.name not in inner]
     types = {value.name: value for value in (*graph.value_info, *graph.output)}
     if not inner.keys() <= types.keys():
-        types = {value.name: value for value in infer(proto).graph.value_info}
+        types = {value.name: value for value in infer_types(proto).graph.value_info}
     for name, shape in inner.items():
         if name in types:
             value = onnx.ValueInfoProto()

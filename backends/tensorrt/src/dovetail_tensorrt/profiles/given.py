@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.plugin import input_data
 
-from dovetail_tensorrt.profiles.bounds import Bounds, Profile, bounds_from
+from dovetail_tensorrt.profiles.bounds import ExtentBounds, Profile, bounds_from
 from dovetail_tensorrt.profiles.option import OPTION, PROFILES
 
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail_runtime.data.input_data import InputData
+    from dovetail_runtime import RereadableData
 
 
 _SUMMARY = "profiles"
@@ -40,10 +40,10 @@ def given_profile(model: Model, ctx: Context) -> Profile:
 
 @dataclass(frozen=True)
 class _Given:
-    bounds: dict[str, Bounds]
+    bounds: dict[str, ExtentBounds]
 
 
-def _given(model: Model, ctx: Context) -> dict[str, Bounds]:
+def _given(model: Model, ctx: Context) -> dict[str, ExtentBounds]:
     asked = {**ctx.request.options.get(OPTION, {}).get(PROFILES, {})}
     replayed = ctx.request.plan.summary.get(_SUMMARY, {}) if ctx.request.plan is not None else {}
     found = {name: bounds_from(name, entry) for name, entry in {**replayed, **asked}.items()}
@@ -67,10 +67,10 @@ def _is_open(value: Any) -> bool:
     )
 
 
-def _seen(model: Model, data: object) -> dict[str, Bounds]:
+def _seen(model: Model, data: object) -> dict[str, ExtentBounds]:
     shapes: dict[str, Counter[tuple[int, ...]]] = {}
     numbers: dict[str, Counter[tuple[int, ...]]] = {}
-    given = cast("InputData", input_data(data))  # the contract lacks the parameter `whole`
+    given = cast("RereadableData", input_data(data))  # the contract lacks the parameter `whole`
     # `run` passes arrays whole, verification may split them. The engine must accept both.
     for feeds, _ in chain(given.batches(model), given.batches(model, whole=True)):
         for name, array in feeds.items():
@@ -84,7 +84,7 @@ def _seen(model: Model, data: object) -> dict[str, Bounds]:
         whole = sum(numbers.get(name, Counter()).values()) == sum(counts.values())
         values = _summary(numbers[name]) if whole else None
         if len({len(shape) for shape in counts}) == 1 and (found_shapes := _summary(counts)) is not None:
-            found[name] = Bounds(found_shapes, values)
+            found[name] = ExtentBounds(found_shapes, values)
     return found
 
 

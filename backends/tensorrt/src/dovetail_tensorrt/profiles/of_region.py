@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
 from dovetail.plugin import Evaluator
-from dovetail_transforms.canonicalize.fold_constants import evaluator_of
+from dovetail_transforms import evaluator_of
 
-from dovetail_tensorrt.profiles.bounds import Bounds, Profile, named_extents, read_attribute
+from dovetail_tensorrt.profiles.bounds import ExtentBounds, Profile, named_extents, read_attribute
 from dovetail_tensorrt.profiles.extents import Extents, Point, extents_at
 from dovetail_tensorrt.profiles.given import given_profile
 
@@ -51,12 +51,12 @@ class KnownBounds:
             points.append(points[0] if same else extents_at(model, shapes, extents, numbers, evaluator))
         self._points = points
 
-    def of(self, name: str) -> Bounds | None:
+    def of(self, name: str) -> ExtentBounds | None:
         """Return the bounds of a value; None if an extent stays open."""
         shapes = [self._shape(point, name) for point in self._points]
         if any(shape is None or None in shape for shape in shapes):
             return None
-        return Bounds(_three(shapes), self._numbers(name))
+        return ExtentBounds(_three(shapes), self._numbers(name))
 
     def open_axes(self, name: str) -> str:
         """Describe the extents of a value that stay open."""
@@ -133,7 +133,7 @@ class RegionProfile:
         suggest: What to add to the command line; empty if that would not help.
     """
 
-    bounds: dict[str, Bounds]
+    bounds: dict[str, ExtentBounds]
     lost: tuple[str, ...] = field(default=())
     suggest: str = ""
 
@@ -174,7 +174,7 @@ def region_profile(region: Model, model: Model | None, ctx: Context | None) -> R
     return RegionProfile({name: bounds for name, bounds in found.items() if bounds is not None}, tuple(open_), suggest)
 
 
-def recorded_profile(call: ir.Node, inputs: list[str]) -> dict[str, Bounds]:
+def recorded_profile(call: ir.Node, inputs: list[str]) -> dict[str, ExtentBounds]:
     """Return the profile recorded in a call of a region's function, by current input names.
 
     Args:
@@ -188,11 +188,11 @@ def recorded_profile(call: ir.Node, inputs: list[str]) -> dict[str, Bounds]:
     return dict(zip(inputs, bounds, strict=False))
 
 
-def _declared(value: ir.Value) -> Bounds | None:
+def _declared(value: ir.Value) -> ExtentBounds | None:
     if value.shape is None or not value.shape.is_static():
         return None
     shape = tuple(value.shape.numpy())
-    return Bounds((shape, shape, shape))
+    return ExtentBounds((shape, shape, shape))
 
 
 def _why_open(name: str, known: KnownBounds) -> str:

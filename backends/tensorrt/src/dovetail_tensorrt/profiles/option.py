@@ -13,7 +13,7 @@ from dovetail.plugin import Option
 from dovetail.text import did_you_mean
 
 from dovetail_tensorrt.engine_backends import engine_backend
-from dovetail_tensorrt.profiles.bounds import Bounds, bounds_from, named_extents, parse_profile
+from dovetail_tensorrt.profiles.bounds import ExtentBounds, bounds_from, named_extents, parse_profile
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -65,7 +65,7 @@ class ProfileOption(Option):
             UsageError: A text is not a profile or not a number of bytes.
         """
         found: dict[str, Any] = {}
-        profiles: dict[str, Bounds] = {}
+        profiles: dict[str, ExtentBounds] = {}
         for text in args.profile:
             name, bounds = parse_profile(text)
             if name in profiles:
@@ -136,12 +136,12 @@ def _check_backends(ctx: Context, keywords: Mapping[str, Any]) -> None:
             engine_backend(ctx.backends, argument)
 
 
-def _profiles(keywords: Mapping[str, Any]) -> dict[str, Bounds]:
+def _profiles(keywords: Mapping[str, Any]) -> dict[str, ExtentBounds]:
     given = keywords.get(PROFILES) or {}
     if not isinstance(given, Mapping):
         raise UsageError(f"profiles={given!r} is no mapping from inputs to shapes", "{'x': ((1, 3), (4, 3), (8, 3))}")
     return {
-        str(name): bounds if isinstance(bounds, Bounds) else bounds_from(str(name), bounds)
+        str(name): bounds if isinstance(bounds, ExtentBounds) else bounds_from(str(name), bounds)
         for name, bounds in given.items()
     }
 
@@ -154,7 +154,7 @@ def _bytes(given: Any) -> int:
     return size
 
 
-def _check(name: str, bounds: Bounds, model: Model) -> None:
+def _check(name: str, bounds: ExtentBounds, model: Model) -> None:
     inputs = {name_of(value): value for value in model.graph.inputs}
     value = inputs.get(name) or next((out for node in model.graph for out in node.outputs if out.name == name), None)
     if value is None:

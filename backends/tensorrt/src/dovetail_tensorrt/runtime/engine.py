@@ -14,7 +14,7 @@ from dovetail_tensorrt.parser import LOCK
 from dovetail_tensorrt.profiles.bounds import bounds_from
 from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver, open_cuda
 from dovetail_tensorrt.runtime.loading import LoadedEngine, load_engine
-from dovetail_tensorrt.runtime.session import READ_TYPES, Binding, TensorRTSession
+from dovetail_tensorrt.runtime.session import READ_TYPES, EngineBinding, TensorRTSession
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +99,7 @@ class TensorRT(Engine):
             raise EngineError(f"{self.name}: {error.message}", error.hint) from error
 
 
-def _bindings(loaded: LoadedEngine) -> tuple[list[Binding], list[Binding]]:
+def _bindings(loaded: LoadedEngine) -> tuple[list[EngineBinding], list[EngineBinding]]:
     """Match values to tensors by position, because values may have been renamed since the engine was built."""
     made, graph = loaded.made, loaded.region.graph
     read = [name_of(value) for value in graph.inputs if not value.is_initializer()]
@@ -107,8 +107,10 @@ def _bindings(loaded: LoadedEngine) -> tuple[list[Binding], list[Binding]]:
     if (len(read), len(given)) != (len(made.inputs), len(made.outputs)):
         raise EngineError("the engine has other inputs or outputs than the region", "compile the model again")
     profile = {name: bounds_from(name, points) for name, points in made.profile.items()}
-    inputs = [Binding(value, port.name, profile.get(port.name)) for value, port in zip(read, made.inputs, strict=True)]
-    return inputs, [Binding(value, port.name) for value, port in zip(given, made.outputs, strict=True)]
+    inputs = [
+        EngineBinding(value, port.name, profile.get(port.name)) for value, port in zip(read, made.inputs, strict=True)
+    ]
+    return inputs, [EngineBinding(value, port.name) for value, port in zip(given, made.outputs, strict=True)]
 
 
 def _passed(model: Model, computed: Collection[str]) -> dict[str, str | np.ndarray]:

@@ -15,7 +15,7 @@ from dovetail_tensorrt.digest import content_digest
 from dovetail_tensorrt.inlined import call_in, inlined
 from dovetail_tensorrt.libraries import make_logger
 from dovetail_tensorrt.making import make_engine
-from dovetail_tensorrt.profiles.bounds import Bounds
+from dovetail_tensorrt.profiles.bounds import ExtentBounds
 from dovetail_tensorrt.profiles.of_region import recorded_profile, region_profile
 from dovetail_tensorrt.target import fits, target_of
 from dovetail_tensorrt.tensorrt_engine import recorded_workspace
@@ -118,7 +118,7 @@ def _deserialized(path: Path, runtime: Any, logger: Any) -> Any:
     return engine
 
 
-def _profile(nodes: Model, call: ir.Node | None) -> Mapping[str, Bounds]:
+def _profile(nodes: Model, call: ir.Node | None) -> Mapping[str, ExtentBounds]:
     """Return the bounds of the inputs: those recorded in the call, else those that the region declares.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.plugin import EngineError, Executed, Session
 
-from dovetail_tensorrt.profiles.bounds import Bounds
+from dovetail_tensorrt.profiles.bounds import ExtentBounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ class Outputs:
         context: Any,
         trt: Any,
         cuda: Cuda,
-        bindings: Sequence[Binding],
+        bindings: Sequence[EngineBinding],
         types: Mapping[str, np.dtype],
         room: Callable[[str, int], int],
     ):
@@ -130,7 +130,7 @@ def array_type(name: str, tensor: str) -> np.dtype:
 
 
 @dataclass(frozen=True)
-class Binding:
+class EngineBinding:
     """Binding of a region's value to a tensor of the engine.
 
     Attributes:
@@ -141,7 +141,7 @@ class Binding:
 
     value: str
     tensor: str
-    bounds: Bounds | None = None
+    bounds: ExtentBounds | None = None
 
 
 class TensorRTSession(Session):
@@ -164,8 +164,8 @@ class TensorRTSession(Session):
         engine: Any,
         trt: Any,
         cuda: Cuda,
-        inputs: Sequence[Binding],
-        outputs: Sequence[Binding],
+        inputs: Sequence[EngineBinding],
+        outputs: Sequence[EngineBinding],
         nodes: Sequence[str] = (),
         made_by: tuple[Any, Any] = (None, None),
         notes: Sequence[str] = (),
@@ -209,7 +209,7 @@ class TensorRTSession(Session):
         """Return all nodes as not reported: an engine fuses its nodes without telling how."""
         return {name: Executed("", "not-reported") for name in self._nodes}
 
-    def _give(self, binding: Binding, given: np.ndarray) -> np.ndarray:
+    def _give(self, binding: EngineBinding, given: np.ndarray) -> np.ndarray:
         import numpy as np
 
         kind, name = self._types[binding.tensor], binding.tensor
@@ -228,7 +228,7 @@ class TensorRTSession(Session):
         self._context.set_tensor_address(name, pointer)
         return array
 
-    def _set_shape(self, binding: Binding, array: np.ndarray) -> None:
+    def _set_shape(self, binding: EngineBinding, array: np.ndarray) -> None:
         if not self._context.set_input_shape(binding.tensor, tuple(array.shape)):
             shape = "x".join(map(str, array.shape))
             raise EngineError(f"the engine does not take '{binding.value}' with the shape {shape}{self._said()}")
@@ -254,13 +254,13 @@ class TensorRTSession(Session):
             self._cuda.end(self._stream)
 
 
-def _check_profile(binding: Binding, array: np.ndarray) -> None:
+def _check_profile(binding: EngineBinding, array: np.ndarray) -> None:
     bounds = binding.bounds
     if bounds is None:
         return
     if bounds.values is not None:
         numbers = tuple(map(int, array.reshape(-1)))
-        if why := Bounds(bounds.values).excludes(numbers).replace("extent", "number").replace("axis", "place"):
+        if why := ExtentBounds(bounds.values).excludes(numbers).replace("extent", "number").replace("axis", "place"):
             raise EngineError(
                 f"the numbers of '{binding.value}' are outside of the engine's profile: {why}",
                 f"compile with --profile {shlex.quote(binding.value)}:=MIN:=OPT:=MAX that holds "

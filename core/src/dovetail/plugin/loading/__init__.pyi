@@ -37,15 +37,14 @@ from dovetail.plugin.loading.isolation import (
     foreign_output as foreign_output,
 )
 from dovetail.plugin.loading.output import own_output as own_output
-from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Entry as Entry, Table as Table
-from dovetail.plugin.loading.stores import check_store as check_store
+from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Registration as Registration, Table as Table
+from dovetail.plugin.loading.stores import store_for as store_for
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.artifacts import (
     FUNCTIONS as FUNCTIONS,
     ArtifactFolder as ArtifactFolder,
     artifact_of as artifact_of,
     nodes_of as nodes_of,
-    stands_for_region as stands_for_region,
 )
 from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
 from dovetail.plugin.invariant import invariants_of as invariants_of

@@ -42,7 +42,7 @@ KINDS = {
 """Kinds of plugin components, each with the forms of its targets; a text target is the component itself."""
 
 
-class Entry(NamedTuple):
+class Registration(NamedTuple):
     """One registered component.
 
     Attributes:
@@ -67,8 +67,8 @@ class Table:
         self.kind = kind
         self._forms = KINDS[kind]
         self._registry = registry
-        self._entries: dict[str, Entry] = {}
-        self._rivals: dict[str, list[Entry]] = {}  # backends registered by several distributions under one name
+        self._entries: dict[str, Registration] = {}
+        self._rivals: dict[str, list[Registration]] = {}  # backends registered by several distributions under one name
 
     def __call__(self, name: str, target: str) -> None:
         """Register `target` under `name`.
@@ -82,7 +82,7 @@ class Table:
         if not known_form or ".." in target and self._forms is not _TEXT:
             forms = " or ".join(map(repr, self._forms))
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
-        entry = Entry(name, target, self._registry.owner)
+        entry = Registration(name, target, self._registry.owner)
         taken = self._entries.get(name)
         if self.kind == "backend" and self._is_rival(entry, taken):
             rivals = self._rivals.setdefault(name, [taken] if taken else [])
@@ -149,7 +149,7 @@ class Table:
         """Return an error, with a hint, for each name left out because several distributions registered it."""
         return [self._clash(name) for name in sorted(self._rivals)]
 
-    def _is_rival(self, entry: Entry, taken: Entry | None) -> bool:
+    def _is_rival(self, entry: Registration, taken: Registration | None) -> bool:
         """Return whether another distribution has this backend name; `host`, which all need, keeps its owner."""
         known = [*self._rivals.get(entry.name, ()), *([taken] if taken else ())]
         return entry.name != HOST and bool(known) and all(other.owner != entry.owner for other in known)
@@ -167,7 +167,7 @@ class Table:
         """Load the component `name`, or return `default` if there is none."""
         return self[name] if name in self._entries else default
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> Registration:
         """Return the registration of `name`, without loading it.
 
         Raises:
@@ -189,7 +189,7 @@ class Table:
         return f"{self.kind.replace('_', ' ')} '{name}' of {self.entry(name).owner}"
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Registration]:
         """Return all registrations, sorted by name."""
         return [self._entries[name] for name in self]
 

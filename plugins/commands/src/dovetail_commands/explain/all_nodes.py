@@ -54,7 +54,7 @@ class NodeElsewhere:
 
 
 @dataclass
-class Group:
+class CauseGroup:
     """Nodes with the same cause.
 
     Attributes:
@@ -98,7 +98,7 @@ class Elsewhere:
 
     backend: str
     here: int
-    groups: list[Group]
+    groups: list[CauseGroup]
     untried: str = ""
 
     def lines(self) -> list[str]:
@@ -161,7 +161,7 @@ def all_elsewhere(
     return found
 
 
-def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode], backend: str) -> list[Group]:
+def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode], backend: str) -> list[CauseGroup]:
     groups: dict[tuple[str, str, str], list[tuple[PlannedNode, Cause]]] = {}
     for node in away:
         cause = cause_among(remarks.get(node.name, ()), node, backend)
@@ -171,7 +171,7 @@ def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode
         same = len({cause.why for _, cause in members}) == 1
         why = members[0][1].why if same else pattern.replace(SLOT, "...")
         nodes = [NodeElsewhere(node.name, node.operator, node.backend, cause.why) for node, cause in members]
-        found.append(Group(rule, why, source, nodes))
+        found.append(CauseGroup(rule, why, source, nodes))
     return sorted(found, key=lambda group: -len(group.nodes))
 
 
@@ -198,7 +198,7 @@ def _try_all(
             node.none = none_after(node.why, tried)
 
 
-def _in_turns(groups: Iterable[Group]) -> Iterator[tuple[Group, NodeElsewhere]]:
+def _in_turns(groups: Iterable[CauseGroup]) -> Iterator[tuple[CauseGroup, NodeElsewhere]]:
     """Yield the first node of each group, then the others."""
     yield from ((group, group.nodes[0]) for group in groups)
     yield from ((group, node) for group in groups for node in group.nodes[1:])

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning import source_text
+from dovetail.planning import coverage_line, source_text
 from dovetail.text import near_misses
 
-from dovetail_commands.explain.summary import coverage_line, reasons, suggestions, summary_lines
+from dovetail_commands.explain.summary import reasons, suggestions, summary_lines
 
 if TYPE_CHECKING:
     from dovetail.planning import Plan, PlannedNode, Remark, SourceNode
@@ -49,7 +49,7 @@ def explain_plan(plan: Plan, selector: str | None = None) -> list[str]:
     if nodes:
         names = {node.name for node in nodes}
         lines += [
-            coverage_line(nodes),
+            coverage_line(nodes, precisions=True),
             *reasons([r for r in plan.remarks if r.node in names]),
             *suggestions(plan, names),
         ]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.planning import HOST, SLOT, template
+from dovetail.planning import SLOT, coverage_line, template
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.planning import Plan, PlannedNode, Remark
+    from dovetail.planning import Plan, Remark
 
 
 _KINDS = ("failed", "missed", "passed", "analysis")
@@ -20,29 +20,13 @@ _REASONS = 4  # reasons shown per rule
 
 def summary_lines(plan: Plan) -> list[str]:
     """Return coverage, every rule with its reasons, removed source nodes, and suggestions, as lines."""
-    joins = plan.summary.get("joins", len(plan.joins))
-    lines = [f"{coverage_line(plan.nodes)}; {pluralize(joins, 'join')}"]
+    lines = [f"{coverage_line(plan.nodes, precisions=True)}; {pluralize(len(plan.joins), 'conversion')}"]
     lines += reasons(plan.remarks)
     fates = Counter((node.operator, _fate(node.fate)) for node in plan.sources)
     if fates:
         lines.append(f"{pluralize(len(plan.sources), 'node')} of the source model are gone:")
         lines += [f"  {number} {operator} {fate}" for (operator, fate), number in fates.most_common()]
     return lines + suggestions(plan)
-
-
-def coverage_line(nodes: Sequence[PlannedNode]) -> str:
-    """Return the coverage: `cpu-bf16 96/104 nodes in 2 regions (bfloat16 90, float32 6), host 8 (float32 8)`."""
-    numbers: dict[str, Counter[str]] = {}
-    regions: dict[str, set[int]] = {}
-    for node in nodes:
-        numbers.setdefault(node.backend, Counter())[str(node.precision or "no float")] += 1
-        regions.setdefault(node.backend, set()).update(() if node.region is None else (node.region,))
-    parts = []
-    for backend, kinds in sorted(numbers.items(), key=lambda item: (item[0] == HOST, -item[1].total())):
-        many = f"/{pluralize(len(nodes), 'node')} in {pluralize(len(regions[backend]), 'region')}"
-        types = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
-        parts.append(f"{backend} {kinds.total()}{'' if backend == HOST else many} ({types})")
-    return ", ".join(parts) or "no nodes"
 
 
 def reasons(remarks: Iterable[Remark]) -> list[str]:

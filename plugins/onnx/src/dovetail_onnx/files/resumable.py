@@ -23,7 +23,7 @@ from dovetail.plugin import hold, remove_orphans
 
 from dovetail_onnx.files.parsing import Malformed, parse_json
 from dovetail_onnx.files.receipts import discard_receipt, has_receipt, leave_receipt
-from dovetail_onnx.files.writing import replacing, sync
+from dovetail_onnx.files.writing import replacing_file, sync
 
 RESUMABLE_ABOVE = 1 << 26
 """Minimum bytes of weights; smaller data is written again."""
@@ -93,7 +93,7 @@ def data_file(path: Path, final: Callable[[str], Path], size: int, graph: bytes)
                 os.close(descriptor)
             return
     made: list[DataFile] = []
-    with replacing(path, lambda: final(made[0].digest.hexdigest())) as file:
+    with replacing_file(path, lambda: final(made[0].digest.hexdigest())) as file:
         made.append(DataFile(file))
         yield made[0]
 
@@ -137,7 +137,7 @@ def _discard(folder: Path) -> None:
     discard_receipt(folder)
 
 
-class Entry(NamedTuple):
+class CompleteWeight(NamedTuple):
     """A weight that is complete.
 
     Attributes:
@@ -155,9 +155,9 @@ class Entry(NamedTuple):
     again: bool
 
 
-def _entries(path: Path) -> list[Entry]:
+def _entries(path: Path) -> list[CompleteWeight]:
     """Return the lines of a journal up to one that is cut off."""
-    found: list[Entry] = []
+    found: list[CompleteWeight] = []
     with contextlib.suppress(OSError):
         if path.is_symlink() or path.stat().st_size > _LONGEST:
             return []
@@ -165,7 +165,7 @@ def _entries(path: Path) -> list[Entry]:
             try:
                 match parse_json(line):
                     case [str(name), int(begin), int(length), str(digest), bool(again)]:
-                        found.append(Entry(name, begin, length, digest, again))
+                        found.append(CompleteWeight(name, begin, length, digest, again))
                     case _:
                         break
             except Malformed:
@@ -186,7 +186,7 @@ class DataFile:
         digest: SHA-256 of them.
     """
 
-    def __init__(self, file: IO[bytes], journal: IO[str] | None = None, known: list[Entry] | None = None):
+    def __init__(self, file: IO[bytes], journal: IO[str] | None = None, known: list[CompleteWeight] | None = None):
         self._file, self._journal = file, journal
         self._known = list(reversed(known or []))
         self.size, self.digest = 0, hashlib.sha256()
@@ -226,13 +226,13 @@ class DataFile:
         Args:
             name: Its name.
             length: Its bytes.
-            again: See `Entry`.
+            again: See `CompleteWeight`.
         """
         if self._journal is not None:
             self._file.flush()
-            self._note(Entry(name, self.size - length, length, self.digest.hexdigest(), again))
+            self._note(CompleteWeight(name, self.size - length, length, self.digest.hexdigest(), again))
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: CompleteWeight) -> None:
         if self._journal is not None:
             self._journal.write(json.dumps(entry) + "\n")
             self._journal.flush()

@@ -18,7 +18,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | get
 
 
 @contextlib.contextmanager
-def replacing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
+def replacing_file(path: Path, final: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces `path` when the block succeeds, and is removed otherwise.
 
     The folder is created. A link at `path` is replaced, not its target. A device or a pipe cannot be replaced, and is
@@ -62,7 +62,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         DovetailError: The folder cannot be written to, or the disk is full.
     """
-    with replacing(path) as file:
+    with replacing_file(path) as file:
         file.write(text.encode())
 
 

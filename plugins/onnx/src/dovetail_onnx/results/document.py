@@ -28,7 +28,7 @@ _KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+(.*))?")
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-class Entries(list):
+class DocumentEntries(list):
     """The entries of a list in a document.
 
     Attributes:
@@ -72,7 +72,7 @@ def parse_document(text: str, name: str) -> Any:
         DovetailError: It is not YAML, nested too deep, or too large to be parsed as plain YAML.
     """
     data: dict[str, Any] = {}
-    entries: Entries | None = None
+    entries: DocumentEntries | None = None
     by_hand = 0
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line[0] == "#" or line.isspace() or line == "---" and not data:
@@ -93,7 +93,7 @@ def parse_document(text: str, name: str) -> Any:
                 key, rest = found[1], (found[2] or "").strip()
                 if key in data:
                     raise DovetailError(f"{name}:{number}: '{key}' is a duplicate key", "remove one of them")
-                entries = None if rest and rest[0] != "#" else Entries()
+                entries = None if rest and rest[0] != "#" else DocumentEntries()
                 data[key] = _value(rest, name, number) if entries is None else entries
             else:
                 return _whole(text, name, number)

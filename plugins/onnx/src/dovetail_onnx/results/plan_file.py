@@ -20,7 +20,7 @@ from dovetail_onnx.files.reading import file_sha256, read_input
 from dovetail_onnx.files.writing import write_text
 from dovetail_onnx.results.document import (
     NODE_FIELDS,
-    Entries,
+    DocumentEntries,
     document_lines,
     join_of,
     join_row,
@@ -193,7 +193,7 @@ def _of_type(kind: type, data: dict[str, Any], key: str, name: str) -> Any:
 
 def _entries(data: dict[str, Any], key: str, make: Any, name: str) -> list:
     entries = _of_type(list, data, key, name)
-    lines = entries.lines if isinstance(entries, Entries) else None
+    lines = entries.lines if isinstance(entries, DocumentEntries) else None
     made = []
     for index, entry in enumerate(entries):
         try:

@@ -188,11 +188,12 @@ def _copy(source: Path, target: Path) -> SavedFile:
 
 def _add_losses(compiled: CompiledModel) -> None:
     """Add remarks about precision lost in converting weights, which is known only once they are written."""
+    from dovetail_onnx.partial_tensors import losses_of
+
     known = {(remark.rule, remark.why) for remark in compiled.plan.remarks if remark.rule == "losses"}
     for value in compiled.model.graph.initializers.values():
         tensor = value.const_value
-        losses = getattr(tensor, "losses", None)
-        if tensor is not None and losses:
+        if tensor is not None and (losses := losses_of(tensor)):
             why = f"weight '{value.name}' in {tensor.dtype.name.lower()}: {losses}"
             if ("losses", why) not in known:
                 compiled.plan.remarks.append(Remark("analysis", "", "convert-weights", "losses", why))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.plugin import hold
 
-from dovetail_onnx.files.writing import created_folders, named, replacing, write_text
+from dovetail_onnx.files.writing import created_folders, named, replacing_file, write_text
 from dovetail_onnx.results.committing import commit, is_decided
 from dovetail_onnx.results.manifest import ATTACHED, MANIFEST, FileRecord, Manifest, plain_name
 from dovetail_onnx.saving import SavedFile
@@ -107,7 +107,7 @@ def staged(folder: Path) -> Iterator[Staging]:
 def copied(source: Path, target: Path) -> FileRecord:
     """Copy a file, and return its size and digest."""
     digest, size = hashlib.sha256(), 0
-    with replacing(target) as out, source.open("rb") as original:
+    with replacing_file(target) as out, source.open("rb") as original:
         while chunk := original.read(_CHUNK):
             out.write(chunk)
             digest.update(chunk)

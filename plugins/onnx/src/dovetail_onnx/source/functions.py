@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 from dovetail_onnx.source.graphs import GraphRules
 from dovetail_onnx.source.problems import imports_of
 from dovetail_onnx.topological_order import bodies_of
@@ -140,7 +140,7 @@ def _needed(function: onnx.FunctionProto, functions: Functions) -> frozenset[int
     while stack:
         for node in stack.pop():
             key = _key(node.domain, node.op_type, node.overload)
-            sig = None if key in functions else find(key[0], node.op_type, opsets.get(key[0], 1))
+            sig = None if key in functions else find_signature(key[0], node.op_type, opsets.get(key[0], 1))
             for index, name in enumerate(node.input):
                 port = sig.input(index) if sig else None
                 if index in functions.needed.get(key, ()) or port is not None and not port.optional:

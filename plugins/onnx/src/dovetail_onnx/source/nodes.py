@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.text import near_misses
 
-from dovetail_onnx.signatures import Signature, find
+from dovetail_onnx.signatures import Signature, find_signature
 from dovetail_onnx.source.tensors import element_type
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Operators:
         if version is None:
             where = f"domain '{domain}'" if domain else "the default domain"
             return f"is of {where}, which the model does not import"
-        sig = find(domain, op_type, version)
+        sig = find_signature(domain, op_type, version)
         if sig is None:
             return self._unknown(op_type, version) if domain == "" else ""
         return _ports(sig, inputs, outputs, blanks) or _attributes(sig, dict(attributes))
@@ -115,7 +115,7 @@ class Operators:
 
     @staticmethod
     def _unknown(op_type: str, version: int) -> str:
-        newer = find("", op_type, None)
+        newer = find_signature("", op_type, None)
         if newer is not None:
             return f"is an operator of opset {newer.version} or later; the model imports opset {version}"
         near = near_misses(op_type, _default_operators(), most=1)

@@ -58,7 +58,7 @@ _LONGEST = 400  # characters of a message
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceModel:
     """The model that a compilation starts from.
 
     Attributes:
@@ -72,7 +72,7 @@ class Source:
     weights: Mapping[str, ir.TensorProtocol] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, model: Model, checked: bool) -> Source:
+    def of(cls, model: Model, checked: bool) -> SourceModel:
         """Take the snapshot of a model before any pass.
 
         Args:

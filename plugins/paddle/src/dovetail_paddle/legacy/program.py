@@ -31,7 +31,7 @@ Attribute = bool | int | float | str | complex | list | BlockRef | VariableRef
 
 
 @dataclass(frozen=True)
-class Variable:
+class BlockVariable:
     """A variable of a block.
 
     Attributes:
@@ -106,7 +106,7 @@ class LegacyBlock:
 
     index: int
     parent: int
-    variables: dict[str, Variable] = field(default_factory=dict)
+    variables: dict[str, BlockVariable] = field(default_factory=dict)
     ops: list[LegacyOp] = field(default_factory=list)
 
 
@@ -124,7 +124,7 @@ class LegacyProgram:
     version: int = 0
     op_versions: dict[str, int] = field(default_factory=dict)
 
-    def variable(self, block: int, name: str) -> Variable | None:
+    def variable(self, block: int, name: str) -> BlockVariable | None:
         """Resolve a variable name in a block or its enclosing blocks."""
         while block >= 0:
             found = self.blocks[block].variables.get(name)

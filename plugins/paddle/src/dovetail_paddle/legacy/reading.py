@@ -14,10 +14,10 @@ from dovetail_paddle.element_types import of_number, source_line
 from dovetail_paddle.legacy.program import (
     Attribute,
     BlockRef,
+    BlockVariable,
     LegacyBlock,
     LegacyOp,
     LegacyProgram,
-    Variable,
     VariableRef,
 )
 
@@ -175,17 +175,17 @@ def _block(proto: Any, index: int, count: int) -> LegacyBlock:
     return LegacyBlock(index, parent, variables, ops)
 
 
-def _variable(proto: Any) -> Variable:
+def _variable(proto: Any) -> BlockVariable:
     kind = _KINDS.get(proto.type.type, f"kind {proto.type.type}")
     held = {"tensor": "dense_tensor", "array": "tensor_array"}.get(kind)
     if held is None:
-        return Variable(_text(proto.name), kind)
+        return BlockVariable(_text(proto.name), kind)
     tensor = getattr(proto.type, held).tensor
     dtype = of_number(tensor.data_type)
     name = _text(proto.name)
     if dtype is None:
         raise _Problem(f"variable '{name}' has an element type that Paddle does not know ({tensor.data_type})")
-    return Variable(name, kind, dtype, tuple(tensor.dims), proto.persistable)
+    return BlockVariable(name, kind, dtype, tuple(tensor.dims), proto.persistable)
 
 
 def _op(proto: Any, block: int, index: int, blocks: int) -> LegacyOp:

@@ -25,7 +25,7 @@ OPSET_BFLOAT16 = 22
 _SHARED_UP_TO = 1024  # bytes; equal constants up to this size share an initializer
 
 
-class Emitter:
+class GraphEmitter:
     """Collects nodes, graph by graph, and the initializers of the main graph.
 
     Args:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.ir import all_nodes, name_of, producer_of
 
-from dovetail_paddle.lowering.emitter import OPSET, OPSET_BFLOAT16, Emitter
-from dovetail_paddle.lowering.op import CONSTANTS, NotLowered, PdOp
+from dovetail_paddle.lowering.emitter import OPSET, OPSET_BFLOAT16, GraphEmitter
+from dovetail_paddle.lowering.op import CONSTANTS, OpNotLowered, PdOp
 from dovetail_paddle.lowering.rules import Rule, rules
 from dovetail_paddle.pd_graph import BUILTIN, UNKNOWN, operands
-from dovetail_paddle.signatures import Output, operators, plain_name
+from dovetail_paddle.signatures import OpOutput, operators, plain_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,7 +34,7 @@ def lower_model(model: ir.Model, keep_unknown: bool) -> tuple[ir.Model, list[tup
     """
     import onnx_ir as ir
 
-    lowering = Lowering(keep_unknown, OPSET_BFLOAT16 if _has_bfloat16(model.graph) else OPSET)
+    lowering = ModelLowering(keep_unknown, OPSET_BFLOAT16 if _has_bfloat16(model.graph) else OPSET)
     graph = lowering.main(model.graph)
     lowered = ir.Model(
         graph,
@@ -51,7 +51,7 @@ def _misfit(error: Exception) -> str:
     return f"its arguments do not fit its signature ({type(error).__name__}: {text[:200]})"
 
 
-class Lowering:
+class ModelLowering:
     """The lowering of one model.
 
     Attributes:
@@ -61,7 +61,7 @@ class Lowering:
     """
 
     def __init__(self, keep_unknown: bool, opset: int = OPSET):
-        self.emit = Emitter(opset)
+        self.emit = GraphEmitter(opset)
         self.problems: list[tuple[ir.Node, str]] = []
         self.kept: list[ir.Node] = []
         self._keep_unknown = keep_unknown
@@ -131,7 +131,7 @@ class Lowering:
                 continue
             try:
                 self._node(node)
-            except NotLowered as problem:
+            except OpNotLowered as problem:
                 self.problems.append((node, str(problem)))
                 blocked.update(node.outputs)
             except MALFORMED as error:
@@ -163,14 +163,16 @@ class Lowering:
         rule = self._rule(node)
         if rule is None:
             if not self._keep_unknown:
-                raise NotLowered(NO_RULE)
+                raise OpNotLowered(NO_RULE)
             self._keep(node)
             return
         op = PdOp(node, self._operators[name], emit)
         made = rule(op, emit)
         self._bind(node, op.operator.outputs, made if isinstance(made, tuple) else (made,))
 
-    def _bind(self, node: ir.Node, outputs: Sequence[Output], made: Sequence[ir.Value | list[ir.Value] | None]) -> None:
+    def _bind(
+        self, node: ir.Node, outputs: Sequence[OpOutput], made: Sequence[ir.Value | list[ir.Value] | None]
+    ) -> None:
         for output, value, lowered in zip(outputs, node.outputs, made, strict=False):
             if lowered is None:
                 continue
@@ -186,13 +188,13 @@ class Lowering:
         if node.op_type in ("split", "slice"):
             items = emit.items(operands(node)[0])
             if items is None:
-                raise NotLowered("its operand is no list of tensors")
+                raise OpNotLowered("its operand is no list of tensors")
             if node.op_type == "slice":
                 items = [items[node.attributes["index"].as_int()]]
             for value, lowered in zip(node.outputs, items, strict=False):
                 emit.bind(value, lowered)
         else:
-            raise NotLowered(NO_RULE)
+            raise OpNotLowered(NO_RULE)
 
     def _keep(self, node: ir.Node) -> None:
         """Keep an unknown operator, with lowered operands."""

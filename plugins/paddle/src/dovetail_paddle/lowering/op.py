@@ -10,7 +10,7 @@ from dovetail.ir import dtype_of
 
 from dovetail_paddle.element_types import onnx_type
 from dovetail_paddle.pd_graph import BUILTIN, PD_OP, SOURCE, STRUCT, operands
-from dovetail_paddle.signatures import Operator
+from dovetail_paddle.signatures import OpSignature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 _MOST = 1 << 28  # elements
@@ -78,7 +78,7 @@ def _made(node: ir.Node, op_type: str) -> np.ndarray:
     return attributes["values"].as_tensor().numpy().astype(kind).reshape(shape)
 
 
-class NotLowered(Exception):
+class OpNotLowered(Exception):
     """Raised if an operator cannot be lowered to ONNX as used; the message gives the reason."""
 
 
@@ -91,7 +91,7 @@ class PdOp:
         emit: The emitter with its lowered operands.
     """
 
-    def __init__(self, node: ir.Node, operator: Operator, emit: Emitter):
+    def __init__(self, node: ir.Node, operator: OpSignature, emit: GraphEmitter):
         self.node = node
         self.operator = operator
         self.emit = emit
@@ -115,7 +115,7 @@ class PdOp:
         """Return an operand in the `pd_op` graph, which must exist."""
         value = self.original(argument)
         if value is None:
-            raise NotLowered(f"it has no operand '{argument}'")
+            raise OpNotLowered(f"it has no operand '{argument}'")
         return value
 
     def __getitem__(self, argument: str) -> ir.Value:
@@ -128,7 +128,7 @@ class PdOp:
             return []
         found = self.emit.items(value)
         if found is None:
-            raise NotLowered(f"its operand '{argument}' is no list of tensors")
+            raise OpNotLowered(f"its operand '{argument}' is no list of tensors")
         return found
 
     def originals(self, argument: str) -> list[ir.Value]:
@@ -158,14 +158,14 @@ class PdOp:
         """Return the integers of an operand or an attribute, which must be constant."""
         found = self.known_ints(argument)
         if found is None:
-            raise NotLowered(f"its '{argument}' is computed, and ONNX needs it known")
+            raise OpNotLowered(f"its '{argument}' is computed, and ONNX needs it known")
         return found
 
     def number(self, argument: str) -> float:
         """Return a number, which must be constant."""
         found = self.constant(argument)
         if found is None:
-            raise NotLowered(f"its '{argument}' is computed, and ONNX needs it known")
+            raise OpNotLowered(f"its '{argument}' is computed, and ONNX needs it known")
         return found.reshape(-1)[0].item()
 
     def attr(self, name: str) -> Any:
@@ -175,7 +175,7 @@ class PdOp:
         if found is None:
             default = argument.default_value()
             if default is None:
-                raise NotLowered(f"it has no attribute '{name}'")
+                raise OpNotLowered(f"it has no attribute '{name}'")
             return default
         kind = found.type.name
         if kind == "TENSOR":
@@ -198,7 +198,7 @@ class PdOp:
         """Return the extents of an operand of known rank, None for an open one."""
         shape = self.shape(argument)
         if shape is None:
-            raise NotLowered(f"the rank of its operand '{argument}' is not known")
+            raise OpNotLowered(f"the rank of its operand '{argument}' is not known")
         return shape
 
     def rank(self, argument: str) -> int:
@@ -209,7 +209,7 @@ class PdOp:
         """Return the element type of an operand."""
         value = self.original(argument)
         if value is None or value.dtype is None:
-            raise NotLowered(f"the element type of its operand '{argument}' is not known")
+            raise OpNotLowered(f"the element type of its operand '{argument}' is not known")
         return value.dtype
 
     def result_shape(self, index: int = 0) -> tuple[int | None, ...] | None:
@@ -233,7 +233,7 @@ class PdOp:
         """Cast an int64 value to the declared integer type of a result."""
         dtype = self.result_dtype(index)
         if dtype is None:
-            raise NotLowered("the element type of its result is not known")
+            raise OpNotLowered("the element type of its result is not known")
         return self.emit.narrow(value, dtype)
 
     def axis(self, number: int, argument: str) -> int:

@@ -11,14 +11,14 @@ from dovetail_paddle.pd_graph import operands
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 _END = (1 << 63) - 1
 _LARGE = (1 << 31) - 1
 
 
-def as_int64(value: ir.Value, emit: Emitter) -> ir.Value:
+def as_int64(value: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Return the lowered value of an integer as int64."""
     import onnx_ir as ir
 
@@ -32,7 +32,7 @@ def as_int64(value: ir.Value, emit: Emitter) -> ir.Value:
     return wide if wide is not None else emit.cast(lowered, ir.DataType.INT64)
 
 
-def as_list(value: ir.Value, emit: Emitter) -> ir.Value:
+def as_list(value: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Convert an integer to a single-element int64 list; lists are unchanged."""
     known = constant_of(value)
     if known is not None:
@@ -45,7 +45,7 @@ def as_list(value: ir.Value, emit: Emitter) -> ir.Value:
     )
 
 
-def int_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
+def int_list(op: PdOp, argument: str, emit: GraphEmitter) -> ir.Value:
     """Return an integer list operand, or a list of single-element tensors, as one int64 list."""
     value = op.operand(argument)
     producer = value.producer()
@@ -54,7 +54,7 @@ def int_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
     return as_list(value, emit)
 
 
-def joined(parts: Sequence[ir.Value], emit: Emitter) -> ir.Value:
+def joined(parts: Sequence[ir.Value], emit: GraphEmitter) -> ir.Value:
     """Concatenate lists; adjacent constants are merged."""
     merged: list[ir.Value] = []
     known: list[int] = []
@@ -71,7 +71,7 @@ def joined(parts: Sequence[ir.Value], emit: Emitter) -> ir.Value:
     return merged[0] if len(merged) == 1 else emit("Concat", merged, {"axis": 0})
 
 
-def shape_of(op: PdOp, argument: str, emit: Emitter, start: int = 0, end: int | None = None) -> ir.Value:
+def shape_of(op: PdOp, argument: str, emit: GraphEmitter, start: int = 0, end: int | None = None) -> ir.Value:
     """Return a range of an operand's extents as an int64 list."""
     known = op.known_shape(argument, start, end)
     if known is not None:
@@ -79,13 +79,13 @@ def shape_of(op: PdOp, argument: str, emit: Emitter, start: int = 0, end: int | 
     return emit("Shape", [op[argument]], {"start": start or None, "end": end})
 
 
-def extent(op: PdOp, argument: str, axis: int, emit: Emitter) -> ir.Value:
+def extent(op: PdOp, argument: str, axis: int, emit: GraphEmitter) -> ir.Value:
     """Return one extent of an operand as a single-element int64 list."""
     axis = op.axis(axis, argument)
     return shape_of(op, argument, emit, axis, axis + 1)
 
 
-def stepped_bounds(op: PdOp, steps: Sequence[int] | None, emit: Emitter) -> list[ir.Value]:
+def stepped_bounds(op: PdOp, steps: Sequence[int] | None, emit: GraphEmitter) -> list[ir.Value]:
     """Return the starts and ends of a slice with steps.
 
     Numbers beyond 32 bits are beyond the axis. With a negative step, an end of -1 is before the first element, not the
@@ -104,7 +104,7 @@ def stepped_bounds(op: PdOp, steps: Sequence[int] | None, emit: Emitter) -> list
     return bounds
 
 
-def as_rank(value: ir.Value, have: int, wanted: Sequence[int | None] | None, emit: Emitter) -> ir.Value:
+def as_rank(value: ir.Value, have: int, wanted: Sequence[int | None] | None, emit: GraphEmitter) -> ir.Value:
     """Convert between a scalar and the single-element list that older programs declare for it."""
     if wanted is None or len(wanted) == have:
         return value

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import extent
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
-def suppressed(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
+def suppressed(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return the selected boxes with class and score, their indices, and their count per image."""
     import numpy as np
     import onnx_ir as ir
 
     if op.original("rois_num") is not None or op.rank("bboxes") != 3 or op.rank("scores") != 3:
-        raise NotLowered("its boxes are of all images in one list, and one list for each image is supported")
+        raise OpNotLowered("its boxes are of all images in one list, and one list for each image is supported")
     if op.attr("nms_eta") < 1:
-        raise NotLowered("its threshold changes from box to box (nms_eta)")
+        raise OpNotLowered("its threshold changes from box to box (nms_eta)")
     dtype, boxes, scores = op.dtype("bboxes"), op["bboxes"], op["scores"]
     first = op.attr("background_label") == 0
     if op.attr("background_label") > 0:
-        raise NotLowered("its background is not the first class")
+        raise OpNotLowered("its background is not the first class")
     if first:
         scores = emit("Slice", [scores, emit.ints([1]), emit.ints([(1 << 63) - 1]), emit.ints([1])])
     best = _candidates(op, scores, emit)
@@ -51,7 +51,7 @@ def suppressed(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     return emit("Concat", columns, {"axis": 1}), emit.narrow(index, wanted), number
 
 
-def _candidates(op: PdOp, scores: ir.Value, emit: Emitter) -> ir.Value:
+def _candidates(op: PdOp, scores: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Return the scores; those not among the best of their class are lowered below the threshold."""
     limit, shape, dtype = op.attr("nms_top_k"), op.shape("scores"), op.dtype("scores")
     if limit <= 0 or (shape is not None and shape[2] is not None and shape[2] <= limit):
@@ -63,7 +63,7 @@ def _candidates(op: PdOp, scores: ir.Value, emit: Emitter) -> ir.Value:
     return emit("Where", [emit("GreaterOrEqual", [scores, least]), scores, below])
 
 
-def _images(op: PdOp, emit: Emitter) -> ir.Value:
+def _images(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return all image indices as a list."""
     import numpy as np
 
@@ -75,7 +75,7 @@ def _images(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Unsqueeze", [numbers, emit.ints([0])])
 
 
-def _kept(op: PdOp, found: ir.Value, values: ir.Value, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def _kept(op: PdOp, found: ir.Value, values: ir.Value, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Keep the best boxes of each image, by descending score."""
     import numpy as np
     import onnx_ir as ir
@@ -93,7 +93,7 @@ def _kept(op: PdOp, found: ir.Value, values: ir.Value, emit: Emitter) -> tuple[i
     return emit("Compress", [found, kept], {"axis": 0}), emit("Compress", [values, kept], {"axis": 0})
 
 
-def _ordered(op: PdOp, found: ir.Value, values: ir.Value, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def _ordered(op: PdOp, found: ir.Value, values: ir.Value, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Sort by image and class; equal keys keep their order within a class."""
     import numpy as np
 

@@ -11,7 +11,7 @@ from dovetail.text import printable
 from dovetail_onnx.files.parsing import Malformed, parse_json
 
 from dovetail_paddle.element_types import element_type
-from dovetail_paddle.parameters import Declared, map_parameters
+from dovetail_paddle.parameters import DeclaredParameter, map_parameters
 from dovetail_paddle.pir.attributes import PirProblem, type_of
 from dovetail_paddle.pir.block import PirBlock, PirProgram
 from dovetail_paddle.translate.program import initializer
@@ -97,7 +97,7 @@ class _Parameter(NamedTuple):
 
     number: int
     name: str
-    declared: Declared
+    declared: DeclaredParameter
     saved: bool
 
     def scratch(self) -> ir.TensorProtocol:
@@ -125,7 +125,7 @@ def _parameters(ops: list[Any]) -> list[_Parameter]:
         if name in names:
             raise PirProblem(f"there are two parameters '{name}'")
         names.add(name)
-        found.append(_Parameter(number, name, Declared(info.dtype, info.shape), bool(kept)))
+        found.append(_Parameter(number, name, DeclaredParameter(info.dtype, info.shape), bool(kept)))
     return found
 
 

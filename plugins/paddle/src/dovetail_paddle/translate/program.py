@@ -11,7 +11,7 @@ from dovetail.text import printable
 
 from dovetail_paddle.element_types import element_type
 from dovetail_paddle.legacy.program import LegacyBlock, LegacyOp, LegacyProgram
-from dovetail_paddle.parameters import Declared, map_parameters
+from dovetail_paddle.parameters import DeclaredParameter, map_parameters
 from dovetail_paddle.pd_graph import UNKNOWN, PdGraphs, TensorInfo, attribute
 from dovetail_paddle.scope import BlockScope
 from dovetail_paddle.translate.control_flow import Writes, conditional_block, while_loop
@@ -192,7 +192,7 @@ def translate(program: LegacyProgram, name: str, parameters: Path) -> ir.Model:
     shared = Translation(program, name)
     main = BlockTranslation(shared, program.blocks[0])
     declared = {
-        variable.name: Declared(variable.dtype, cast("tuple[int, ...]", variable.shape))
+        variable.name: DeclaredParameter(variable.dtype, cast("tuple[int, ...]", variable.shape))
         for block in program.blocks
         for variable in block.variables.values()
         if variable.persistable and variable.kind == "tensor"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from dovetail_paddle.element_types import of_number
 from dovetail_paddle.legacy.program import Attribute, LegacyOp
 from dovetail_paddle.pd_graph import TensorInfo, attribute
-from dovetail_paddle.signatures import Argument, Operator, operators
+from dovetail_paddle.signatures import OpArgument, OpSignature, operators
 from dovetail_paddle.translate.transcriber import OpTranscriber, Scope
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Elementwise(OpTranscriber):
     """Binary arithmetic; `axis` aligns the extents of Y with those of X."""
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Reshape Y if its extents are not aligned with the last ones of X."""
         value = super().operand(argument, op, scope)
         axis = op.attributes.get("axis", -1)
@@ -42,10 +42,10 @@ class Elementwise(OpTranscriber):
         return scope.append(scope.graphs.node("full_int_array", [], attributes, results)).outputs[0]
 
 
-class Reduction(OpTranscriber):
+class AllAxesReduction(OpTranscriber):
     """Reductions over all axes: an attribute in legacy programs, an empty axis list in `pd_op`."""
 
-    def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return no axes if all are reduced, and a type only if it differs."""
         if argument.name == "axis" and op.attributes.get("reduce_all"):
             return []
@@ -60,13 +60,13 @@ class Reduction(OpTranscriber):
 class Split(OpTranscriber):
     """`split`, which is another operator for equal parts than for given extents."""
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Select the operator by its arguments."""
         number = op.attributes.get("num", 0)
         by_number = number and not op.attributes.get("sections") and not op.inputs.get("SectionsTensorList")
         return operators()["split_with_num" if by_number else "split"]
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Default to the first axis."""
         return 0 if argument.name == "axis" else super().missing_attribute(argument, op, scope)
 
@@ -128,7 +128,7 @@ class AssignValue(OpTranscriber):
 
     _FIELDS = ("values", "fp32_values", "fp64_values", "int32_values", "int64_values", "bool_values", "int8_values")
 
-    def made_attribute(self, argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
+    def made_attribute(self, argument: OpArgument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
         """Store the elements as a tensor, which is exact."""
         import numpy as np
 
@@ -139,7 +139,7 @@ class AssignValue(OpTranscriber):
         dtype = element_type(_dtype(op))
         return attribute("values", np.array(value, dtype.numpy()))
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return the elements from the attribute that has some."""
         if argument.name != "values":
             return super().missing_attribute(argument, op, scope)
@@ -151,11 +151,11 @@ class SetValue(OpTranscriber):
 
     also_reads = ("ValueTensor",)
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Select the operator by its arguments."""
         return operators()["set_value_with_tensor" if op.inputs.get("ValueTensor") else "set_value"]
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the tensor to write."""
         if argument.name == "values":
             return scope.get(op.inputs["ValueTensor"][0], op)
@@ -165,7 +165,7 @@ class SetValue(OpTranscriber):
 class TrilTriu(OpTranscriber):
     """`tril_triu`, which covers both triangles."""
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Select the operator by the attribute."""
         return operators()["tril" if op.attributes.get("lower", True) else "triu"]
 
@@ -173,7 +173,7 @@ class TrilTriu(OpTranscriber):
 class ArrayWrite(OpTranscriber):
     """Writes to an array: the array is an operand, created if it has not been written yet."""
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the array as an operand; legacy programs only list it as an output."""
         if argument.name != "array":
             return super().operand(argument, op, scope)
@@ -195,7 +195,7 @@ class ArrayWrite(OpTranscriber):
 class OfArray(OpTranscriber):
     """Operators on whole arrays, which are lists already."""
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the array unchanged."""
         if argument.is_list:
             name = op.input(self.entry.inputs.get(argument.name, argument.name))
@@ -227,7 +227,7 @@ class Assign(OpTranscriber):
 class Arange(OpTranscriber):
     """Ranges of the result's declared type."""
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return the type of the result."""
         if argument.name == "dtype":
             return scope.info(op.outputs["Out"][0]).dtype
@@ -239,9 +239,12 @@ _ELEMENTWISE = ("add", "sub", "mul", "div", "max", "min", "mod", "floordiv", "po
 SPECIAL: dict[str, type[OpTranscriber]] = {
     **{f"elementwise_{name}": Elementwise for name in _ELEMENTWISE},
     **dict.fromkeys(("equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal"), Elementwise),
-    **{f"reduce_{name}": Reduction for name in ("sum", "mean", "max", "min", "prod", "any", "all", "amax", "amin")},
-    "frobenius_norm": Reduction,
-    "logsumexp": Reduction,
+    **{
+        f"reduce_{name}": AllAxesReduction
+        for name in ("sum", "mean", "max", "min", "prod", "any", "all", "amax", "amin")
+    },
+    "frobenius_norm": AllAxesReduction,
+    "logsumexp": AllAxesReduction,
     "split": Split,
     "fill_constant": FillConstant,
     "assign_value": AssignValue,

@@ -18,7 +18,7 @@ from dovetail.errors import DovetailError
 from dovetail_paddle.element_types import of_number
 from dovetail_paddle.legacy.program import Attribute, LegacyOp, VariableRef
 from dovetail_paddle.pd_graph import BUILTIN, PdGraphs, TensorInfo, attribute
-from dovetail_paddle.signatures import Argument, Operator, operators
+from dovetail_paddle.signatures import OpArgument, OpSignature, operators
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -172,11 +172,11 @@ class OpTranscriber:
             if name.startswith("fuse") and value and name != "fuse_brelu_threshold":
                 raise scope.refuse(op, f"does the work of others, too ('{name}'): export it without optimization")
 
-    def operator(self, op: LegacyOp, scope: Scope) -> Operator:
+    def operator(self, op: LegacyOp, scope: Scope) -> OpSignature:
         """Look up the operator."""
         return operators()[self.entry.op]
 
-    def operand(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def operand(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the operand for an argument: an input, or an attribute that became one."""
         if not argument.is_tensor:
             return self.attribute_as_input(argument, op, scope)
@@ -189,7 +189,7 @@ class OpTranscriber:
             raise scope.refuse(op, f"has no input '{argument.name}'")
         return scope.get(names[0], op) if names else None
 
-    def attribute_as_input(self, argument: Argument, op: LegacyOp, scope: Scope) -> ir.Value | None:
+    def attribute_as_input(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> ir.Value | None:
         """Return the operand for an attribute that may be a tensor: the given tensors, else a constant."""
         form = self.entry.tensor_forms.get(argument.name)
         if form is not None:
@@ -206,18 +206,18 @@ class OpTranscriber:
             return combine([scope.get(item.name, op) for item in value], op, scope)
         return None if value is None else constant(argument, value, op, scope)
 
-    def attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return the value of an attribute."""
         name = self.entry.attrs.get(argument.name, argument.name)
         if name in op.attributes:
             return op.attributes[name]
         return self.missing_attribute(argument, op, scope)
 
-    def missing_attribute(self, argument: Argument, op: LegacyOp, scope: Scope) -> Attribute | None:
+    def missing_attribute(self, argument: OpArgument, op: LegacyOp, scope: Scope) -> Attribute | None:
         """Return the value of a missing attribute, as in programs of an older version."""
         return argument.default_value()
 
-    def made_attribute(self, argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
+    def made_attribute(self, argument: OpArgument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Attr:
         """Create the attribute of the node; element types are names there, and numbers in legacy programs."""
         if argument.element == "dtype" and isinstance(value, int):
             value = of_number(value) or "undefined"
@@ -230,7 +230,7 @@ class OpTranscriber:
 
     def create(
         self,
-        operator: Operator,
+        operator: OpSignature,
         operands: Sequence[ir.Value | None],
         attributes: dict[str, ir.Attr],
         op: LegacyOp,
@@ -253,7 +253,7 @@ class OpTranscriber:
         """Return the variables that a result is written to."""
         return op.outputs.get(self.entry.outputs.get(output, output), [])
 
-    def record(self, operator: Operator, node: ir.Node, op: LegacyOp, scope: Scope) -> None:
+    def record(self, operator: OpSignature, node: ir.Node, op: LegacyOp, scope: Scope) -> None:
         """Bind the output variables to the results."""
         for output, value in zip(operator.outputs, node.outputs, strict=True):
             names = self.result_names(output.name, op)
@@ -280,7 +280,7 @@ def split(value: ir.Value, names: Sequence[str], op: LegacyOp, scope: Scope) -> 
         scope.set(name, result)
 
 
-def constant(argument: Argument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Value:
+def constant(argument: OpArgument, value: Attribute, op: LegacyOp, scope: Scope) -> ir.Value:
     """Create a constant for an attribute that became an input."""
     import numpy as np
 

@@ -31,7 +31,7 @@ def users_of(reads: Reads) -> Users:
 
 
 @dataclass(frozen=True)
-class Part:
+class RegionPart:
     """A connected set of nodes of one region, in graph order.
 
     Attributes:
@@ -67,7 +67,7 @@ class Profitability:
         self._reads, self._whole, self._launch, self._border = reads, whole, launch, border
         self._users = users
 
-    def worthless(self, region: Sequence[ir.Node]) -> list[Part]:
+    def worthless(self, region: Sequence[ir.Node]) -> list[RegionPart]:
         """Return the unprofitable parts of a region, which are better left to other backends.
 
         A part with a product is always profitable: it saves more arithmetic than any usual border costs. Any other part
@@ -76,8 +76,8 @@ class Profitability:
         """
         members = set(region)
         parts = [self._part(nodes, members) for nodes in self._connected(region, members)]
-        dropped: list[Part] = []
-        left: list[Part] = []
+        dropped: list[RegionPart] = []
+        left: list[RegionPart] = []
         for part in parts:
             worthless = not part.product and part.border and self._saved(part) <= 0
             (dropped if worthless else left).append(part)
@@ -86,7 +86,7 @@ class Profitability:
             return parts
         return dropped
 
-    def _saved(self, part: Part) -> int:
+    def _saved(self, part: RegionPart) -> int:
         return part.gain - self._border * part.border
 
     def _connected(self, region: Sequence[ir.Node], members: Collection[ir.Node]) -> Iterator[list[ir.Node]]:
@@ -115,7 +115,7 @@ class Profitability:
             parts[home[node]].append(node)
         yield from parts
 
-    def _part(self, nodes: Sequence[ir.Node], members: Collection[ir.Node]) -> Part:
+    def _part(self, nodes: Sequence[ir.Node], members: Collection[ir.Node]) -> RegionPart:
         products = operator_facts().groups["products"]
         gain, product, unknown = 0, False, False
         crossing: dict[ir.Value, None] = {}
@@ -131,4 +131,4 @@ class Profitability:
             for value in node.outputs:
                 if any(reader not in members for reader in self._users.get(value, ())):
                     crossing[value] = None
-        return Part(tuple(nodes), gain, sum(map(size_of, crossing)), product, unknown)
+        return RegionPart(tuple(nodes), gain, sum(map(size_of, crossing)), product, unknown)

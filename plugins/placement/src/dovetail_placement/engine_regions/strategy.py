@@ -14,7 +14,7 @@ from dovetail.planning import Claims, Remedy, remedy
 from dovetail_placement.engine_regions.graph_problem import fused_groups_of, graph_problem
 from dovetail_placement.engine_regions.lost_shapes import LostShape, LostShapes
 from dovetail_placement.engine_regions.partitioner import cuts, why_outside
-from dovetail_placement.engine_regions.profitability import Part, Profitability, users_of
+from dovetail_placement.engine_regions.profitability import Profitability, RegionPart, users_of
 from dovetail_placement.engine_regions.shape_cones import read_outside_alone
 from dovetail_placement.strategies.every_node import Autocast
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin import View
 
-    from dovetail_placement.view import View as OwnView
+    from dovetail_placement.view import BackendView
 
 
 @dataclass
@@ -49,7 +49,7 @@ class EngineRegionsStrategy(Autocast):
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Withdraw unprofitable nodes; once nothing is left to withdraw, remark why there is more than one region."""
-        own = cast("OwnView", view)  # the view that placement creates
+        own = cast("BackendView", view)  # the view that placement creates
         nodes, reads = list(view.model.graph), reads_of(view.model.graph)
         pinned = {claim.node for claim in claims.claims if claim.pinned}
         claimed = {claim.node for claim in claims.claims}
@@ -84,7 +84,7 @@ class EngineRegionsStrategy(Autocast):
             if (owner is None or owner[0] != name) and view.verdict(other.node).ok is not False:
                 yield remedy((f"{node.name}={name}", f"{other.node.name}={name}"))
 
-    def _lost(self, view: OwnView, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
+    def _lost(self, view: BackendView, found: Sequence[LostShape], pinned: set[ir.Node]) -> set[ir.Node]:
         gone: set[ir.Node] = set()
         for node, value, culprit, suggest in found:
             if node in pinned or node in gone or view.only_here(node):
@@ -97,7 +97,7 @@ class EngineRegionsStrategy(Autocast):
             gone.add(node)
         return gone
 
-    def _moved(self, view: OwnView, found: Sequence[ir.Node]) -> set[ir.Node]:
+    def _moved(self, view: BackendView, found: Sequence[ir.Node]) -> set[ir.Node]:
         gone = [node for node in found if not view.only_here(node)]
         why, name = "nodes outside of its regions alone read it, and have what it takes extents of", view.backend.name
         for node in gone:
@@ -105,7 +105,7 @@ class EngineRegionsStrategy(Autocast):
             self._withdrawn[node] = f"not on {name}: {why}"
         return set(gone)
 
-    def _dropped(self, view: OwnView, part: Part, pinned: set[ir.Node], fixed: set[ir.Node]) -> set[ir.Node]:
+    def _dropped(self, view: BackendView, part: RegionPart, pinned: set[ir.Node], fixed: set[ir.Node]) -> set[ir.Node]:
         if any(node in pinned or view.only_here(node) for node in part.nodes):
             return set()
         name, first, last = view.backend.name, part.nodes[0], part.nodes[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ def number_regions(model: Model, ctx: Context, formed: list[Region] | None = Non
         for part in chain(region.nodes, bodies):
             before = get_placement(part)
             assert before is not None
-            after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
+            after = moved.get(id(before)) or moved.setdefault(id(before), replace(before, region=region.index))
             set_placement(part, after)
     ctx.count("regions", len(regions))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail.planning import Groups
 
 
-class Dependencies(NamedTuple):
+class UnitDependencies(NamedTuple):
     """Dependencies between units of nodes.
 
     Attributes:
@@ -24,7 +24,7 @@ class Dependencies(NamedTuple):
     waiting: list[int]
 
 
-def dependencies(units: Groups, reads: Reads) -> Dependencies:
+def dependencies(units: Groups, reads: Reads) -> UnitDependencies:
     """Return the dependencies between units, without those on nodes that are in no unit.
 
     Args:
@@ -32,7 +32,7 @@ def dependencies(units: Groups, reads: Reads) -> Dependencies:
         reads: The values that each node uses.
     """
     home: dict[ir.Node | None, int] = {node: i for i, unit in enumerate(units) for node in unit}
-    found = Dependencies([[] for _ in units], [0] * len(units))
+    found = UnitDependencies([[] for _ in units], [0] * len(units))
     for i, unit in enumerate(units):
         before = {home.get(value.producer(), i) for node in unit for value in reads[node]} - {i}
         found.waiting[i] = len(before)
@@ -41,7 +41,7 @@ def dependencies(units: Groups, reads: Reads) -> Dependencies:
     return found
 
 
-def executable_order(units: Groups, position: Mapping[ir.Node, int], needs: Dependencies) -> Sequence[int]:
+def executable_order(units: Groups, position: Mapping[ir.Node, int], needs: UnitDependencies) -> Sequence[int]:
     """Return the units in an order in which they can run; of those that are ready, the earliest in the graph first.
 
     Units on a cycle, and units that depend on one, are left out.

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 _COMPARED = 1 << 16  # bytes; larger weights are compared by identity only
 
 
-def regions(model: Model, backend: str) -> Regions:
+def regions(model: Model, backend: str) -> ModelRegions:
     """Return the regions of a backend, to be extracted and spliced back: `dovetail.regions`.
 
     Args:
         model: A placed model.
         backend: The name of the backend.
     """
-    return Regions(model, [region for region in numbered_or_formed(model.graph) if region.backend == backend])
+    return ModelRegions(model, [region for region in numbered_or_formed(model.graph) if region.backend == backend])
 
 
-class Regions:
+class ModelRegions:
     """The regions of one model, which are extracted and spliced back in any order, each at most once.
 
     Args:

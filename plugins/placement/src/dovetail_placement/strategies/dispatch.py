@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail_placement.search import Edge
-    from dovetail_placement.strategies.integers import Candidates, Reasons
+    from dovetail_placement.strategies.integers import IntegerCandidates, Reasons
 
 
 class Aggressive(IntegerStrategy):
@@ -23,7 +23,7 @@ class Aggressive(IntegerStrategy):
 
     follow = False
 
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return the products, and the nodes that they reach."""
         return match(
             candidates.graph,
@@ -32,7 +32,7 @@ class Aggressive(IntegerStrategy):
             end=None,
         )
 
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Explain that the remaining nodes read no number of a product."""
         products = candidates.products
         return lambda node: (f"it computes nothing from the result of a product ({products})", ())
@@ -44,7 +44,7 @@ class Conservative(IntegerStrategy):
     The first operator that is not in integers stops it; later nodes stay in floats until the next product.
     """
 
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return the products, and the nodes that they reach."""
         taken = candidates.taken
         return match(
@@ -54,7 +54,7 @@ class Conservative(IntegerStrategy):
             end=None,
         )
 
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Return the obstacle between a node and the products before it."""
         before = obstacles(candidates, DOWN)
 
@@ -72,11 +72,11 @@ class Perseus(IntegerStrategy):
 
     follow = False
 
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return the products, and the nodes connected to them."""
         return connected(candidates.graph, start=candidates.is_product, relay=lambda edge: edge.carries)
 
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Explain that the remaining nodes exchange no numbers with a product."""
         products = candidates.products
         return lambda node: (f"no values connect it with a product ({products})", ())
@@ -87,11 +87,11 @@ class Pointwise(IntegerStrategy):
 
     follow = False
 
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return the products."""
         return {node for node in candidates.graph.nodes if candidates.is_product(node)}
 
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Explain that the remaining nodes are not products."""
         products = candidates.products
         return lambda node: (f"{node.op_type} is no product ({products})", ())
@@ -102,11 +102,11 @@ class AllIn(IntegerStrategy):
 
     follow = False
 
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return all nodes."""
         return set(candidates.graph.nodes)
 
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Give no reason, because no node remains."""
         return lambda node: (f"the strategy leaves out '{node.name}'", ())
 
@@ -123,12 +123,12 @@ class ConvToConv(IntegerStrategy):
 
     ends: tuple[str, ...] = ("Conv",)
 
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return the nodes on these paths, with the convolutions at both ends."""
         ends = self._ends(candidates)
         return match(candidates.graph, start=ends, relay=_in_integers(candidates), end=ends, along=_carries)
 
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Return the side on which no path leads to a convolution, and the obstacle."""
         ends, names = self._ends(candidates), " or ".join(self.ends)
         behind = match(candidates.graph, start=ends, relay=_in_integers(candidates), end=None)
@@ -148,7 +148,7 @@ class ConvToConv(IntegerStrategy):
 
         return reason
 
-    def _ends(self, candidates: Candidates) -> set[ir.Node]:
+    def _ends(self, candidates: IntegerCandidates) -> set[ir.Node]:
         return {node for node in candidates.taken if node.op_type in self.ends}
 
 
@@ -156,6 +156,6 @@ def _carries(edge: Edge) -> bool:
     return edge.carries
 
 
-def _in_integers(candidates: Candidates):
+def _in_integers(candidates: IntegerCandidates):
     taken = candidates.taken
     return lambda edge: edge.carries and edge.target in taken

@@ -34,7 +34,7 @@ def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
     )  # fmt: skip
 
 
-class Candidates:
+class IntegerCandidates:
     """The nodes that a backend supports in integers.
 
     Attributes:
@@ -118,16 +118,16 @@ class IntegerStrategy(Strategy):
     """Whether activations and index sources go to the backend of their producer, selected or not."""
 
     @abc.abstractmethod
-    def select(self, candidates: Candidates) -> set[ir.Node]:
+    def select(self, candidates: IntegerCandidates) -> set[ir.Node]:
         """Return the nodes to have in integers; those that the backend does not support are dropped afterwards."""
 
     @abc.abstractmethod
-    def why_not(self, candidates: Candidates) -> Reasons:
+    def why_not(self, candidates: IntegerCandidates) -> Reasons:
         """Return a function that explains why a supported node was not selected, and because of which nodes."""
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the selected nodes of `view` for `backend`."""
-        candidates = Candidates(view)
+        candidates = IntegerCandidates(view)
         selected = {node for node in self.select(candidates) if candidates.takes(node)}
         if self.follow:
             selected = _with_followers(candidates, selected)
@@ -144,7 +144,7 @@ class IntegerStrategy(Strategy):
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Withdraw nodes that follow a producer which is not on the backend."""
-        candidates = Candidates(view)
+        candidates = IntegerCandidates(view)
         kept: list[Claim] = []
         gone: set[ir.Node] = set()
         for claim in claims.claims:
@@ -159,7 +159,7 @@ class IntegerStrategy(Strategy):
                 view.remark("missed", claim.node, "follows", why, because=(away,))
         return Claims(kept)
 
-    def _left_behind(self, claim: Claim, candidates: Candidates, gone: set[ir.Node]) -> ir.Node | None:
+    def _left_behind(self, claim: Claim, candidates: IntegerCandidates, gone: set[ir.Node]) -> ir.Node | None:
         """Return the producer that a claimed node follows, if the backend did not get it."""
         node = claim.node
         if claim.pinned or not (_follows(candidates, node) or self.follow and _fused(candidates, node)):
@@ -173,7 +173,7 @@ class IntegerStrategy(Strategy):
         return None if here or not (self.follow or candidates.takes(producer)) else producer
 
 
-def _fused(candidates: Candidates, node: ir.Node) -> bool:
+def _fused(candidates: IntegerCandidates, node: ir.Node) -> bool:
     """Check whether the backend fuses a node with its producer, a product, without loss of accuracy."""
     producer = candidates.producer(node) if candidates.is_in("bent", node) else None
     if producer is None or len(producer.outputs) != 1 or len(producer.outputs[0].uses()) != 1:
@@ -183,11 +183,11 @@ def _fused(candidates: Candidates, node: ir.Node) -> bool:
     return any(node.op_type in rule.fuses for rule in candidates.view.verdict(producer).rules.values())
 
 
-def _follows(candidates: Candidates, node: ir.Node) -> bool:
+def _follows(candidates: IntegerCandidates, node: ir.Node) -> bool:
     return candidates.is_in("activations", node) or candidates.is_index_source(node)
 
 
-def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.Node]:
+def _with_followers(candidates: IntegerCandidates, selected: set[ir.Node]) -> set[ir.Node]:
     """Add or remove activations and index sources to match their producers, in graph order."""
     found = set(selected)
     for node in candidates.graph.nodes:
@@ -203,7 +203,7 @@ def _with_followers(candidates: Candidates, selected: set[ir.Node]) -> set[ir.No
     return found
 
 
-def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
+def _remarked(candidates: IntegerCandidates, node: ir.Node, follow: bool) -> bool:
     """Remark why a node is excluded; return False if the strategy decides."""
     view = candidates.view
     if _is_shape_arithmetic(candidates, node, follow):
@@ -229,7 +229,7 @@ def _remarked(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
     return True
 
 
-def _is_shape_arithmetic(candidates: Candidates, node: ir.Node, follow: bool) -> bool:
+def _is_shape_arithmetic(candidates: IntegerCandidates, node: ir.Node, follow: bool) -> bool:
     """Check for shape arithmetic, or a node that turns its input into it and does not follow its producer."""
     if node in candidates.shape_arithmetic:
         return True
@@ -242,7 +242,7 @@ Reasons = Callable[["ir.Node"], tuple[str, tuple["ir.Node", ...]]]
 """Returns why a node was not selected, and the nodes that caused it."""
 
 
-def obstacles(candidates: Candidates, direction: Direction) -> dict[ir.Node, ir.Node]:
+def obstacles(candidates: IntegerCandidates, direction: Direction) -> dict[ir.Node, ir.Node]:
     """Return the nearest node that is not in integers before each node (`DOWN`) or after it (`UP`), if there is one.
 
     One walk: the obstacle of a node is a neighbor that is one, or the obstacle of its first neighbor that has one.

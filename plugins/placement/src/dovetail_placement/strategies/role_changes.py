@@ -23,7 +23,7 @@ Sides = frozenset["tuple[ir.Node, str]"]
 _ROUNDS = 2  # a node may lack a neighbor on both sides
 
 
-class Place(NamedTuple):
+class EditPlace(NamedTuple):
     """The place of a profitable edit.
 
     Attributes:
@@ -42,7 +42,7 @@ def places_that_pay(
     lost: Mapping[ir.Node, tuple[str, ir.Node | None]],
     losses: Callable[[Sides], Mapping[ir.Node, tuple[str, ir.Node | None]]],
     fits: Callable[[ir.Node, str], bool],
-) -> list[Place]:
+) -> list[EditPlace]:
     """Return the places of edits that bring more nodes than there are edits, per connected set of these nodes.
 
     An edit is placed where a loss originates: at a node whose missing neighbor was not lost itself. The time is linear
@@ -68,7 +68,7 @@ def places_that_pay(
     for members in _connected(graph, [node for node in graph.nodes if node in brought]):
         inside = [(node, side) for node in members for side in ("before", "after") if (node, side) in sides]
         if len(members) > len(inside):
-            places += [Place(node, side, tuple(members)) for node, side in inside]
+            places += [EditPlace(node, side, tuple(members)) for node, side in inside]
     return places
 
 
@@ -133,7 +133,7 @@ def missing_before(graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]
     return None
 
 
-def missing_behind(graph: SearchGraph, node: ir.Node, rule: str, ends: str = "") -> Loss:
+def loss_without_user(graph: SearchGraph, node: ir.Node, rule: str, ends: str = "") -> Loss:
     """Return the loss of a node without users on the backend; `ends` describes legal region ends, as a clause."""
     reader = next((edge.target for edge in graph.readers[node]), None)
     why = "nothing reads it" if reader is None else f"'{reader.name}' ({reader.op_type}), which reads it, is not there"

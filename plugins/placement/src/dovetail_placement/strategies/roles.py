@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from dovetail.planning import Claims, Edit, claim_of, remedy
 from dovetail.plugin import Strategy
 
-from dovetail_placement.strategies.integers import Candidates, remark_refusal
+from dovetail_placement.strategies.integers import IntegerCandidates, remark_refusal
 from dovetail_placement.strategies.role_changes import (
+    EditPlace,
     Loss,
-    Place,
     Sides,
+    loss_without_user,
     missing_before,
-    missing_behind,
     moved,
     places_that_pay,
     remedies_of_lost,
@@ -58,7 +58,7 @@ class Roles(Strategy):
 
     def claim(self, view: View, backend: Backend) -> Claims:
         """Claim the nodes of `view` that can stay if the backend loses none of them."""
-        candidates = Candidates(view)
+        candidates = IntegerCandidates(view)
         wanted: dict[ir.Node, Claim] = {}
         for node in view.nodes():
             asked = self.asked_for(view, node)
@@ -76,11 +76,11 @@ class Roles(Strategy):
         """Return whether the edit is requested wherever it is profitable; a hook for subclasses."""
         return False
 
-    def edits_made(self, view: View, places: Sequence[Place]) -> None:
+    def edits_made(self, view: View, places: Sequence[EditPlace]) -> None:
         """Called with the places of requested edits; a hook for subclasses that remark them."""
 
     def _asked_edits(
-        self, candidates: Candidates, here: dict[ir.Node, Claim], lost: Mapping[ir.Node, Loss]
+        self, candidates: IntegerCandidates, here: dict[ir.Node, Claim], lost: Mapping[ir.Node, Loss]
     ) -> list[Edit]:
         """Return the profitable edits, if they are requested."""
         if not self.edit or not self.wants_edits(candidates.view):
@@ -123,7 +123,7 @@ class Roles(Strategy):
     def fix_up(self, view: View, claims: Claims) -> Claims:
         """Withdraw nodes that lost neighbors to other backends or to pins."""
         here = {claim.node: claim for claim in claims.claims}
-        lost = self._losses(Candidates(view), here)
+        lost = self._losses(IntegerCandidates(view), here)
         for node, loss in lost.items():
             _remark(view, node, loss)
         return Claims([claim for claim in claims.claims if claim.node not in lost])
@@ -136,7 +136,7 @@ class Roles(Strategy):
         if verdict.role == "manual":
             return remedies_of_manual(node, name, self._edits(node))
         here = {other: got[1] for other in view.model.graph if (got := view.claimed(other)) and got[0] == name}
-        loss = self._loss(Candidates(view), node, verdict.role, here)
+        loss = self._loss(IntegerCandidates(view), node, verdict.role, here)
         return remedies_of_lost(view, node, self._edits(node), loss and loss.because, loss.side if loss else "after")
 
     def edit_fits(self, node: ir.Node, side: str) -> bool:
@@ -149,7 +149,7 @@ class Roles(Strategy):
         return {side: f"{self.edit}={node.name}:{side}" for side in sides}
 
     def _losses(
-        self, candidates: Candidates, here: dict[ir.Node, Claim], edited: Sides = frozenset()
+        self, candidates: IntegerCandidates, here: dict[ir.Node, Claim], edited: Sides = frozenset()
     ) -> dict[ir.Node, Loss]:
         """Return nodes that cannot stay, with reasons, in the order of loss; `edited` are sides with an edit.
 
@@ -178,7 +178,7 @@ class Roles(Strategy):
 
     def _loss(
         self,
-        candidates: Candidates,
+        candidates: IntegerCandidates,
         node: ir.Node,
         role: str,
         here: dict[ir.Node, Claim],
@@ -204,9 +204,9 @@ class Roles(Strategy):
             if before is not None and (alone or before.because is None or not self.may_lead(view, node)):
                 return before
             stays = not alone or self.may_trail(view, node)
-            return None if stays else missing_behind(graph, node, "passive", self.end_rule(view, node, role))
+            return None if stays else loss_without_user(graph, node, "passive", self.end_rule(view, node, role))
         if alone and not self.may_end(view, node) and not self._is_sum(graph, node, here):
-            return missing_behind(graph, node, "tail", self.end_rule(view, node, role))
+            return loss_without_user(graph, node, "tail", self.end_rule(view, node, role))
         return None
 
     def _is_sum(self, graph: SearchGraph, node: ir.Node, here: dict[ir.Node, Claim]) -> bool:
@@ -224,7 +224,7 @@ def _remark(view: View, node: ir.Node, loss: Loss) -> None:
     view.remark("missed", node, loss.rule, what + loss.why, because=because, backend=view.backend.name)
 
 
-def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
+def _pinned(candidates: IntegerCandidates) -> Iterator[tuple[ir.Node, Claim]]:
     view = candidates.view
     for node in candidates.graph.nodes:
         found = view.claimed(node)
@@ -232,7 +232,7 @@ def _pinned(candidates: Candidates) -> Iterator[tuple[ir.Node, Claim]]:
             yield node, found[1]
 
 
-def _remarked(candidates: Candidates, node: ir.Node, asked: bool) -> bool:
+def _remarked(candidates: IntegerCandidates, node: ir.Node, asked: bool) -> bool:
     """Remark why a node is excluded regardless of its neighbors; return False if it is not.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import float_name, is_onnx
 
-from dovetail_precision.conditioning.findings import Finding, Magnitudes, moves_data
+from dovetail_precision.conditioning.findings import ConditioningFinding, Magnitudes, moves_data
 from dovetail_precision.constant_range import LARGEST_FLUSHED
 from dovetail_precision.ranges.instrument import ADDITIONS, MEANS
 from dovetail_precision.ranges.intervals import Intervals
@@ -26,7 +26,7 @@ _GAIN = 4.0  # raising must reduce the error by this factor to be worth it
 
 def find_amplified(
     nodes: Sequence[ir.Node], magnitudes: Magnitudes, is_product: Callable[[ir.Node], bool], name: str
-) -> Iterator[Finding]:
+) -> Iterator[ConditioningFinding]:
     """Find sums that cancel too many digits in float type `name`, and the producers whose results must stay unrounded.
 
     Errors are counted in units of one rounding. A sum multiplies the relative error of an operand by the ratio of
@@ -95,7 +95,7 @@ def _with_producers(
     is_product: Callable[[ir.Node], bool],
     name: str,
     ratios: Mapping[int, float],
-) -> Iterator[Finding]:
+) -> Iterator[ConditioningFinding]:
     """Yield the sums in `ratios` and, backwards from them, the nodes that must not round their results."""
     # By the id of a value: the error that rounding it would add to a sum, relative to the sum's tolerance.
     needs: dict[int, tuple[float, str]] = {}
@@ -107,12 +107,14 @@ def _with_producers(
         if ratio:
             need = max(need, _GAIN / ratio)
             result, source = node.outputs[0], magnitudes.source(node.outputs[0])
-            yield Finding((node,), f"its inputs are {ratio:.3g} times its result {source}", frozenset({name}))
+            yield ConditioningFinding(
+                (node,), f"its inputs are {ratio:.3g} times its result {source}", frozenset({name})
+            )
             why = f"its result cancels in '{result.name}', which is {ratio:.3g} times smaller {source}"
         elif need < 1 or is_product(node):
             continue
         else:
-            yield Finding((node,), why, frozenset({name}))
+            yield ConditioningFinding((node,), why, frozenset({name}))
         for value in node.inputs:
             if value is not None and float_name(value) is not None:
                 share = need * _error_factor(node, value, magnitudes)
@@ -129,7 +131,7 @@ _POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
 
 def find_epsilon_guards(
     nodes: Sequence[ir.Node], intervals: Intervals, measured: Mapping[int, Range]
-) -> Iterator[Finding]:
+) -> Iterator[ConditioningFinding]:
     """Find divisions and logarithms of positive values that round to zero in float16.
 
     Everything from the producer of such a value to the division stays high, so that neither the value nor its root is
@@ -151,7 +153,7 @@ def find_epsilon_guards(
             smallest = _smallest(node, intervals.of(result), measured.get(id(result)))
             if smallest is not None:
                 path = [node, *_path_nodes(behind, known)]
-                yield Finding(tuple(path), _why(result, smallest, behind[0].division), frozenset({NARROW}))
+                yield ConditioningFinding(tuple(path), _why(result, smallest, behind[0].division), frozenset({NARROW}))
         port = divisor_port(node, intervals)
         if port is not None and float_name(node.inputs[port]) is not None:
             leading.setdefault(id(node.inputs[port]), []).append(_Step(node, node, []))
@@ -229,7 +231,7 @@ _MAX_STEPS = 12  # operators searched before an ill-conditioned one
 
 def find_complements(
     nodes: Sequence[ir.Node], intervals: Intervals, is_product: Callable[[ir.Node], bool]
-) -> Iterator[Finding]:
+) -> Iterator[ConditioningFinding]:
     """Find operators whose result depends on how far their operand is from one, with the producers of the operand.
 
     Just below one, a type with b significant bits has a spacing of 2^-b. A probability of 0.9999 rounds to one: its
@@ -248,11 +250,13 @@ def find_complements(
             continue
         if node.op_type in _NEAR_ONE:
             path = _producers(node.inputs[0], is_product)
-            yield Finding((node, *path), f"'{node.name}' is ill-conditioned near one")
+            yield ConditioningFinding((node, *path), f"'{node.name}' is ill-conditioned near one")
         elif (port := divisor_port(node, intervals)) is not None and (
             path := _path_from_probability(node, port, intervals)
         ):
-            yield Finding((node, *path), f"'{node.name}' needs the distance of '{path[-1].outputs[0].name}' from one")
+            yield ConditioningFinding(
+                (node, *path), f"'{node.name}' needs the distance of '{path[-1].outputs[0].name}' from one"
+            )
 
 
 def _path_from_probability(node: ir.Node, port: int, intervals: Intervals) -> list[ir.Node]:

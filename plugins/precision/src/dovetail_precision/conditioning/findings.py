@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConditioningFinding:
     """Nodes that should compute high.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail.ir import input_of, is_onnx
 
-from dovetail_precision.conditioning.findings import Finding, moves_data
+from dovetail_precision.conditioning.findings import ConditioningFinding, moves_data
 from dovetail_precision.conditioning.moments import FOLLOWED, Moments
 from dovetail_precision.ranges.range import NARROW, Range
 
@@ -25,7 +25,7 @@ _Square: TypeAlias = "tuple[ir.Value, *tuple[ir.Node, ...]]"  # a mean square, a
 
 def find_statistics(
     nodes: Sequence[ir.Node], interval: Callable[[ir.Value | None], Range], measured: Collection[int]
-) -> Iterator[Finding]:
+) -> Iterator[ConditioningFinding]:
     """Find variances and covariances computed as differences of means, and mean squares under a root.
 
     E[x^2] - E[x]^2 is often a small difference of large values: with b significant bits nothing is left of a variance
@@ -62,10 +62,10 @@ def find_statistics(
             ]
             why = variances.setdefault(roots, _why_difference(makers, moments, roots))
             differences[id(result)] = why
-            yield Finding((node, *makers), why)
+            yield ConditioningFinding((node, *makers), why)
         elif known := next((differences[id(value)] for value in node.inputs if id(value) in differences), ""):
             if _is_scaling(node, moments) or node.op_type in ("Pow", "Reciprocal", "Sqrt"):
-                yield Finding((node,), known)
+                yield ConditioningFinding((node,), known)
                 if node.op_type not in ("Pow", "Reciprocal"):
                     differences[id(result)] = known
         elif node.op_type in _ROOTS:
@@ -82,7 +82,7 @@ def find_statistics(
             centered.setdefault(root, []).append(node)
     for roots, why in variances.items():
         for node in centered.get(next(iter(roots)), ()) if len(roots) == 1 else ():
-            yield Finding((node, *moments.between(input_of(node, 1), roots, made[roots])), why)
+            yield ConditioningFinding((node, *moments.between(input_of(node, 1), roots, made[roots])), why)
 
 
 def _centers(node: ir.Node, moments: Moments) -> int | None:
@@ -147,11 +147,13 @@ def _is_root(node: ir.Node, interval: Callable[[ir.Value | None], Range]) -> boo
     return node.op_type == "Sqrt" or abs(interval(node.inputs[1]).low) == abs(interval(node.inputs[1]).high) == 0.5
 
 
-def _root_mean_square(node: ir.Node, steps: _Square, moments: Moments, measured: Collection[int]) -> Iterator[Finding]:
+def _root_mean_square(
+    node: ir.Node, steps: _Square, moments: Moments, measured: Collection[int]
+) -> Iterator[ConditioningFinding]:
     mean, *between = steps
     roots = moments.means_of_products[id(mean)].of
     makers = moments.between(mean, roots)
     if all(id(value) in measured for maker in makers for value in maker.outputs):
         return
     why = f"the squares of {_names(makers, moments, roots)} overflow {NARROW} from 256 on, and so may their mean"
-    yield Finding((*makers, *between, node), why, frozenset({NARROW}))
+    yield ConditioningFinding((*makers, *between, node), why, frozenset({NARROW}))

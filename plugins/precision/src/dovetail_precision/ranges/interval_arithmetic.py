@@ -21,15 +21,17 @@ BOUNDED = {
     "Softsign": Range(-1.0, 1.0), "Sign": Range(-1.0, 1.0), "ReduceL1": _POSITIVE, "ReduceL2": _POSITIVE,
     "ReduceSumSquare": _POSITIVE, "Softplus": _POSITIVE,
 }  # fmt: skip
-# The result stays within the interval of the first input: data movement, means and extrema.
 MOVEMENT = frozenset({
     "Identity", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Expand", "Tile", "Gather",
     "GatherElements", "GatherND", "Split", "DepthToSpace", "SpaceToDepth", "Cast", "CastLike", "Dropout", "MaxPool",
     "ReduceMax", "ReduceMin", "ReduceMean", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "TopK", "Compress",
     "Trilu",
 })  # fmt: skip
+"""Operators whose result stays within the interval of the first input: data movement, means and extrema."""
+
 WITH_ZERO = frozenset({"AveragePool", "Trilu", "MaxPool", "Dropout"})
 MERGING = frozenset({"Concat", "Max", "Min", "Where"})
+"""Operators whose result consists of elements of several inputs."""
 
 
 def extreme(operator: str, ranges: list[Range]) -> Range:

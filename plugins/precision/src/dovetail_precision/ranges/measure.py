@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail_runtime.engines import GuardedEngine
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
 
 class PartialSums:
@@ -41,7 +41,7 @@ class PartialSums:
     def __init__(self, model: Model, engines: Mapping[str, Sequence[GuardedEngine]]):
         self._model = model
         self._engines = engines
-        self._executors: dict[int, Executor] = {}
+        self._executors: dict[int, RegionExecutor] = {}
 
     def largest(self, node: ir.Node, values: Mapping[str, np.ndarray]) -> float:
         """Return the largest magnitude that a partial sum can reach in any order of summation.
@@ -56,10 +56,10 @@ class PartialSums:
         (found,) = executor.run({name: values[name] for name in wanted}).values()
         return float(found.max(initial=0.0))
 
-    def _executor(self, node: ir.Node) -> Executor:
+    def _executor(self, node: ir.Node) -> RegionExecutor:
         import onnx_ir as ir
         from dovetail.ir import Model
-        from dovetail_runtime.executor import Executor
+        from dovetail_runtime.executor import RegionExecutor
 
         copies: dict[str, ir.Value] = {}
         for value in node.inputs:
@@ -87,7 +87,7 @@ class PartialSums:
             copy.replace_input_with(index, None)
         row.type, row.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([3])
         graph.outputs.append(row)
-        return Executor(work, self._engines, {"optimize": "none"})
+        return RegionExecutor(work, self._engines, {"optimize": "none"})
 
 
 def _is_fed(value: ir.Value) -> bool:
@@ -134,7 +134,7 @@ class MeasureRanges(Pass):
             found = {id(value): known.ranges[name] for name, value in named if name in known.ranges}
         else:
             try:
-                found = Measurement(model, ctx).ranges()
+                found = RangeMeasurement(model, ctx).ranges()
             except _NotMeasured as error:
                 why = f"ranges were not measured: {error}"
                 ctx.remark("failed", "", "ranges", why, suggest="see `dovetail verify`")
@@ -171,7 +171,7 @@ class _NotMeasured(DovetailError):
     """No engine of the host runs the instrumented model."""
 
 
-class Measurement:
+class RangeMeasurement:
     """The measurement of one model on the data of a request."""
 
     def __init__(self, model: Model, ctx: Context):
@@ -220,7 +220,7 @@ class Measurement:
             then: The values to measure after the first batch; None for the same.
         """
         from dovetail_runtime.data.batches import batches
-        from dovetail_runtime.executor import Executor
+        from dovetail_runtime.executor import RegionExecutor
 
         by_output = {node.outputs[0].name: node for node in sums}
         from_batch = {0: values, 1: then}
@@ -229,7 +229,7 @@ class Measurement:
             for number, (feeds, _) in enumerate(batches(self._model, self._ctx.request.data, say=says)):
                 if (measured := from_batch.get(number)) is not None:
                     work = instrumented(self._model, measured, sums_in_bodies)
-                    executor = Executor(work.model, self._engines, {"optimize": "none"}, regions=work.regions)
+                    executor = RegionExecutor(work.model, self._engines, {"optimize": "none"}, regions=work.regions)
                 for name, array in feeds.items():
                     self._record(name, array, work)
                 for done, (runner, there) in enumerate(executor.steps(feeds)):

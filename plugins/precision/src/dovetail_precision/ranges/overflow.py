@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-    from dovetail_precision.problem import Variable
+    from dovetail_precision.problem import FormatVariable
 
 
 _UNKNOWN = "holds integers of unknown range"
@@ -72,7 +72,7 @@ class OverflowAnalysis:
         key = id(value)
         return key in self._measured or key in self._wide or self.intervals.of(value).bounded
 
-    def overflow(self, variable: Variable) -> str:
+    def overflow(self, variable: FormatVariable) -> str:
         """Return which value of `variable` leaves float16, and its magnitude; empty if none is known to."""
         if not (self._wide or self._sums) or variable.policy == "keep":
             return ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail_precision.choices import Choice, SharedFormat, uniform
+from dovetail_precision.choices import FormatChoice, SharedFormat, uniform
 from dovetail_precision.solvers.energy import INF, Energy
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dovetail_precision.costs import Prices
     from dovetail_precision.def_use import DefUseChain
-    from dovetail_precision.problem import Variable
+    from dovetail_precision.problem import FormatVariable
 
 
 _SWEEPS = 12  # moves to every label; a few suffice
@@ -37,13 +37,13 @@ class _Ends(NamedTuple):
 
 
 class Expansion:
-    """The moves of one problem, from any labeling in `Variable.chosen`."""
+    """The moves of one problem, from any labeling in `FormatVariable.chosen`."""
 
     def __init__(
         self,
         chains: Sequence[DefUseChain],
-        known: Mapping[int, tuple[Choice, ...]],
-        free: Mapping[int, Variable],
+        known: Mapping[int, tuple[FormatChoice, ...]],
+        free: Mapping[int, FormatVariable],
         prices: Prices,
     ):
         self._known = known
@@ -63,17 +63,17 @@ class Expansion:
                 if idle >= len(moves):
                     return
 
-    def fuse(self, labels: Mapping[int, Choice]) -> None:
+    def fuse(self, labels: Mapping[int, FormatChoice]) -> None:
         """Adopt the choices of another labeling, by the id of the variable, that lower the cost."""
         for producers in (False, True):
             self._move({key: labels[key] for key in self._free}, producers)
 
-    def _offers(self) -> list[dict[int, Choice]]:
+    def _offers(self) -> list[dict[int, FormatChoice]]:
         """Return the choices that each label offers, low formats first.
 
         A label is a format, and a number where a variable has several choices with that nominal format.
         """
-        offers: dict[tuple[Format, int], dict[int, Choice]] = {}
+        offers: dict[tuple[Format, int], dict[int, FormatChoice]] = {}
         for key in self._free:
             counts: dict[Format, int] = {}
             for choice in self._known[key]:
@@ -82,7 +82,7 @@ class Expansion:
         ordered = sorted(offers, key=lambda label: (label[0].dtype.bitwidth, str(label[0]), label[1]))
         return [offers[label] for label in ordered]
 
-    def _move(self, offer: Mapping[int, Choice], producers: bool) -> bool:
+    def _move(self, offer: Mapping[int, FormatChoice], producers: bool) -> bool:
         """Make the best move to the choices in `offer`; return whether the cost fell."""
         offered = {key: choice for key, choice in offer.items() if choice is not self._free[key].chosen}
         if not offered:
@@ -148,8 +148,8 @@ class _Move:
 
     def __init__(
         self,
-        free: Mapping[int, Variable],
-        offered: Mapping[int, Choice],
+        free: Mapping[int, FormatVariable],
+        offered: Mapping[int, FormatChoice],
         prices: Prices,
         filled: set[int],
         producers: bool,
@@ -189,7 +189,7 @@ class _Move:
         for format_ in formats:
             self._add_need(chain, format_, held, readers)
 
-    def _end(self, variable: Variable, port: str) -> _Ends:
+    def _end(self, variable: FormatVariable, port: str) -> _Ends:
         vertex = self._vertices.get(id(variable))
         stays = variable.held_at(port)
         moves = stays if vertex is None else variable.held_at(port, self._offered[id(variable)])

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.ir import Format
 
-from dovetail_precision.choices import Choice
+from dovetail_precision.choices import FormatChoice
 from dovetail_precision.constraints import candidates, required_format
 from dovetail_precision.def_use import DefUseChain, def_use_chains
 
 if TYPE_CHECKING:
     from dovetail_precision.choices import SharedFormat
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem
 
 
 def solve_fixpoint(problem: TypingProblem) -> None:
     """Choose formats for every variable of `problem`."""
-    free: dict[int, tuple[Variable, Choice, Choice]] = {}
+    free: dict[int, tuple[FormatVariable, FormatChoice, FormatChoice]] = {}
     chains = def_use_chains(problem)
     cast_readers = {id(variable) for chain in chains for variable in chain.cast_readers}
     for variable in problem.variables:
@@ -45,7 +45,7 @@ def solve_fixpoint(problem: TypingProblem) -> None:
         chain.adopt_type_of_readers()
 
 
-def _could_be_low(variable: Variable) -> bool:
+def _could_be_low(variable: FormatVariable) -> bool:
     return variable.low in variable.choices.floats and required_format(variable) in (None, variable.low)
 
 
@@ -62,7 +62,7 @@ class _CastCount:
             self.readings[chain.producer is not None and chain.producer.high_border, chain.present] += 1
 
     def reading(
-        self, variable: Variable, port: str, choice: Choice | None = None
+        self, variable: FormatVariable, port: str, choice: FormatChoice | None = None
     ) -> tuple[bool, Format | SharedFormat]:
         """Return whether a use is across a high border, and the format that it reads there."""
         kind = variable.held_at(port, choice)
@@ -95,7 +95,7 @@ class _CastCount:
         return self.held(), frozenset((kind, min(n, 2)) for kind, n in self.readings.items() if n)
 
 
-def _widened(kind: Format | SharedFormat, variable: Variable) -> Format | SharedFormat:
+def _widened(kind: Format | SharedFormat, variable: FormatVariable) -> Format | SharedFormat:
     """Return the high precision in place of a float format."""
     return variable.high if isinstance(kind, Format) and kind.is_float else kind
 
@@ -114,7 +114,7 @@ class _Worklist:
     are never lowered again, so that happens a few times per value and the whole is linear.
     """
 
-    def __init__(self, chains: list[DefUseChain], free: dict[int, tuple[Variable, Choice, Choice]]):
+    def __init__(self, chains: list[DefUseChain], free: dict[int, tuple[FormatVariable, FormatChoice, FormatChoice]]):
         # A candidate with its lowest and its highest choice.
         self._free = free
         self._around: dict[int, list[_Around]] = {key: [] for key in free}
@@ -146,7 +146,7 @@ class _Worklist:
 
         Components share no values, so one visit of each is enough.
         """
-        beside: dict[int, list[Variable]] = {}
+        beside: dict[int, list[FormatVariable]] = {}
         for variable, _, _ in self._free.values():
             for casts, _ in self._around[id(variable)]:
                 beside.setdefault(id(casts), []).append(variable)
@@ -166,7 +166,7 @@ class _Worklist:
                     component.extend(fresh)
             self._reconsider_component(component, list(touched.values()))
 
-    def _reconsider_component(self, component: list[Variable], values: list[_CastCount]) -> None:
+    def _reconsider_component(self, component: list[FormatVariable], values: list[_CastCount]) -> None:
         casts_low = sum(casts.number() for casts in values)
         for variable in component:
             self._choose(variable, high=True)
@@ -180,7 +180,7 @@ class _Worklist:
             among = f"{len(component)} connected nodes" if len(component) > 1 else "it"
             variable.why = f"{variable.format}: {low.nominal} for {among} would take {_more_joins(saved)}"
 
-    def _reconsider(self, variable: Variable) -> list[Variable]:
+    def _reconsider(self, variable: FormatVariable) -> list[FormatVariable]:
         """Raise `variable` if that saves casts; return the variables to revisit."""
         around = self._around[id(variable)]
         before, casts_low = [casts.state() for casts, _ in around], sum(casts.number() for casts, _ in around)
@@ -195,7 +195,7 @@ class _Worklist:
         changed = [casts for (casts, _), state in zip(around, before, strict=True) if casts.state() != state]
         return [other for casts in changed for other in _ends(casts.chain)]
 
-    def _choose(self, variable: Variable, high: bool) -> None:
+    def _choose(self, variable: FormatVariable, high: bool) -> None:
         """Give a candidate its highest or its lowest choice."""
         _, lowest, highest = self._free[id(variable)]
         before, after = variable.chosen, highest if high else lowest
@@ -206,13 +206,13 @@ class _Worklist:
         variable.chosen = after
 
 
-def _ends(chain: DefUseChain) -> list[Variable]:
+def _ends(chain: DefUseChain) -> list[FormatVariable]:
     """Return the producer and the readers of a value, each once."""
     ends = [chain.producer, *chain.readers] if chain.producer else chain.readers
     return list({id(variable): variable for variable in ends}.values())
 
 
-def _alike(variable: Variable, around: list[_Around]) -> dict[Any, None]:
+def _alike(variable: FormatVariable, around: list[_Around]) -> dict[Any, None]:
     """Return the neighbors of `variable` with the same format: they share a value with it."""
     found: dict[Any, None] = {}
     for casts, _ in around:

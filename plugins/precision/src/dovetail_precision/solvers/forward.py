@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import Format
 
-from dovetail_precision.choices import Choice, uniform
+from dovetail_precision.choices import FormatChoice, uniform
 from dovetail_precision.constraints import (
     follows_readers,
     legal_choice,
@@ -27,7 +27,7 @@ from dovetail_precision.graph_patterns import find_constant_selects, raise_outpu
 if TYPE_CHECKING:
     from typing import Any
 
-    from dovetail_precision.problem import TypingProblem, Value, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem, Value
 
 
 _FOLLOWING = ("pass", "none", "passive")  # policies that take the format of the first input
@@ -54,7 +54,7 @@ def solve_forward(problem: TypingProblem) -> None:
             chain.adopt_type_of_readers()
 
 
-def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
+def _sweep(problem: TypingProblem, selects: list[FormatVariable]) -> None:
     """Choose in graph order. `selects` do not count as inputs of their readers; they are typed afterwards."""
     # The format that the readers of a value assume, if it is not the one it is computed in.
     assumed: dict[int, Format] = {}
@@ -73,7 +73,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
             arrives = [value for value in arrives if id(value) not in selected] or arrives
         variable.because, back = (), None
 
-        def arriving_here(value: Value, reader: Variable = variable) -> Format:
+        def arriving_here(value: Value, reader: FormatVariable = variable) -> Format:
             known = arriving(value)
             return reader.high if known.is_float and reader.shares_high_border(problem.defined_by(value)) else known
 
@@ -96,7 +96,7 @@ def _sweep(problem: TypingProblem, selects: list[Variable]) -> None:
                 assumed[id(value)] = back
 
 
-def _wanted(variable: Variable, arrives: list[Value], arriving: Callable[[Value], Format]) -> Format:
+def _wanted(variable: FormatVariable, arrives: list[Value], arriving: Callable[[Value], Format]) -> Format:
     """Return the float format that policy and inputs ask for."""
     wanted = required_format(variable)
     if wanted is not None:
@@ -114,8 +114,8 @@ def _expressed(format_: Format) -> Format:
 
 
 def _quantized(
-    problem: TypingProblem, variable: Variable, arrives: list[Value], arriving: Callable[[Value], Format]
-) -> Choice:
+    problem: TypingProblem, variable: FormatVariable, arrives: list[Value], arriving: Callable[[Value], Format]
+) -> FormatChoice:
     """Return the choice of a variable that may be quantized."""
     required = required_choice(problem, variable)
     if required is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.ir import FLOAT32, Format
 
-from dovetail_precision.choices import Choice, uniform
+from dovetail_precision.choices import FormatChoice, uniform
 from dovetail_precision.constraints import candidates
 from dovetail_precision.costs import CostModel, Prices, cost_of
 from dovetail_precision.def_use import DefUseChain, def_use_chains
@@ -24,14 +24,14 @@ from dovetail_precision.solvers.forward import solve_forward
 
 if TYPE_CHECKING:
     from dovetail_precision.choices import SharedFormat
-    from dovetail_precision.problem import TypingProblem, Variable
+    from dovetail_precision.problem import FormatVariable, TypingProblem
 
 
 def minimize_two_choices(
     problem: TypingProblem,
     chains: Iterable[DefUseChain],
-    known: Mapping[int, tuple[Choice, ...]],
-    free: Mapping[int, Variable],
+    known: Mapping[int, tuple[FormatChoice, ...]],
+    free: Mapping[int, FormatVariable],
     prices: Prices,
 ) -> None:
     """Make the cheapest choices for all variables of `problem`; ties go high.
@@ -63,7 +63,9 @@ class _Builder:
         vertices: The vertex of each variable with a choice, by its id.
     """
 
-    def __init__(self, known: Mapping[int, tuple[Choice, ...]], free: Mapping[int, Variable], prices: Prices):
+    def __init__(
+        self, known: Mapping[int, tuple[FormatChoice, ...]], free: Mapping[int, FormatVariable], prices: Prices
+    ):
         self.energy = Energy()
         self._known = known
         self._prices = prices
@@ -127,7 +129,7 @@ class _Builder:
             self.energy.bias[need] += from_high
             self._add_pairwise(producer, need, from_low - from_high)
 
-    def _read(self, variable: Variable, port: str) -> tuple[int, Format | SharedFormat, Format | SharedFormat]:
+    def _read(self, variable: FormatVariable, port: str) -> tuple[int, Format | SharedFormat, Format | SharedFormat]:
         """Return the id of a reader, with the forms it reads at `port` if it is low and if it is high."""
         found = self._known[id(variable)]
         return id(variable), variable.held_at(port, found[0]), variable.held_at(port, found[-1])
@@ -191,8 +193,8 @@ def solve_min_cut(problem: TypingProblem, costs: CostModel | None = None) -> Non
 def _expand(
     problem: TypingProblem,
     chains: list[DefUseChain],
-    known: dict[int, tuple[Choice, ...]],
-    free: dict[int, Variable],
+    known: dict[int, tuple[FormatChoice, ...]],
+    free: dict[int, FormatVariable],
     costs: CostModel,
 ) -> None:
     """Improve the cheapest start, and everything low, by moves; adopt from each the choices that lower the cost."""
@@ -212,7 +214,7 @@ def _expand(
     _settle(chains)
 
 
-def _labels(problem: TypingProblem, solve: Callable[[TypingProblem], None] | None = None) -> dict[int, Choice]:
+def _labels(problem: TypingProblem, solve: Callable[[TypingProblem], None] | None = None) -> dict[int, FormatChoice]:
     """Return the choices, by the id of the variable, that `solve` makes; the present ones without it."""
     if solve is not None:
         before = [(variable.policy, variable.why, variable.because) for variable in problem.variables]
@@ -222,17 +224,17 @@ def _labels(problem: TypingProblem, solve: Callable[[TypingProblem], None] | Non
     return {id(variable): variable.chosen for variable in problem.variables}
 
 
-def _restore(problem: TypingProblem, labels: Mapping[int, Choice]) -> None:
+def _restore(problem: TypingProblem, labels: Mapping[int, FormatChoice]) -> None:
     for variable in problem.variables:
         variable.chosen = labels[id(variable)]
 
 
-def _cost(problem: TypingProblem, labels: Mapping[int, Choice], costs: CostModel) -> int:
+def _cost(problem: TypingProblem, labels: Mapping[int, FormatChoice], costs: CostModel) -> int:
     _restore(problem, labels)
     return cost_of(problem, costs)
 
 
-def _all(known: Mapping[int, tuple[Choice, ...]], index: int) -> Callable[[TypingProblem], None]:
+def _all(known: Mapping[int, tuple[FormatChoice, ...]], index: int) -> Callable[[TypingProblem], None]:
     """Return a solver that takes the first (0) or the last (-1) candidate of every variable."""
 
     def solve(problem: TypingProblem) -> None:
@@ -249,11 +251,11 @@ def _settle(chains: list[DefUseChain]) -> None:
         chain.adopt_type_of_readers()
 
 
-def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, Variable]) -> None:
+def _explain(problem: TypingProblem, chains: list[DefUseChain], free: dict[int, FormatVariable]) -> None:
     """Record the neighbors of the same format as the reason of each free variable."""
     beside: dict[int, list[Any]] = {key: [] for key in free}
 
-    def note(variable: Variable | None, other: Variable | None) -> None:
+    def note(variable: FormatVariable | None, other: FormatVariable | None) -> None:
         if variable and other and id(variable) in beside and variable.format is other.format:
             beside[id(variable)].append(other.node)
 

@@ -25,7 +25,7 @@ from dovetail_precision.source_quantization import qdq_of
 
 from dovetail_quantize.arithmetic.averages import lower_average_pool, lower_global_average, lower_reduced_sum
 from dovetail_quantize.arithmetic.fused_functions import fused_functions, lower_fused
-from dovetail_quantize.arithmetic.lowering import Constants, Lowering, Nodes, NotIntegerError
+from dovetail_quantize.arithmetic.lowering import LoweredConstants, Lowering, Nodes, NotIntegerError
 from dovetail_quantize.arithmetic.moving import lower_arg, lower_comparison, lower_movement, lower_pad, lower_resize
 from dovetail_quantize.arithmetic.parts import Parts
 from dovetail_quantize.arithmetic.ports import Integers, integers_of
@@ -120,7 +120,7 @@ class _Rewriting:
         self._graph, self._ctx, self._version = model.graph, ctx, model.opset
         self._names = ctx.analysis(FreshNames, model)
         self._signatures = Signatures(model.ir.opset_imports)
-        self._constants, self._parts = Constants(model.graph, self._names), Parts()
+        self._constants, self._parts = LoweredConstants(model.graph, self._names), Parts()
         self._gone: set[ir.Node] = set()
         self._left: dict[ir.Node, None] = {}
         self._read: dict[ir.Value, None] = {}

@@ -11,7 +11,14 @@ from dovetail.ir import input_of
 from dovetail.planning import get_placement
 from dovetail_transforms.rewriting import Replacement
 
-from dovetail_quantize.arithmetic.ports import IntegerResult, Integers, NotIntegerError, Result, integers_of, results_of
+from dovetail_quantize.arithmetic.ports import (
+    IntegerResult,
+    Integers,
+    NotIntegerError,
+    QuantizedResult,
+    integers_of,
+    results_of,
+)
 
 if TYPE_CHECKING:
     from dovetail.ir import FreshNames
@@ -39,7 +46,7 @@ class Lowering:
     def __init__(self, node: ir.Node):
         self.node = node
         self.operands: list[Integers | None] = [integers_of(value) for value in node.inputs]
-        self.results: list[Result] = results_of(node)
+        self.results: list[QuantizedResult] = results_of(node)
 
     @property
     def quantized(self) -> bool:
@@ -104,7 +111,7 @@ def as_dtype(kind: type | ir.DataType) -> ir.DataType:
     return kind if isinstance(kind, ir.DataType) else ir.DataType.from_numpy(np.dtype(kind))
 
 
-class Constants:
+class LoweredConstants:
     """Deduplicated constants of one graph: multipliers, bounds, shapes and tables."""
 
     def __init__(self, graph: ir.Graph, names: FreshNames):
@@ -143,7 +150,7 @@ class Nodes:
         made: The nodes made so far, in order.
     """
 
-    def __init__(self, node: ir.Node, names: FreshNames, version: int, constants: Constants):
+    def __init__(self, node: ir.Node, names: FreshNames, version: int, constants: LoweredConstants):
         self.node, self.version, self.constants = node, version, constants
         self._op = Replacement(node, names, version)
 

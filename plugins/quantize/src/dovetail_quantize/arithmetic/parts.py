@@ -50,7 +50,7 @@ class UnsignedTensor(ir.LazyTensor):
 _ADDS_BYTES = 14  # opset
 
 
-class Part(NamedTuple):
+class ProductOperand(NamedTuple):
     """One operand of an integer product.
 
     Attributes:
@@ -70,9 +70,9 @@ class Parts:
     """Operands of the products of one graph, shared between the products of a region that read the same value."""
 
     def __init__(self):
-        self._known: dict[tuple[int, int | None], list[Part]] = {}
+        self._known: dict[tuple[int, int | None], list[ProductOperand]] = {}
 
-    def of(self, nodes: Nodes, held: Integers) -> list[Part]:
+    def of(self, nodes: Nodes, held: Integers) -> list[ProductOperand]:
         """Return the parts of an activation: one for 8 bits, two for 16 bits.
 
         Raises:
@@ -95,7 +95,7 @@ def stored_part(
     shape: Sequence[int],
     layout: Callable[[np.ndarray], np.ndarray] | None = None,
     what: str = "",
-) -> Part:
+) -> ProductOperand:
     """Return a weight as a part in a given layout.
 
     Args:
@@ -117,23 +117,23 @@ def stored_part(
     tensor = UnsignedTensor(constant_of(held.value), shape, layout, signed)
     key = ("weight", id(held.tensor), what, tuple(shape))
     stored = nodes.constants.stored(key, tensor, f"{held.value.name}_{what}uint8")
-    return Part(stored, int(zero[0]) + (128 if signed else 0), 1, held.largest)
+    return ProductOperand(stored, int(zero[0]) + (128 if signed else 0), 1, held.largest)
 
 
-def _parts(nodes: Nodes, held: Integers) -> list[Part]:
+def _parts(nodes: Nodes, held: Integers) -> list[ProductOperand]:
     _, zero = held.one_scale()
     kind, value = dtype_name(held.dtype), held.value
     if kind == "uint8":
-        return [Part(value, zero, 1, held.largest)]
+        return [ProductOperand(value, zero, 1, held.largest)]
     if kind == "int8":
-        return [Part(_moved(nodes, value), zero + 128, 1, held.largest)]
+        return [ProductOperand(_moved(nodes, value), zero + 128, 1, held.largest)]
     if kind == "int16" and zero == 0:
         low = nodes.cast(value, np.uint8)  # keeps the low byte
         wide = nodes.cast(value, np.int32)
         rest = nodes.make("Sub", [wide, nodes.cast(low, np.int32)], np.int32, value)
         high = nodes.make("Div", [rest, nodes.constant(256, np.int32, "high_byte")], np.int32, value)
         high = nodes.make("Add", [high, nodes.constant(128, np.int32, "middle")], np.int32, value)
-        return [Part(nodes.cast(high, np.uint8), 128, 256, 128), Part(low, 0, 1, 255)]
+        return [ProductOperand(nodes.cast(high, np.uint8), 128, 256, 128), ProductOperand(low, 0, 1, 255)]
     raise NotIntegerError(f"'{value.name}' is {kind} with the zero point {zero}, which integer products do not take")
 
 

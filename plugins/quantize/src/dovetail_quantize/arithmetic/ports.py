@@ -86,7 +86,7 @@ class Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QuantizedResult:
     """A result of a quantized node.
 
     Attributes:
@@ -127,30 +127,30 @@ def integers_of(value: ir.Value | None) -> Integers | None:
     return Integers.of(qdq) if qdq is not None else None
 
 
-def results_of(node: ir.Node) -> list[Result]:
+def results_of(node: ir.Node) -> list[QuantizedResult]:
     """Return the results of a node, each with its QuantizeLinear."""
     return [_result(value, node) for value in node.outputs]
 
 
-def _result(value: ir.Value, node: ir.Node) -> Result:
+def _result(value: ir.Value, node: ir.Node) -> QuantizedResult:
     reader = _only_reader(value)
     if reader is None:
-        return Result(value)
+        return QuantizedResult(value)
     if _is(reader, "QuantizeLinear"):
         return _quantized(value, reader)
     if any(_is(reader, name) for name in _BOUNDING) and len(node.outputs) == 1 and _same_backend(node, reader):
         behind = _only_reader(reader.outputs[0])
         if behind is not None and _is(behind, "QuantizeLinear"):
             return _quantized(reader.outputs[0], behind, reader)
-    return Result(value)
+    return QuantizedResult(value)
 
 
-def _quantized(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = None) -> Result:
+def _quantized(value: ir.Value, quantize: ir.Node, activation: ir.Node | None = None) -> QuantizedResult:
     qdq = qdq_of(quantize)
     held = Integers.of(qdq) if qdq is not None and qdq.floats is value else None
     if held is None:
-        return Result(input_of(activation, 0) if activation is not None else value)
-    return Result(value, quantize, held, activation)
+        return QuantizedResult(input_of(activation, 0) if activation is not None else value)
+    return QuantizedResult(value, quantize, held, activation)
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

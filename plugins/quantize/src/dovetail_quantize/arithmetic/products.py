@@ -11,7 +11,7 @@ import onnx_ir as ir
 from dovetail.ir import dtype_of, shape_of
 
 from dovetail_quantize.arithmetic.lowering import NotIntegerError
-from dovetail_quantize.arithmetic.parts import Part, stored_part
+from dovetail_quantize.arithmetic.parts import ProductOperand, stored_part
 from dovetail_quantize.arithmetic.ports import known_extents
 from dovetail_quantize.arithmetic.sums import bounds_of, rounded, scaled
 
@@ -49,7 +49,7 @@ def lower_conv(at: Lowering) -> list[ir.Value]:
     shape = shape_of(weight.value).numpy()
     stored = stored_part(at.nodes, weight, shape)
 
-    def product(one: Part, other: Part) -> ir.Value:
+    def product(one: ProductOperand, other: ProductOperand) -> ir.Value:
         zeros = [at.nodes.constant(part.zero, np.uint8, "zero_point") for part in (one, other)]
         return at.nodes.make("ConvInteger", [one.value, other.value, *zeros], np.int32, at.shape, **attributes)
 
@@ -80,7 +80,7 @@ def lower_matmul(at: Lowering) -> list[ir.Value]:
     return [finished(at, _matmul(at, left, right, extent), weight_axis(at.operand(1), ranks[1] - 1), 0)]
 
 
-def _matrix(at: Lowering, index: int, turned: bool) -> list[Part]:
+def _matrix(at: Lowering, index: int, turned: bool) -> list[ProductOperand]:
     held = at.operand(index)
     if held.tensor is not None and held.dtype.bitwidth <= 8:
         shape = shape_of(held.value).numpy()
@@ -97,15 +97,15 @@ def _matrix(at: Lowering, index: int, turned: bool) -> list[Part]:
     return parts
 
 
-def _matmul(at: Lowering, left: list[Part], right: list[Part], extent: object) -> Sum:
-    def product(one: Part, other: Part) -> ir.Value:
+def _matmul(at: Lowering, left: list[ProductOperand], right: list[ProductOperand], extent: object) -> Sum:
+    def product(one: ProductOperand, other: ProductOperand) -> ir.Value:
         zeros = [at.nodes.constant(part.zero, np.uint8, "zero_point") for part in (one, other)]
         return at.nodes.make("MatMulInteger", [one.value, other.value, *zeros], np.int32, at.shape)
 
     return multiplied(left, right, extent, product)
 
 
-def multiplied(left: Sequence[Part], right: Sequence[Part], extent: object, product) -> Sum:
+def multiplied(left: Sequence[ProductOperand], right: Sequence[ProductOperand], extent: object, product) -> Sum:
     """Multiply all pairs of parts.
 
     Args:
@@ -232,7 +232,7 @@ def lower_conv_transpose(at: Lowering) -> list[ir.Value]:
 
     stored = stored_part(nodes, weight, wanted, mirrored, f"mirrored_{group}_")
 
-    def product(one: Part, other: Part) -> ir.Value:
+    def product(one: ProductOperand, other: ProductOperand) -> ir.Value:
         wide = _widened(at, one, channels, axes)
         zeros = [nodes.constant(part.zero, np.uint8, "zero_point") for part in (one, other)]
         inputs = [wide, other.value, *zeros]
@@ -270,7 +270,7 @@ def _axes(at: Lowering, extents: list[int], kernel: tuple[int, ...], dilations: 
     ]
 
 
-def _widened(at: Lowering, part: Part, channels: int, axes: list[_Axis]) -> ir.Value:
+def _widened(at: Lowering, part: ProductOperand, channels: int, axes: list[_Axis]) -> ir.Value:
     """Return the zero-stuffed input, padded for the kernel."""
     nodes, value = at.nodes, part.value
     zero = nodes.constant(part.zero, np.uint8, "zero_point")

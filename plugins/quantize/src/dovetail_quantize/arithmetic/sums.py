@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dovetail_quantize.arithmetic.ports import Integers
 
 
-class Bounds(NamedTuple):
+class SumBounds(NamedTuple):
     """Smallest and largest integer of a result."""
 
     low: int
     high: int
 
 
-def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
+def bounds_of(held: Integers, activation: ir.Node | None = None) -> SumBounds:
     """Return the bounds of a result: those of its type, narrowed by a fused activation.
 
     Raises:
@@ -31,16 +31,16 @@ def bounds_of(held: Integers, activation: ir.Node | None = None) -> Bounds:
     scale, zero = held.one_scale()
     low, high = held.low, held.high
     if activation is None:
-        return Bounds(low, high)
+        return SumBounds(low, high)
     if activation.op_type == "Relu":
-        return Bounds(max(low, zero), high)
+        return SumBounds(max(low, zero), high)
     given = [_bound(activation, index) for index in (1, 2)]
     found = [None if bound is None else int(round_to(bound / scale, held, zero)) for bound in given]
     if found[0] is not None:
         low = found[0]
     if found[1] is not None:
         high = found[1]
-    return Bounds(min(low, high), high)  # if the bounds cross, the upper one wins
+    return SumBounds(min(low, high), high)  # if the bounds cross, the upper one wins
 
 
 def _bound(activation: ir.Node, index: int) -> float | None:
@@ -77,7 +77,7 @@ def scaled(nodes: Nodes, value: ir.Value, multiplier: float | np.ndarray, what: 
     return nodes.make("Mul", [exact, factor], np.float64, value)
 
 
-def rounded(nodes: Nodes, real: ir.Value, held: Integers, bounds: Bounds | None = None) -> ir.Value:
+def rounded(nodes: Nodes, real: ir.Value, held: Integers, bounds: SumBounds | None = None) -> ir.Value:
     """Round float64 numbers in units of the result's scale to its integers."""
     low, high = bounds or bounds_of(held)
     zero = held.one_scale()[1]

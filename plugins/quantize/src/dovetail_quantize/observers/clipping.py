@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.plugin import Observer
 
 from dovetail_quantize.histogram import Histogram, Points
-from dovetail_quantize.integers import bounds, parameters_of_range, scales_of_range, slices
+from dovetail_quantize.integers import integer_bounds, parameters_of_range, scales_of_range, slices
 from dovetail_quantize.tail_histogram import TailHistogram
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class _Search:
 
     def _errors(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Return the sum of squared errors of every slice; the ends may have a leading axis of candidates."""
-        smallest, largest = bounds(self._format)
+        smallest, largest = integer_bounds(self._format)
         scale, zero = (part[..., None] for part in scales_of_range(self._format, low, high))
         numbers, counts, _ = self._points
         integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)
@@ -252,7 +252,7 @@ class Entropy(CountingObserver):
         if self._seen.number >= _FEW:
             index, counts, width = self._seen.bins()
             counts = np.where(index == 0, 0, counts)
-            smallest, largest = bounds(self._format)
+            smallest, largest = integer_bounds(self._format)
             ends = np.array([_threshold(row, largest - smallest + 1, self._format) for row in counts]) * width
             low, high = np.maximum(low, -ends), np.minimum(high, ends)
         return parameters_of_range(self._format, low, high)

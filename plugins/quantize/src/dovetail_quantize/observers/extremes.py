@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.plugin import Observer
 
 from dovetail_quantize.extrema import Extrema
-from dovetail_quantize.integers import bounds, parameters_of_range, slices
+from dovetail_quantize.integers import integer_bounds, parameters_of_range, slices
 
 if TYPE_CHECKING:
     from dovetail.ir import Format
@@ -123,7 +123,7 @@ class Isotone(Observer):
     @property
     def _positive(self) -> int:
         """Number of integers that represent positive numbers."""
-        smallest, largest = bounds(self._format)
+        smallest, largest = integer_bounds(self._format)
         if self._format.scheme == "asymmetric":
             return largest - smallest
         return largest if smallest else largest // 2

@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.planning import Parameters
 from dovetail.plugin import Observer
 
-from dovetail_quantize.integers import bounds, columns
+from dovetail_quantize.integers import columns, integer_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ class LeastSquares(Observer):
         return np.concatenate(self._scale), np.concatenate(self._zero)
 
     def _without(self, part: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
-        smallest, largest = bounds(self._format)
+        smallest, largest = integer_bounds(self._format)
         zero = (largest + 1) // 2 if smallest == 0 else 0
         low, high = np.float32(smallest - zero), np.float32(largest - zero)
         at = np.argmax(np.abs(part), axis=0)[None]
@@ -113,7 +113,7 @@ class LeastSquares(Observer):
         return best.scale, np.full(part.shape[1], zero)
 
     def _with_zero_point(self, part: np.ndarray, best: _Best) -> tuple[np.ndarray, np.ndarray]:
-        smallest, largest = (np.float32(end) for end in bounds(self._format))
+        smallest, largest = (np.float32(end) for end in integer_bounds(self._format))
         low, high = np.minimum(part.min(axis=0), 0), np.maximum(part.max(axis=0), 0)
 
         def fit(shrunk: np.ndarray | np.floating) -> None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-    from dovetail_quantize.refining.layers import Constants, Layer
+    from dovetail_quantize.refining.layers import ConstantReplacer, Layer
     from dovetail_quantize.refining.quantized_model import QuantizedConstants, QuantizedModel
-    from dovetail_quantize.refining.record import Record
+    from dovetail_quantize.refining.record import RefinementRecord
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class CorrectBiases(Pass):
         """
         if ctx.refusals.fresh or not wanted(ctx, BIAS):
             return False
-        from dovetail_quantize.refining.layers import Constants
-        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.layers import ConstantReplacer
+        from dovetail_quantize.refining.record import RefinementRecord
 
-        record, constants = Record.of(ctx), Constants(model, ctx)
+        record, constants = RefinementRecord.of(ctx), ConstantReplacer(model, ctx)
         layers = _layers(model, record, ctx) if ctx.outcome.quantized_values else []
         before = [(layer, bias, bias.const_value) for layer in layers if (bias := layer.bias) is not None]
         if record.replayed:
@@ -75,7 +75,7 @@ class CorrectBiases(Pass):
         return bool(changed) or dropped
 
 
-def _layers(model: Model, record: Record, ctx: Context) -> list[Layer]:
+def _layers(model: Model, record: RefinementRecord, ctx: Context) -> list[Layer]:
     """The layers with a bias that can be corrected; the others get a remark."""
     from dovetail_quantize.refining.layers import refined_layers
 
@@ -106,7 +106,9 @@ class _Corrections:
         self.by_parameters: dict[str, list[_Correction]] = {}
 
 
-def _correct(model: Model, layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
+def _correct(
+    model: Model, layers: list[Layer], record: RefinementRecord, constants: ConstantReplacer, ctx: Context
+) -> None:
     """Correct biases on data, or as it was done before if a trial of the same compilation had the same parameters."""
     from dovetail_quantize.refining.layerwise import walk
     from dovetail_quantize.refining.quantized_model import QuantizedConstants
@@ -148,7 +150,7 @@ def _key(model: Model, layers: Sequence[Layer], ctx: Context) -> str:
     return digest.hexdigest()
 
 
-def _replay(layers: list[Layer], record: Record, constants: Constants, ctx: Context) -> None:
+def _replay(layers: list[Layer], record: RefinementRecord, constants: ConstantReplacer, ctx: Context) -> None:
     for layer in layers:
         found = record.saved(BIAS, name_of(layer.output), (layer.channels,))
         if found is not None and layer.bias is not None:
@@ -167,8 +169,8 @@ class MeanError:
         self,
         layer: Layer,
         quantized: QuantizedConstants,
-        constants: Constants,
-        record: Record,
+        constants: ConstantReplacer,
+        record: RefinementRecord,
         ctx: Context,
         found: list[_Correction],
     ):
@@ -301,7 +303,7 @@ class ReserveBiases(Pass):
         return changed
 
 
-def drop_reserved(model: Model, constants: Constants, ctx: Context, used: Collection[ir.Node] = ()) -> bool:
+def drop_reserved(model: Model, constants: ConstantReplacer, ctx: Context, used: Collection[ir.Node] = ()) -> bool:
     """Remove reserved biases, with their quantized values, from all nodes but those that use theirs; tell if there were
     any.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.ir import constant_of, input_of, is_onnx, shape_of
 from dovetail.passes import Pass
 
-from dovetail_quantize.refining.layers import Constants
+from dovetail_quantize.refining.layers import ConstantReplacer
 from dovetail_quantize.refining.steps import EQUALIZE, wanted
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Equalize(Pass):
         """
         if not self.everywhere and not wanted(ctx, EQUALIZE):
             return False
-        from dovetail_quantize.refining.layers import Constants, layers_of, refined_layers
-        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.layers import ConstantReplacer, layers_of, refined_layers
+        from dovetail_quantize.refining.record import RefinementRecord
 
-        record = Record.of(ctx)
+        record = RefinementRecord.of(ctx)
         nodes = list(model.graph)
         found = layers_of(nodes) if self.everywhere else refined_layers(nodes, EQUALIZE, record.steps)
-        changed = equalize_layers(found, Constants(model, ctx), ctx)
+        changed = equalize_layers(found, ConstantReplacer(model, ctx), ctx)
         if changed:
             model.touch()
             ctx.count("equalized", changed)
@@ -200,7 +200,7 @@ _LARGEST_FACTOR = 2.0**8
 _KEPT_BYTES = 64 << 20  # bytes of magnitudes that are kept instead of read again in every sweep
 
 
-def equalize_layers(found: Sequence[Layer], constants: Constants, ctx: Context) -> int:
+def equalize_layers(found: Sequence[Layer], constants: ConstantReplacer, ctx: Context) -> int:
     """Equalize all chains of layers; return how many pairs changed by more than a percent."""
     layers = {id(layer.node): layer for layer in found}
     pairs = [pair for layer in found if (pair := pair_from(layer, layers)) is not None]
@@ -219,7 +219,7 @@ def _chains(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
             yield chain
 
 
-def _equalized(chain: list[Pair], constants: Constants, ctx: Context) -> int:
+def _equalized(chain: list[Pair], constants: ConstantReplacer, ctx: Context) -> int:
     """Equalize one chain; return how many pairs changed by more than a percent."""
     layers = [chain[0].first, *(pair.second for pair in chain)]
     weights = _Magnitudes(layers)

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.ir import FLOAT32
 from dovetail.plugin import anonymous_file
 
-from dovetail_quantize.integers import bounds, scale_shape
+from dovetail_quantize.integers import integer_bounds, scale_shape
 from dovetail_quantize.stored_blocks import StoredBlocks
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Rounding:
     def __init__(self, energy: np.ndarray, format_: Format, find: FindScales, axis: int):
         assert format_.group is not None
         self._energy, self._group, self._find, self._axis = energy, format_.group, find, axis
-        self._bounds = bounds(format_)
+        self._bounds = integer_bounds(format_)
 
     def of(self, exact: np.ndarray, spread: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return integers, scales and zero points; errors are fed back where `spread` says how."""

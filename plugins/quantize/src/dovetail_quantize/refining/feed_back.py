@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail_precision.sharing_groups import QuantizedForm
 
     from dovetail_quantize.refining.block_products import BlockProduct
-    from dovetail_quantize.refining.record import Record
+    from dovetail_quantize.refining.record import RefinementRecord
 
 _PARTS = ("integers", "scale", "zero_point")
 _CHECKED = 1 << 20  # numbers of a replayed weight
@@ -58,9 +58,9 @@ class FeedBackErrors(Pass):
         from dovetail_precision.sharing_groups import quantized_forms
 
         from dovetail_quantize.refining.block_products import block_products
-        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.record import RefinementRecord
 
-        record = Record.of(ctx)
+        record = RefinementRecord.of(ctx)
         read = block_products(model, FEEDBACK, record.steps, ctx)
         if not read:
             return False
@@ -79,7 +79,7 @@ def _feed_back(
     model: Model,
     read: Mapping[ir.Value, list[BlockProduct]],
     forms: Mapping[ir.Value, QuantizedForm],
-    record: Record,
+    record: RefinementRecord,
     ctx: Context,
 ) -> int:
     from dovetail_quantize.observing import NamedObserver, observe
@@ -115,7 +115,7 @@ def _feed_back(
     return changed
 
 
-def _replay(product: BlockProduct, record: Record) -> bool:
+def _replay(product: BlockProduct, record: RefinementRecord) -> bool:
     """Take the integers of a weight from the replayed plan.
 
     Raises:

@@ -24,7 +24,7 @@ _WEIGHT_PORTS = {"Conv": "W", "ConvTranspose": "W", "Gemm": "B", "MatMul": "B"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightLayout:
     """Layout of a weight's groups, output channels, input channels and kernel elements.
 
     Attributes:
@@ -64,7 +64,7 @@ class Layer:
     """
 
     node: ir.Node
-    layout: Layout
+    layout: WeightLayout
     added_to: ir.Node | None = None
 
     @property
@@ -143,22 +143,22 @@ def refined_layers(nodes: Iterable[ir.Node], step: str, steps: Mapping[str, tupl
     ]  # fmt: skip
 
 
-def _layout(node: ir.Node, shape: tuple[int, ...]) -> Layout | None:
+def _layout(node: ir.Node, shape: tuple[int, ...]) -> WeightLayout | None:
     attributes = node.attributes
     if node.op_type in ("Conv", "ConvTranspose"):
         groups = attributes.get_int("group", 1)
         fits = len(shape) > 2 and groups > 0 and shape[0] % groups == 0
-        return Layout(shape, groups, node.op_type == "ConvTranspose") if fits else None
+        return WeightLayout(shape, groups, node.op_type == "ConvTranspose") if fits else None
     if len(shape) != 2:
         return None
     if node.op_type == "MatMul":
-        return Layout(shape, inputs_first=True)
+        return WeightLayout(shape, inputs_first=True)
     plain = attributes.get_int("transA", 0) == 0
     plain &= attributes.get_float("alpha", 1.0) == attributes.get_float("beta", 1.0) == 1.0
-    return Layout(shape, inputs_first=not attributes.get_int("transB", 0)) if plain else None
+    return WeightLayout(shape, inputs_first=not attributes.get_int("transB", 0)) if plain else None
 
 
-def _adding(node: ir.Node, layout: Layout) -> ir.Node | None:
+def _adding(node: ir.Node, layout: WeightLayout) -> ir.Node | None:
     """Return the Add of a per-channel constant to a product, if it is the product's only reader."""
     value, channels = node.outputs[0], layout.shape[1]
     uses = value.uses()
@@ -195,7 +195,7 @@ class ScaledTensor(ir.LazyTensor):
     """
 
     def __init__(
-        self, source: ir.TensorProtocol, layout: Layout, outputs: np.ndarray | None, inputs: np.ndarray | None
+        self, source: ir.TensorProtocol, layout: WeightLayout, outputs: np.ndarray | None, inputs: np.ndarray | None
     ):
         super().__init__(self._whole, source.dtype, ir.Shape(source.shape.numpy()), name=source.name)
         self.source = source
@@ -229,7 +229,7 @@ class RefinedTensor(ir.LazyTensor):
         return float_tensor(self._make(self._levels), self.name)
 
 
-class Constants:
+class ConstantReplacer:
     """Replaces constants of one model.
 
     Args:

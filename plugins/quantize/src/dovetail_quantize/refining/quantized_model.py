@@ -18,7 +18,7 @@ from dovetail.ir import FlatGraph, constant_of, input_of, name_of
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import RegionModel, TemporaryFolder
 from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
-from dovetail_precision.source_quantization import is_atom
+from dovetail_precision.source_quantization import is_qdq
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file
@@ -89,7 +89,7 @@ class QuantizedModel:
             False if more than these differs; the copy can then no longer be used.
         """
         originals = list(model.graph)
-        if [node.name for node in originals] != [node.name for node in self._copies] or any(map(is_atom, originals)):
+        if [node.name for node in originals] != [node.name for node in self._copies] or any(map(is_qdq, originals)):
             return False
         self.nodes = dict(zip(originals, self._copies))
         self.model.graph.outputs.clear()
@@ -135,7 +135,7 @@ class QuantizedModel:
             quantized = found.get(_form(known))
             if quantized is None:
                 continue  # a dropped bias
-            if quantized.parameters is None or len(nodes) != 1 or not is_atom(nodes[0]):
+            if quantized.parameters is None or len(nodes) != 1 or not is_qdq(nodes[0]):
                 return False
             format_ = step.target if step.kind == "quantize" else step.source
             assert format_ is not None
@@ -297,9 +297,9 @@ class Replica:
         if not self._engines:
             raise DovetailError("no engine of the host is available to refine weights with", "install onnxruntime")
 
-    def runner(self, block: int) -> Runner:
+    def runner(self, block: int) -> BlockRunner:
         """Create a runner for a block with its current constants."""
-        return Runner(self._model, self._regions[block], self._engines)
+        return BlockRunner(self._model, self._regions[block], self._engines)
 
     def read(self, block: int, batches: int) -> Iterator[dict]:
         """Yield the inputs of a block, batch by batch."""
@@ -325,7 +325,7 @@ class Replica:
                 self._cache.drop(name_of(value))
 
 
-class Runner:
+class BlockRunner:
     """Runs one block; a block without outputs is skipped."""
 
     def __init__(self, model: Model, region: Region, engines: Sequence[GuardedEngine]):

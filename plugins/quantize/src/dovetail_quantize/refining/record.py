@@ -151,7 +151,7 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
 _FILES = "files"
 
 
-class Record:
+class RefinementRecord:
     """Record of the refinements of one compilation.
 
     Args:
@@ -178,7 +178,7 @@ class Record:
             self._saved = Saved(plan.files.get(name), digest, name)
 
     @classmethod
-    def of(cls, ctx: Context) -> Record:
+    def of(cls, ctx: Context) -> RefinementRecord:
         """Return the record of the current plan, created on first use."""
         known = ctx.kept.get(cls)
         if known is None or known._plan is not ctx.outcome.plan or known._decided is not ctx.outcome.decided:
@@ -245,10 +245,10 @@ class RecordRefinements(Pass):
         for name, steps in left_out(ctx).items() if ctx.outcome.quantized_values else ():
             why = f"without data, {name} leaves out refinements by which its weights lose less: {', '.join(steps)}"
             ctx.remark("missed", "", "refine", why, suggest="--data with inputs like those that the model will see")
-        if not any(steps_of(ctx).values()) and not Record.of(ctx).found_arrays:
+        if not any(steps_of(ctx).values()) and not RefinementRecord.of(ctx).found_arrays:
             return False
         if ctx.outcome.quantized_values:
-            Record.of(ctx).finish(ctx)
+            RefinementRecord.of(ctx).finish(ctx)
         else:
             ctx.remark("analysis", "", "refine", "nothing is quantized, so nothing was refined")
         return False

@@ -14,10 +14,10 @@ from dovetail.ir import constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
-from dovetail_quantize.integers import bounds, parameters_of, shaped
+from dovetail_quantize.integers import integer_bounds, parameters_of, shaped
 from dovetail_quantize.refining.descent import choose
-from dovetail_quantize.refining.layers import Constants, RefinedTensor, float_tensor
-from dovetail_quantize.refining.samples import Sample, decibels, inputs_at, outputs_at, positions_of
+from dovetail_quantize.refining.layers import ConstantReplacer, RefinedTensor, float_tensor
+from dovetail_quantize.refining.samples import RowSample, decibels, inputs_at, outputs_at, positions_of
 from dovetail_quantize.refining.steps import BIAS, ROUNDING, needs_data, wanted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.refining.layers import Layer
     from dovetail_quantize.refining.quantized_model import QuantizedConstants, QuantizedModel
-    from dovetail_quantize.refining.record import Record
+    from dovetail_quantize.refining.record import RefinementRecord
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class RoundWeights(Pass):
         """
         if ctx.refusals.fresh or not ctx.outcome.quantized_values or not wanted(ctx, ROUNDING):
             return False
-        from dovetail_quantize.refining.layers import Constants, refined_layers
+        from dovetail_quantize.refining.layers import ConstantReplacer, refined_layers
         from dovetail_quantize.refining.layerwise import walk
         from dovetail_quantize.refining.quantized_model import QuantizedConstants
-        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.record import RefinementRecord
 
-        record = Record.of(ctx)
+        record = RefinementRecord.of(ctx)
         layers = refined_layers(model.graph, ROUNDING, record.steps)
         before = {layer: layer.weight.const_value for layer in layers}
-        weights = RoundedWeights(Constants(model, ctx), QuantizedConstants(model, ctx), record)
+        weights = RoundedWeights(ConstantReplacer(model, ctx), QuantizedConstants(model, ctx), record)
         if record.replayed:
             for layer in layers:
                 weights.replay(layer, ctx)
@@ -95,7 +95,7 @@ class Levels:
         self._scale, self._zero = (shaped(part, quantized.format, weight.shape) for part in parameters_of(quantized))
         self._scale = self._scale.astype(np.float32)
         self._exact = weight.astype(np.float32) / self._scale + self._zero
-        self._bounds = smallest, largest = bounds(quantized.format)
+        self._bounds = smallest, largest = integer_bounds(quantized.format)
         self._dtype = np.min_scalar_type(smallest) if smallest < 0 else np.min_scalar_type(largest)
         self.down = np.clip(np.floor(self._exact), smallest, largest)
         self.up = np.minimum(self.down + 1, largest)
@@ -131,7 +131,7 @@ _WORTH = 0.98  # largest remaining error fraction; a smaller gain is noise, and 
 class RoundedWeights:
     """Replaces the weights of layers by rounded ones."""
 
-    def __init__(self, constants: Constants, quantized: QuantizedConstants, record: Record):
+    def __init__(self, constants: ConstantReplacer, quantized: QuantizedConstants, record: RefinementRecord):
         self._constants, self._quantized, self.record = constants, quantized, record
 
     def levels(self, layer: Layer) -> Levels:
@@ -186,7 +186,7 @@ class Rounding:
         steps = weights.record.steps.get(placement_of(layer.node).backend, ())
         self._centered = BIAS in steps and layer.bias is not None
         size = min(_ROWS, max(_FEWEST_ROWS, _NUMBERS // (refiners * groups * self._inputs)))
-        self._used, self._quantized_back = Sample(size, 0), Sample(size // _HELD_BACK, 1)
+        self._used, self._quantized_back = RowSample(size, 0), RowSample(size // _HELD_BACK, 1)
         self._samples = 0
 
     @property

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.layers import Layer
 
 
-class Sample:
+class RowSample:
     """Uniform random sample of all offered rows, deterministic for the same data.
 
     Args:

@@ -19,8 +19,8 @@ from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.refining.activation_aware import activation_aware_factors, normalized_factors, rounded
 from dovetail_quantize.refining.equalize import only_reader
 from dovetail_quantize.refining.layers import Layer, is_own, layer_of, refined_layers
-from dovetail_quantize.refining.record import Record
-from dovetail_quantize.refining.samples import Sample, decibels
+from dovetail_quantize.refining.record import RefinementRecord
+from dovetail_quantize.refining.samples import RowSample, decibels
 from dovetail_quantize.refining.steps import SMOOTH, needs_data, wanted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
 
-    from dovetail_quantize.refining.layers import Constants
+    from dovetail_quantize.refining.layers import ConstantReplacer
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class Smooth(Pass):
         if not wanted(ctx, SMOOTH):
             return False
         from dovetail_quantize.observing import observe
-        from dovetail_quantize.refining.layers import Constants
-        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.layers import ConstantReplacer
+        from dovetail_quantize.refining.record import RefinementRecord
 
-        record = Record.of(ctx)
+        record = RefinementRecord.of(ctx)
         inputs = smoothed_inputs(model, record, ctx)
         if not inputs:
             return False
-        constants = Constants(model, ctx)
+        constants = ConstantReplacer(model, ctx)
         if record.replayed:
             factors = {one: record.saved(SMOOTH, name_of(one.value), (one.channels,)) for one in inputs}
         else:
@@ -118,7 +118,7 @@ class Absorber:
     inverse: list[ir.Value] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
 
-    def scale(self, constants: Constants, factors: np.ndarray) -> None:
+    def scale(self, constants: ConstantReplacer, factors: np.ndarray) -> None:
         """Multiply the channels of the value by factors."""
         for value in self.vectors:
             constants.scale_vector(value, factors)
@@ -209,7 +209,7 @@ class SmoothedInput:
         return self.layers[0].layout.extents[2]
 
 
-def smoothed_inputs(model: Model, record: Record, ctx: Context) -> list[SmoothedInput]:
+def smoothed_inputs(model: Model, record: RefinementRecord, ctx: Context) -> list[SmoothedInput]:
     """Find all values whose channels can be scaled."""
     readers: dict[ir.Value, list[Layer]] = {}
     for layer in refined_layers(model.graph, SMOOTH, record.steps):
@@ -252,7 +252,7 @@ class SeenInput:
     def __init__(self, of: SmoothedInput):
         self._of, self.format = of, of.format
         self._low, self._high = np.full(of.channels, np.inf), np.full(of.channels, -np.inf)
-        self._sample = Sample(_ROWS, 0)
+        self._sample = RowSample(_ROWS, 0)
 
     def update(self, array: np.ndarray) -> None:
         """Process the numbers of one batch."""

@@ -19,6 +19,7 @@ STEPS = ("equalize", "smooth", "rounding", "bias", "scales", "feedback")
 """All refinements, in execution order."""
 
 EQUALIZE, SMOOTH, ROUNDING, BIAS, SCALES, FEEDBACK = STEPS
+"""Names of the refinements."""
 
 SCALING = (EQUALIZE, SMOOTH)
 """Refinements that change activations between layers, and hence calibration."""
@@ -26,7 +27,8 @@ SCALING = (EQUALIZE, SMOOTH)
 READING_SCALES = (ROUNDING, BIAS)
 """Refinements that compute with the integers of weights, and hence their scales."""
 
-OPTION, RECORD, _NONE = "refine", "refined", "none"
+REFINE_OPTION, RECORD, _NONE = "refine", "refined", "none"
+"""The option of a request that names refinements, and the key of a plan's record of them."""
 
 
 def parse_steps(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def steps_of(ctx: Context) -> Mapping[str, tuple[str, ...]]:
         DovetailError: The request and the replayed plan contradict each other, or a backend names an unknown
             refinement.
     """
-    asked = ctx.request.options.get(OPTION, {}).get("steps")
+    asked = ctx.request.options.get(REFINE_OPTION, {}).get("steps")
     names = [backend.name for backend in ctx.backends]
     wanted = {name: parse_steps(asked) for name in names} if asked is not None else _defaults(ctx)
     if ctx.request.plan is None or not ctx.request.plan.values:
@@ -114,7 +116,7 @@ def _defaults(ctx: Context) -> dict[str, tuple[str, ...]]:
 
 def left_out(ctx: Context) -> Mapping[str, tuple[str, ...]]:
     """Return the refinements that a backend's file names and that are left out because there is no data."""
-    asked = ctx.request.options.get(OPTION, {}).get("steps") is not None
+    asked = ctx.request.options.get(REFINE_OPTION, {}).get("steps") is not None
     plan = ctx.request.plan
     if asked or ctx.request.data is not None or (plan is not None and plan.values):
         return {}

@@ -52,9 +52,9 @@ class WeighScales(Pass):
         if ctx.refusals.fresh or not wanted(ctx, SCALES):
             return False
         from dovetail_quantize.channel_energies import energies_of
-        from dovetail_quantize.refining.record import Record
+        from dovetail_quantize.refining.record import RefinementRecord
 
-        record = Record.of(ctx)
+        record = RefinementRecord.of(ctx)
         fed_back = {name for name, steps in record.steps.items() if FEEDBACK in steps}  # which weighs errors, too
         read = block_products(model, SCALES, record.steps, ctx)
         read = {value: products for value, products in read.items() if _backend(products) not in fed_back}

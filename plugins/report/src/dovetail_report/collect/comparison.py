@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_SIDE_BY_SIDE = ("title", "coverage", "command", "backends", "conversions", "files", "accuracy", "goals", "times")
+_SIDE_BY_SIDE = ("title", "coverage", "command", "backends", "counts", "files", "accuracy", "goals", "times")
 
 
 def compared(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +25,11 @@ def compared(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
             })  # fmt: skip
     return {
         "second": {name: second[name] for name in _SIDE_BY_SIDE}
-        | {"nodes": len(second["nodes"]["name"]), "regions": len(second["regions"]), "borders": second["borders"]},
+        | {
+            "nodes": second["counts"]["nodes"],
+            "regions": sum(row["regions"] for row in second["backends"]),
+            "borders": second["borders"],
+        },
         "changes": changes,
         "alike": len(one.keys() & other.keys()) - sum(row["first"] != "" != row["second"] for row in changes),
     }

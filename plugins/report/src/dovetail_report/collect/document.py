@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,20 +15,21 @@ from dovetail_report.collect.activations import activation_histograms
 from dovetail_report.collect.files import sizes
 from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.histograms import histograms
+from dovetail_report.collect.items import Items
+from dovetail_report.collect.plan_graph import PlanGraph
 from dovetail_report.collect.predicted_times import predicted_times
 from dovetail_report.collect.ranges import layers, ranges, scales
 from dovetail_report.collect.reasons import Commands, Reasons
-from dovetail_report.collect.texts import Interned, short
+from dovetail_report.collect.texts import short
 from dovetail_report.collect.times import times
 from dovetail_report.collect.tuning import tuning
-from dovetail_report.layout.regions import Layout, laid_out
 from dovetail_report.linters.finding import Subject
 from dovetail_report.linters.rules import lint
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
 
-VERSION = 1
+VERSION = 2
 _OPERATORS = 12  # shown of a region
 
 
@@ -61,7 +63,7 @@ def document(
 def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, plugins: PluginSet) -> dict[str, Any]:
     plan, registry = compiled.plan, compiled.registry or plugins.registry
     graph = ResultGraph.of(compiled)
-    layout = laid_out(graph)
+    planned = PlanGraph.of(compiled, graph)
     commands = Commands(plan, registry)
     reasons = Reasons.collect(plan.remarks, commands)
     subject = Subject(graph, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
@@ -71,18 +73,17 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
         "title": short(plan.model.get("path") or compiled.model.graph.name or "model"),
         "command": short(commands.base, 2000),
         "coverage": short(compiled.coverage()),
-        "backends": summary.coverage(graph),
-        "conversions": summary.conversions(compiled),
+        "counts": planned.counts(),
+        "backends": summary.coverage(planned),
+        "conversion_table": summary.conversions(compiled),
         "files": sizes(compiled),
         "accuracy": summary.accuracy(compiled),
         "goals": summary.goals(compiled),
         "tuning": tuning(folder),
         "obstacles": summary.obstacles(reasons),
-        "nodes": _nodes(graph, layout, reasons),
-        "edges": [end for edge in graph.edges for end in edge],
-        "regions": _regions(graph, layout),
-        "region_edges": [end for edge in graph.region_edges() for end in edge],
-        "borders": summary.borders(graph, compiled),
+        **Items(planned, compiled, reasons).tables(),
+        "regions": _regions(planned),
+        "borders": summary.borders(planned, compiled),
         "reasons": reasons.table,
         "whole": reasons.whole,
         "sources": [[short(text) for text in source] for source in plan.sources],
@@ -92,54 +93,37 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
         "activations": [],
         "scales": scales(plan),
         "times": times(trace, graph) if trace is not None else [],
-        "predicted": predicted_times(graph, plugins),
-        "findings": [finding.as_dict() for finding in lint(subject)],
+        **predicted_times(planned, plugins),
+        "findings": _findings(subject, planned),
     }
 
 
-def _nodes(graph: ResultGraph, layout: Layout, reasons: Reasons) -> dict[str, Any]:
-    """Return the nodes in columns; rare properties by the number of the node."""
-    operators, places, inputs = Interned(), Interned(), Interned()
-    columns: dict[str, Any] = {"name": [], "operator": [], "backend": [], "precision": [], "output": []}
-    origins: dict[int, list[str]] = {}
-    ports: dict[int, dict[str, str]] = {}
-    of_node: dict[int, list[list[Any]]] = {}
-    for number, (node, place) in enumerate(zip(graph.nodes, graph.placements)):
-        columns["name"].append(short(graph.name(number)))
-        columns["operator"].append(operators.index(f"{node.domain}::{node.op_type}" if node.domain else node.op_type))
-        columns["backend"].append(places.index(place.backend))
-        columns["precision"].append(inputs.index(str(place.precision or "")))
-        output = node.outputs[0] if node.outputs else None
-        columns["output"].append("" if output is None else _cut_output(output.name or "", graph.name(number)))
-        if names := graph.origin(number):
-            origins[number] = [short(name) for name in names[:20]]
-        if place.ports:
-            ports[number] = {port: str(format_) for port, format_ in sorted(place.ports.items())}
-        if node.name in reasons.of and graph.index[node.name] == number:
-            of_node[number] = reasons.of[node.name]
-    return {
-        **columns, "operators": operators.texts, "backends": places.texts, "precisions": inputs.texts,
-        "region": graph.region_of, "x": layout.x, "y": layout.y, "origins": origins, "ports": ports,
-        "reasons": of_node,
-    }  # fmt: skip
-
-
-def _cut_output(name: str, node: str) -> str:
-    """Return the name of a value; `~` stands for the name of its node at the start, because most begin with it."""
-    return f"~{short(name[len(node) :])}" if name.startswith(node) and len(node) <= 200 else short(name)
-
-
-def _regions(graph: ResultGraph, layout: Layout) -> list[dict[str, Any]]:
-    crossing = [[0, 0] for _ in graph.regions]
-    for value in graph.crossings:
+def _regions(graph: PlanGraph) -> list[dict[str, Any]]:
+    """Return a row for each region of the file: its nodes of the plan, operators, and bytes in and out."""
+    result = graph.result
+    crossing = [[0, 0] for _ in result.regions]
+    for value in result.crossings:
         crossing[value.source][1] += value.bytes or 0
         crossing[value.target][0] += value.bytes or 0
+    operators: list[Counter[str]] = [Counter() for _ in result.regions]
+    for number, node in enumerate(graph.nodes):
+        region = graph.region(number)
+        if region >= 0:
+            operators[region][node.operator] += 1
     return [
         {
-            "number": region.number, "backend": region.backend, "nodes": len(region.nodes),
-            "operators": region.operators.most_common(_OPERATORS), "x": layout.regions.x[number],
-            "y": layout.regions.y[number], "width": layout.boxes[number][0], "height": layout.boxes[number][1],
-            "in": crossing[number][0], "out": crossing[number][1],
+            "number": region.number, "backend": region.backend, "nodes": operators[number].total(),
+            "operators": operators[number].most_common(_OPERATORS), "in": crossing[number][0],
+            "out": crossing[number][1],
         }
-        for number, region in enumerate(graph.regions)
+        for number, region in enumerate(result.regions)
     ]  # fmt: skip
+
+
+def _findings(subject: Subject, graph: PlanGraph) -> list[dict[str, Any]]:
+    """Return the findings of linters, with the items of the plan in place of the file's nodes."""
+    rows = [finding.as_dict() for finding in lint(subject)]
+    for row in rows:
+        if "nodes" in row:
+            row["nodes"] = list(dict.fromkeys(graph.home[node] for node in row["nodes"] if graph.home[node] >= 0))
+    return rows

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from dovetail_onnx.results.reading import SavedFolder
+from dovetail_onnx.results.reading import SavedFolder, find_result
+
+from dovetail_report.collect.texts import short
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
@@ -13,9 +15,16 @@ if TYPE_CHECKING:
 
 def sizes(compiled: CompiledModel) -> list[dict[str, Any]]:
     """Return name and bytes of each file of a saved result, largest first; empty if it is not saved."""
-    if not isinstance(compiled.saved, SavedFolder) or compiled.saved.found is None:
+    place, found = compiled.saved_to, None
+    if place is not None and place.is_file():  # the output of another store, such as an archive
+        return [{"file": short(place.name), "bytes": place.stat().st_size}]
+    if place is not None and place.is_dir():
+        found = find_result(place)
+    elif isinstance(compiled.saved, SavedFolder):
+        found = compiled.saved.found
+    if found is None:
         return []
-    files = compiled.saved.found.manifest.files
+    files = found.manifest.files
     return [{"file": name, "bytes": record.size} for name, record in sorted(files.items(), key=lambda f: -f[1].size)]
 
 

@@ -73,6 +73,10 @@ class ResultGraph:
         edges: Pairs of node indices: producer and reader, each pair once.
         crossings: The values that cross from one region to another, once per reading region.
         index: Index of a node of the main graph by name; the first of several with one name.
+        region_index: Index of a region by number and backend.
+        makers: By `id` of a value, the index of the node that computes it.
+        holders: By node, the index of the node of the main graph whose body or function has it; or None.
+        passed: By `id` of a value, the value that a call of a function passes in or out for it.
     """
 
     nodes: list[ir.Node] = field(default_factory=list)
@@ -82,14 +86,17 @@ class ResultGraph:
     edges: list[tuple[int, int]] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
+    region_index: dict[tuple[int | None, str], int] = field(default_factory=dict)
+    makers: dict[int, int] = field(default_factory=dict)
+    holders: list[int | None] = field(default_factory=list)
+    passed: dict[int, ir.Value] = field(default_factory=dict)
 
     @classmethod
     def of(cls, compiled: CompiledModel) -> ResultGraph:
         """Walk the model of a result once."""
         graph = cls()
-        found: dict[tuple[int | None, str], int] = {}
-        makers: dict[int, int] = {}
         calls = called(compiled.model)
+        graph.passed = calls.passed
         for node, holder in _walk(compiled, calls.nodes):
             place = get_placement(node)
             held = graph.placements[holder] if holder is not None else None
@@ -97,17 +104,18 @@ class ResultGraph:
                 backend, region = (held.backend, held.region) if held else (HOST, None)
                 place = Placement(backend, place.precision if place else None, place.ports if place else {}, region)
             number = len(graph.nodes)
-            graph._add(node, place, found)
-            makers.update((id(value), number) for value in node.outputs)
+            graph._add(node, place)
+            graph.holders.append(holder if id(graph.nodes[holder or 0]) not in calls.nodes else None)
+            graph.makers.update((id(value), number) for value in node.outputs)
             graph.index.setdefault(node.name or "", number)
-        graph._connect(makers, calls.passed)
+        graph._connect()
         return graph
 
-    def _add(self, node: ir.Node, place: Placement, found: dict[tuple[int | None, str], int]) -> None:
+    def _add(self, node: ir.Node, place: Placement) -> None:
         key = (place.region, place.backend)
-        region = found.get(key)
+        region = self.region_index.get(key)
         if region is None:
-            region = found[key] = len(self.regions)
+            region = self.region_index[key] = len(self.regions)
             self.regions.append(Region(*key))
         self.regions[region].nodes.append(len(self.nodes))
         self.regions[region].operators[node.op_type] += 1
@@ -115,14 +123,30 @@ class ResultGraph:
         self.placements.append(place)
         self.region_of.append(region)
 
-    def _connect(self, makers: dict[int, int], passed: dict[int, ir.Value]) -> None:
+    def reads(self, number: int) -> Iterator[ir.Value]:
+        """Yield what a node reads: its inputs, the outputs of its bodies, and what a function returns that it calls."""
+        node = self.nodes[number]
+        read = [value for value in node.inputs if value is not None]
+        if node.attributes.data:
+            read += [value for body in bodies(node) for value in body.outputs]
+        if self.passed:
+            read += [self.passed[id(value)] for value in node.outputs if id(value) in self.passed]
+        return map(self.resolved, read) if self.passed else iter(read)
+
+    def resolved(self, value: ir.Value) -> ir.Value:
+        """Return the value that a function's input, or an output of its call, stands for."""
+        while (outer := self.passed.get(id(value))) is not None:
+            value = outer
+        return value
+
+    def _connect(self) -> None:
         """Find the edges and crossings; the values that leave a body are read by the node with the body."""
         crossed: set[tuple[int, int]] = set()
-        for number, node in enumerate(self.nodes):
+        for number in range(len(self.nodes)):
             target = self.region_of[number]
             before: set[int] = {number}
-            for value in _read(node, passed):
-                maker = makers.get(id(value))
+            for value in self.reads(number):
+                maker = self.makers.get(id(value))
                 if maker is None:
                     continue
                 if maker not in before:
@@ -162,25 +186,22 @@ def _walk(compiled: CompiledModel, inside: dict[int, list[ir.Node]]) -> Iterator
             yield part, top
 
 
-def _read(node: ir.Node, passed: dict[int, ir.Value]) -> Iterator[ir.Value]:
-    """Yield what a node reads: its inputs, the outputs of its bodies, and what the function returns that it calls."""
-    read = [value for value in node.inputs if value is not None]
-    if node.attributes.data:
-        read += [value for body in bodies(node) for value in body.outputs]
-    if passed:
-        read += [passed[id(value)] for value in node.outputs if id(value) in passed]
-    for value in read:
-        while (outer := passed.get(id(value))) is not None:
-            value = outer
-        yield value
+def size_of(value: ir.Value, open_first: bool = False) -> int | None:
+    """Return the bytes of a value; None if its type or an extent is unknown.
 
-
-def size_of(value: ir.Value) -> int | None:
-    """Return the bytes of a value; None if its type or an extent is unknown."""
-    if value.dtype is None or value.shape is None or not value.shape.is_static():
+    Args:
+        value: The value.
+        open_first: Whether a first extent that is open counts as 1.
+    """
+    if value.dtype is None or value.shape is None:
+        return None
+    extents = list(value.shape)
+    if open_first and extents and not isinstance(extents[0], int):
+        extents[0] = 1
+    if not all(isinstance(extent, int) for extent in extents):
         return None
     try:
-        return (math.prod(value.shape.numpy()) * value.dtype.bitwidth + 7) // 8
+        return (math.prod(extents) * value.dtype.bitwidth + 7) // 8  # type: ignore[arg-type]
     except (TypeError, ValueError):  # a type without a width, such as text
         return None
 

@@ -6,29 +6,38 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail_precision.predicted_times import nanoseconds, profiles_here
 
-from dovetail_report.collect.graph import ResultGraph
+from dovetail_report.collect.plan_graph import PlanGraph
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
 
 
-def predicted_times(graph: ResultGraph, plugins: PluginSet) -> list[dict[str, Any]]:
-    """Return a row for each region whose backend was profiled: the predicted milliseconds.
+def predicted_times(graph: PlanGraph, plugins: PluginSet) -> dict[str, Any]:
+    """Return predicted milliseconds: `predicted`, a row for each region whose backend was profiled, and `node_times`.
 
-    Regions with open extents, other than a first one, which counts as 1, have no row.
+    `node_times` has the microseconds of each node of the plan, -1 where its backend was not profiled; it is empty if
+    none was. Regions with open extents, other than a first one, which counts as 1, have no row.
 
     Raises:
         SchemaError: The file of a profile is invalid.
     """
-    tables = profiles_here({region.backend for region in graph.regions}, plugins)
-    rows = []
-    for index, region in enumerate(graph.regions):
+    result = graph.result
+    tables = profiles_here({region.backend for region in result.regions}, plugins)
+    rows: list[dict[str, Any]] = []
+    of_nodes = [-1.0] * len(graph.nodes) if tables else []
+    for index, region in enumerate(result.regions):
         table = tables.get(region.backend)
         if table is None:
             continue
-        formats = ((graph.nodes[number], graph.placements[number].precision) for number in region.nodes)
-        taken = [nanoseconds(node, format_, table) for node, format_ in formats]
-        known = [time for time in taken if time is not None]
-        if len(known) == len(taken):
-            rows.append({"region": index, "ms": round((sum(known) + table.borders.get("call", 0)) / 1e6, 4)})
-    return rows
+        whole: float | None = table.borders.get("call", 0)
+        for number in region.nodes:
+            taken = nanoseconds(result.nodes[number], result.placements[number].precision, table)
+            if taken is None:
+                whole = None
+                continue
+            whole = None if whole is None else whole + taken
+            if 0 <= (home := graph.home[number]) < len(of_nodes):
+                of_nodes[home] = round(max(of_nodes[home], 0) + taken / 1e3, 3)
+        if whole is not None:
+            rows.append({"region": index, "ms": round(whole / 1e6, 4)})
+    return {"predicted": rows, "node_times": of_nodes}

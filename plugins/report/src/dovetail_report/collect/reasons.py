@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dovetail.planning import SLOT, template
 from dovetail_commands.request import command_text
 
 from dovetail_report.collect.texts import SENTENCE, short
@@ -19,7 +18,11 @@ if TYPE_CHECKING:
     from dovetail.plugin import Registry
 
 
-_QUOTED = re.compile(r"'([^']*)'")
+_DIFFERS = re.compile(r"'[^']*'|\b\d+\.\d+(?:e[-+]?\d+)?\b")
+"""What differs in reasons that are otherwise the same: quoted names, and measured numbers such as scales."""
+
+SLOT = "\ufffc"
+"""Stands in the text of a reason for each name or number that differs from node to node."""
 
 
 class Commands:
@@ -70,8 +73,8 @@ class Reasons:
     """The distinct reasons of a plan, and those of each node.
 
     Attributes:
-        table: A row for each distinct reason, with the number of its nodes.
-        of: By name of a node, its reasons: index into the table, names for the slots of its text, names of the nodes
+        table: A row for each distinct reason: its text with slots, that of its first node, and the number of nodes.
+        of: By name of a node, its reasons: index into the table, what fills the slots of its text, names of the nodes
             that forced it, command of the remedy.
         whole: Rows of the remarks on the model as a whole.
     """
@@ -89,21 +92,19 @@ class Reasons:
             if not remark.node:
                 found.whole.append(_row(remark, remark.why) | _way_out(remark, commands))
                 continue
-            pattern = template(remark.why)
+            pattern = _DIFFERS.sub(SLOT, remark.why)
             key = (remark.kind, remark.pass_, remark.rule, pattern, remark.source, remark.backend, remark.format,
                    remark.advice, bool(remark.remedy))  # fmt: skip
             row = known.get(key)
             if row is None:
                 row = known[key] = len(found.table)
-                found.table.append({**_row(remark, pattern), "nodes": 0})
+                way_out = _way_out(remark, commands)
+                example = {"example": short(remark.why, SENTENCE)} if SLOT in pattern else {}
+                found.table.append({**_row(remark, pattern), **example, **way_out, "nodes": 0})
             found.table[row]["nodes"] += 1
-            slots = [short(name) for name in _QUOTED.findall(remark.why)] if SLOT in pattern else []
-            entry = [
-                row,
-                slots,
-                [short(name) for name in remark.because],
-                _way_out(remark, commands).get("command", ""),
-            ]
+            slots = [short(text) for text in _DIFFERS.findall(remark.why)] if SLOT in pattern else []
+            command = _way_out(remark, commands).get("command", "")
+            entry = [row, slots, [short(name) for name in remark.because], command]
             while len(entry) > 1 and not entry[-1]:
                 entry.pop()
             found.of.setdefault(remark.node, []).append(entry)

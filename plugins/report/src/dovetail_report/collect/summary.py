@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import HOST
 
-from dovetail_report.collect.graph import ResultGraph
+from dovetail_report.collect.plan_graph import PlanGraph
 from dovetail_report.collect.reasons import Reasons
 from dovetail_report.collect.texts import SENTENCE, short
 
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 _OBSTACLES = 50
 
 
-def coverage(graph: ResultGraph) -> list[dict[str, Any]]:
-    """Return a row for each backend: nodes, share of all, regions, and precisions; the host last."""
-    nodes = Counter(place.backend for place in graph.placements)
-    regions = Counter(region.backend for region in graph.regions if region.number is not None)
-    kinds = Counter((place.backend, str(place.precision or "no float")) for place in graph.placements)
+def coverage(graph: PlanGraph) -> list[dict[str, Any]]:
+    """Return a row for each backend: nodes of the plan, share of all, regions, and precisions; the host last."""
+    nodes = Counter(node.backend for node in graph.nodes)
+    regions: dict[str, set[int]] = {}
+    for node in graph.nodes:
+        regions.setdefault(node.backend, set()).update(() if node.region is None else (node.region,))
+    kinds = Counter((node.backend, str(node.precision or "no float")) for node in graph.nodes)
     rows = []
     for backend, number in sorted(nodes.items(), key=lambda item: (item[0] == HOST, -item[1])):
         precisions = [f"{kind} {count}" for (of, kind), count in kinds.most_common() if of == backend]
         rows.append({"backend": backend, "nodes": number, "share": round(number / len(graph.nodes), 4),
-                     "regions": regions[backend], "precisions": ", ".join(precisions)})  # fmt: skip
+                     "regions": len(regions[backend]), "precisions": ", ".join(precisions)})  # fmt: skip
     return rows
 
 
-def borders(graph: ResultGraph, compiled: CompiledModel) -> list[dict[str, Any]]:
+def borders(graph: PlanGraph, compiled: CompiledModel) -> list[dict[str, Any]]:
     """Return a row for each value that crosses from one region to another, with the conversions of the plan on it."""
     joins: dict[str, list[str]] = {}
     for join in compiled.plan.joins:
@@ -39,10 +41,10 @@ def borders(graph: ResultGraph, compiled: CompiledModel) -> list[dict[str, Any]]
     return [
         {
             "value": short(crossing.value), "source": crossing.source, "target": crossing.target,
-            "producer": crossing.producer, "reader": crossing.reader, "bytes": crossing.bytes,
+            "producer": graph.home[crossing.producer], "reader": graph.home[crossing.reader], "bytes": crossing.bytes,
             "type": short(crossing.type), "conversion": short("; ".join(joins.get(crossing.value, ()))),
         }
-        for crossing in graph.crossings
+        for crossing in graph.result.crossings
     ]  # fmt: skip
 
 

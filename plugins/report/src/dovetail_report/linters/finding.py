@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from dovetail_report.collect.reasons import SLOT
+
 if TYPE_CHECKING:
     from dovetail.planning import Plan
 
@@ -69,8 +71,8 @@ class Subject:
             for row, entry in rows:
                 if row["kind"] == kind:
                     names = iter(entry[1] if len(entry) > 1 else ())
-                    parts = row["why"].split("'{}'")
-                    return parts[0] + "".join(f"'{next(names, '')}'{part}" for part in parts[1:])
+                    parts = row["why"].split(SLOT)
+                    return parts[0] + "".join(next(names, "") + part for part in parts[1:])
         return ""
 
     def command(self, node: int) -> str:

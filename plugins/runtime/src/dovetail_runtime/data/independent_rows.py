@@ -65,13 +65,13 @@ def _host(model: Model) -> Run:
     from dovetail.plugin.loading import load_chosen
 
     from dovetail_runtime.engines import engines_of
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.unpartitioned import slices
 
     model = model.runnable()
     registry = load_plugins().registry
     engines = engines_of([load_chosen(registry, BackendChoice(HOST))], registry)
-    executor = Executor(model, engines, {"optimize": "none"}, regions=slices(model.graph))
+    executor = RegionExecutor(model, engines, {"optimize": "none"}, regions=slices(model.graph))
     return lambda feeds: executor.run(fitted(model, feeds))
 
 

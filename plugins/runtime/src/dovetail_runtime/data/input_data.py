@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.data.batches import Batch
 
 
-class InputData:
+class RereadableData:
     """Input data that can be read more than once.
 
     Args:
@@ -61,6 +61,6 @@ class InputData:
         return data_digest(self.given)
 
 
-def input_data(data: object) -> InputData:
+def input_data(data: object) -> RereadableData:
     """Wrap input data in any form: a file, a folder, arrays by name, batches, or a function that returns them."""
-    return InputData(data)
+    return RereadableData(data)

@@ -18,7 +18,7 @@ class _Stored(NamedTuple):
     offset: int
 
 
-class Kept:
+class KeptBatches:
     """Rereadable batches of an iterator, stored as they arrive.
 
     Calibration and verification read data in turn. The first 64 MiB stay in memory, the rest goes to a temporary file,

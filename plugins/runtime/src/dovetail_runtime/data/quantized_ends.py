@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
 
-SCALE = "dovetail.scale"
+SCALE_KEY = "dovetail.scale"
 """Key of metadata of an input or an output: the name of a constant with its scales, which broadcast against it."""
 
 
@@ -35,7 +35,7 @@ def dequantized_outputs(model: Model, outputs: Mapping[str, np.ndarray]) -> dict
 def _scales(model: Model, values: Iterable[ir.Value]) -> dict[str, tuple[np.ndarray, np.dtype]]:
     found = {}
     for value in values:
-        constant = model.graph.initializers.get(value.metadata_props.get(SCALE, ""))
+        constant = model.graph.initializers.get(value.metadata_props.get(SCALE_KEY, ""))
         if constant is not None and constant.const_value is not None and value.dtype is not None:
             found[value.name or ""] = constant.const_value.numpy(), value.dtype.numpy()
     return found

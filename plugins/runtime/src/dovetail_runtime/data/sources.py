@@ -18,7 +18,7 @@ from dovetail.plugin.loading import described, own_output
 from dovetail.text import printable
 from dovetail_onnx.files.reading import check_input, open_input, read_input
 
-from dovetail_runtime.data.kept import Kept
+from dovetail_runtime.data.kept import KeptBatches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,11 +88,11 @@ _SAVE = "save it with onnx.save_tensor"
 
 def as_data(data: object) -> object:
     """Return `data` in a form that can be read more than once."""
-    return Kept(data) if isinstance(data, Iterator) else data
+    return KeptBatches(data) if isinstance(data, Iterator) else data
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputNames:
     """Names of a model's inputs.
 
     Attributes:
@@ -126,7 +126,7 @@ def read_data(data: object, inputs: Sequence[str], optional: Sequence[str] = ())
     Raises:
         DovetailError: A file is missing or damaged, or a batch is none of the above.
     """
-    names = Inputs(tuple(inputs), tuple(optional))
+    names = InputNames(tuple(inputs), tuple(optional))
     if isinstance(data, (str, Path)):
         yield from _read_path(Path(data), names)
     elif isinstance(data, Mapping):
@@ -156,7 +156,7 @@ def data_digest(data: object) -> str:
                 digest.update(hashlib.file_digest(opened, "sha256").digest())
         return digest.hexdigest()
     batches = [data] if isinstance(data, Mapping) or hasattr(data, "__array__") else data
-    if not isinstance(batches, (list, tuple, Kept)):
+    if not isinstance(batches, (list, tuple, KeptBatches)):
         return ""
     for batch in batches:
         _digest_batch(batch, digest)
@@ -184,7 +184,7 @@ def _called(function: Callable[[], Any]) -> Any:
         return function()
 
 
-def _read_batches(batches: object, inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
+def _read_batches(batches: object, inputs: InputNames) -> Iterator[tuple[Arrays, str]]:
     if not isinstance(batches, Iterable):
         raise DovetailError(f"the function that gives data returned {type(batches).__name__}", "return an iterator")
     for number, batch in enumerate(spoken(batches)):
@@ -221,7 +221,7 @@ def _user_code(what: str) -> Iterator[None]:
         raise DovetailError(f"{what} cannot be read: {described(error)}", "look at the code that makes it") from error
 
 
-def _named(batch: object, inputs: Inputs, where: str) -> Arrays:
+def _named(batch: object, inputs: InputNames, where: str) -> Arrays:
     """Assign unnamed arrays to input names."""
     if isinstance(batch, tuple) and len(batch) in (len(inputs.required), len(inputs.all)):
         return dict(zip(inputs.all, batch))
@@ -231,7 +231,7 @@ def _named(batch: object, inputs: Inputs, where: str) -> Arrays:
     raise DovetailError(f"{where} is {type(batch).__name__}, the model's inputs are {names}", "give arrays by name")
 
 
-def _read_path(path: Path, inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
+def _read_path(path: Path, inputs: InputNames) -> Iterator[tuple[Arrays, str]]:
     if not path.exists():
         raise DovetailError(f"{path} does not exist")
     if not path.is_dir():
@@ -241,7 +241,7 @@ def _read_path(path: Path, inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
         yield from _read_folder(folder, files, inputs)
 
 
-def _read_folder(folder: Path, files: list[Path], inputs: Inputs) -> Iterator[tuple[Arrays, str]]:
+def _read_folder(folder: Path, files: list[Path], inputs: InputNames) -> Iterator[tuple[Arrays, str]]:
     whole = [file for file in files if file.suffix == ".npz"]
     single = [file for file in files if file.suffix != ".npz"]
     for file in whole:
@@ -256,7 +256,7 @@ def _read_folder(folder: Path, files: list[Path], inputs: Inputs) -> Iterator[tu
             yield _read_file(file, inputs), str(file)
 
 
-def _read_file(path: Path, inputs: Inputs) -> Arrays:
+def _read_file(path: Path, inputs: InputNames) -> Arrays:
     if path.suffix == ".pb":
         return _read_proto(path, inputs)
     if path.suffix == ".npy":
@@ -303,7 +303,7 @@ def _loaded(file: IO[bytes], path: Path, ending: str, writer: str) -> Any:
         raise DovetailError(f"{path} cannot be read: {error}") from None
 
 
-def _read_proto(path: Path, inputs: Inputs) -> Arrays:
+def _read_proto(path: Path, inputs: InputNames) -> Arrays:
     """Read a tensor of ONNX test data, `input_0.pb`, which may contain the name of its input."""
     import onnx
     from dovetail_onnx.source.tensors import data_problem

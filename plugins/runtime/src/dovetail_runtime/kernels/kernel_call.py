@@ -12,14 +12,14 @@ from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.loading import described, foreign_output
 
-from dovetail_runtime.feeds import Declared, declared
+from dovetail_runtime.feeds import DeclaredValue, declared
 from dovetail_runtime.kernels.keys import DEVICE, KERNEL, KEY, TO_DEVICE, operator_of
 from dovetail_runtime.kernels.library import KernelLibrary, RegisteredKernel, RegisteredMemory
 from dovetail_runtime.kernels.program import Environment, Instruction, Program, fails, names_read
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_schemas.operator_files.entries import Entry
+    from dovetail_schemas.operator_files.entries import OperatorEntry
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -132,7 +132,7 @@ class _KernelCall(Instruction):
         node: ir.Node,
         registered: RegisteredKernel,
         key: str,
-        entry: Entry | None,
+        entry: OperatorEntry | None,
         memory: RegisteredMemory | None,
     ):
         self.node, self._registered, self._key, self._memory = node, registered, key, memory
@@ -189,7 +189,7 @@ class _KernelCall(Instruction):
     def _who(self) -> str:
         return f"{self._registered.title} {self._key}"
 
-    def _checked(self, expected: Declared, result: object) -> np.ndarray:
+    def _checked(self, expected: DeclaredValue, result: object) -> np.ndarray:
         """Check an output against the declared type and shape, and return it as an array.
 
         Raises:
@@ -231,14 +231,14 @@ def kernel_call(node: ir.Node, library: KernelLibrary) -> Instruction:
     return _KernelCall(node, registered, key, found.entry if found is not None else None, memory)
 
 
-def _attributes(node: ir.Node, entry: Entry | None) -> dict[str, object]:
+def _attributes(node: ir.Node, entry: OperatorEntry | None) -> dict[str, object]:
     """Return all attributes by name, with defaults from the entry."""
     given = {name: attribute.value for name, attribute in node.attributes.items() if name not in (KERNEL, KEY)}
     defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default} if entry is not None else {}
     return {**defaults, **given}
 
 
-def _overwritten(node: ir.Node, entry: Entry | None) -> frozenset[str]:
+def _overwritten(node: ir.Node, entry: OperatorEntry | None) -> frozenset[str]:
     """Return the inputs that the entry allows a kernel to overwrite; empty if one is a constant."""
     if entry is None or not entry.inplace:
         return frozenset()

@@ -9,7 +9,7 @@ from dovetail.ir import FLOATS, dtype_name, promote
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_schemas.operator_files.entries import Candidates, Entry
+    from dovetail_schemas.operator_files.entries import KeyCandidates, OperatorEntry
 
 
 ANY = "any"
@@ -36,7 +36,7 @@ class KernelKey(NamedTuple):
         return f"<{self.device}, {self.layout}, {self.type}>"
 
 
-def key_of(node: ir.Node, entry: Entry | None, device: str) -> KernelKey:
+def key_of(node: ir.Node, entry: OperatorEntry | None, device: str) -> KernelKey:
     """Return the key that a node requests.
 
     The type is that of the first of the entry's `data_type` candidates that is known (`x > y`), or their promoted type
@@ -72,12 +72,12 @@ def wider_types(name: str) -> tuple[str, ...]:
 class _Reader:
     """Resolves the candidates of an entry for one node."""
 
-    def __init__(self, node: ir.Node, entry: Entry):
+    def __init__(self, node: ir.Node, entry: OperatorEntry):
         self._node = node
         self._ports = {arg.name: index for index, arg in enumerate(entry.inputs)}
         self._defaults = {arg.name: arg.default for arg in entry.attributes if arg.has_default}
 
-    def decide(self, candidates: Candidates, read: Callable[[str], str]) -> str:
+    def decide(self, candidates: KeyCandidates, read: Callable[[str], str]) -> str:
         known = [found for found in map(read, candidates.names) if found]
         if not known:
             return ""

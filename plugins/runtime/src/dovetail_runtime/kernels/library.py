@@ -12,7 +12,7 @@ from dovetail.ir import from_name, is_onnx
 from dovetail.plugin import DeviceMemory, Kernel
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
-from dovetail_schemas.operator_files.entries import Argument
+from dovetail_schemas.operator_files.entries import OperatorArgument
 from dovetail_schemas.operator_files.library import OperatorLibrary, UncomparedRegistry, library_of
 from dovetail_schemas.operator_files.library import library_of as operators_of
 from dovetail_schemas.operator_files.opening import register
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.plugin import Registry
-    from dovetail_schemas.operator_files.entries import Entry
+    from dovetail_schemas.operator_files.entries import OperatorEntry
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RegisteredMemory:
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """Kernel chosen for a node.
 
     Attributes:
@@ -111,7 +111,7 @@ class KernelLibrary:
     kernels: dict[str, list[RegisteredKernel]] = field(default_factory=dict)
     memories: dict[str, RegisteredMemory] = field(default_factory=dict)
 
-    def entry(self, node: ir.Node) -> Entry | None:
+    def entry(self, node: ir.Node) -> OperatorEntry | None:
         """Return the entry of a node's operator in an operator file; None without one."""
         found = self.operators.get(node.domain, node.op_type)
         return found.entry if found is not None else None
@@ -129,7 +129,7 @@ class KernelLibrary:
         devices = [one.kernel.device for one in self.of(node)]
         return HOST_DEVICE if HOST_DEVICE in devices or not devices else devices[0]
 
-    def choose(self, node: ir.Node, device: str) -> Choice:
+    def choose(self, node: ir.Node, device: str) -> KernelChoice:
         """Choose the kernel of a node: the first match by device, then type, then layout.
 
         Candidates are tried in this order: the requested device, then the host's; the requested type, then wider ones;
@@ -143,7 +143,7 @@ class KernelLibrary:
         for key in _acceptable(wanted):
             for one in known:
                 if _fits(one.kernel, key):
-                    return Choice(one, key, wanted)
+                    return KernelChoice(one, key, wanted)
         there = ", ".join(
             f"{one.name} <{one.kernel.device}, {one.kernel.layout}, {_types(one.kernel)}>" for one in known
         )
@@ -153,7 +153,7 @@ class KernelLibrary:
         )
 
 
-def function_of(node: ir.Node, entry: Entry | None) -> str:
+def function_of(node: ir.Node, entry: OperatorEntry | None) -> str:
     """Return the function that implements a node, with its domain: the entry's kernel, else the operator itself."""
     name = node.op_type
     if entry is not None and entry.kernel is not None and entry.kernel.functions:
@@ -266,7 +266,7 @@ def register_lowered(registry: Registry) -> None:
 
 @lru_cache(maxsize=8)
 def _schemas(library: OperatorLibrary) -> tuple[onnx.defs.OpSchema, ...]:
-    more = (Argument(KERNEL, "str"), Argument(KEY, "str"))
+    more = (OperatorArgument(KERNEL, "str"), OperatorArgument(KEY, "str"))
     found = library.definitions.items()
     return tuple(
         one.in_domain(f"{DOMAIN}.{domain}", more) for (domain, _), one in found if one.entry.kernel is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-    from dovetail_runtime.kernels.library import Choice, KernelLibrary
+    from dovetail_runtime.kernels.library import KernelChoice, KernelLibrary
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SelectKernels(Pass):
             placement = get_placement(node)
             return devices.get(placement.backend if placement is not None else HOST)
 
-        def said(node: ir.Node, choice: Choice) -> None:
+        def said(node: ir.Node, choice: KernelChoice) -> None:
             why = f"{choice.registered.title} computes it, {choice.key}"
             if choice.fallback:
                 ctx.remark("missed", node, "kernel-fallback", f"{why}: {choice.fallback}")
@@ -72,7 +72,7 @@ def lower_to_kernels(
     model: Model,
     library: KernelLibrary,
     device_of: Callable[[ir.Node], str | None],
-    said: Callable[[ir.Node, Choice], None],
+    said: Callable[[ir.Node, KernelChoice], None],
 ) -> tuple[int, int]:
     """Select kernels and insert conversions, in the graph and all bodies.
 
@@ -91,7 +91,7 @@ def lower_to_kernels(
     from dovetail_runtime.kernels.transfers import Transfers
 
     functions = model.ir.functions
-    chosen: list[tuple[ir.Node, Choice]] = []
+    chosen: list[tuple[ir.Node, KernelChoice]] = []
     problems: list[str] = []
     for node in model.nodes():
         device = device_of(node)
@@ -123,7 +123,7 @@ def lower_to_kernels(
     return len(chosen), transfers.count
 
 
-def _mark(node: ir.Node, choice: Choice) -> None:
+def _mark(node: ir.Node, choice: KernelChoice) -> None:
     import onnx_ir as ir
 
     node.domain = f"{DOMAIN}.{node.domain}" if node.domain else DOMAIN

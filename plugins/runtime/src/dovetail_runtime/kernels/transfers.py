@@ -23,9 +23,9 @@ from dovetail_runtime.kernels.keys import ANY, DEVICE, DOMAIN, TO_DEVICE, TO_HOS
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import FreshNames
-    from dovetail_schemas.operator_files.entries import Entry
+    from dovetail_schemas.operator_files.entries import OperatorEntry
 
-    from dovetail_runtime.kernels.library import Choice
+    from dovetail_runtime.kernels.library import KernelChoice
 
 
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -49,7 +49,7 @@ class Transfers:
         self._behind_kernels: list[ir.Node] = []
         self._undone: dict[int, tuple[str, ir.Node]] = {}  # by result: the original form, and the conversion back
 
-    def around(self, node: ir.Node, entry: Entry | None, choice: Choice) -> None:
+    def around(self, node: ir.Node, entry: OperatorEntry | None, choice: KernelChoice) -> None:
         """Convert a node's inputs to the kernel's type, layout and memory, and its results back for their readers."""
         as_they_are = entry.skip_transform if entry is not None else frozenset()
         names = [arg.name for arg in entry.inputs] if entry is not None else []
@@ -162,7 +162,7 @@ def _same_backend(node: ir.Node, other: ir.Node) -> bool:
     return node.graph is other.graph and len({place and place.backend for place in places}) == 1
 
 
-def _changes_type(value: ir.Value, choice: Choice, may_be_cast: bool) -> bool:
+def _changes_type(value: ir.Value, choice: KernelChoice, may_be_cast: bool) -> bool:
     """Check whether an input must be cast to the type of the key; only floats of another type are."""
     if choice.key.type == ANY or value.dtype is None:
         return False

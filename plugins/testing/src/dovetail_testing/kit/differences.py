@@ -11,7 +11,7 @@ from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice
 from dovetail.planning import Plan, operator_name
 from dovetail.plugin.loading import load_backend_file, load_chosen, names_file
-from dovetail_schemas.backend import Backend
+from dovetail_schemas.backend import FileBackend
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail_schemas.type_specs import PortTypes, TypeSpec
 
 
-class Difference(NamedTuple):
+class SideDifference(NamedTuple):
     """One difference.
 
     Attributes:
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
     second: str
 
 
-def differences(first: str, second: str, plugins: PluginSet) -> tuple[str, list[Difference]]:
+def differences(first: str, second: str, plugins: PluginSet) -> tuple[str, list[SideDifference]]:
     """Compare two backends, plans or results.
 
     Args:
@@ -86,9 +86,9 @@ _KEYS = ("summary", "device", "low", "high", "accumulate", "opset", "dynamic", "
          "strategy", "min_region", "regions", "engines", "artifacts", "arithmetic")  # fmt: skip
 
 
-def _of_backends(first: Any, second: Any) -> Iterator[Difference]:
+def _of_backends(first: Any, second: Any) -> Iterator[SideDifference]:
     """Yield what differs: keys of the file, then operators."""
-    if not (isinstance(first, Backend) and isinstance(second, Backend)):
+    if not (isinstance(first, FileBackend) and isinstance(second, FileBackend)):
         raise UsageError("backends that are Python classes have no tables to compare", "name backends with a file")
     for key in _KEYS:
         yield from _changed(key, "", str(getattr(first, key)), str(getattr(second, key)))
@@ -100,9 +100,9 @@ def _of_backends(first: Any, second: Any) -> Iterator[Difference]:
             yield from _changed(label, part, ours.get(part, ""), theirs.get(part, ""))
 
 
-def _changed(what: str, part: str, first: str, second: str) -> Iterator[Difference]:
+def _changed(what: str, part: str, first: str, second: str) -> Iterator[SideDifference]:
     if first != second:
-        yield Difference(what, part, first, second)
+        yield SideDifference(what, part, first, second)
 
 
 def _described(rule: Rule) -> dict[str, str]:
@@ -157,7 +157,7 @@ def _specs(specs: tuple[TypeSpec, ...]) -> str:
     )  # fmt: skip
 
 
-def _of_plans(first: Plan, second: Plan) -> Iterator[Difference]:
+def _of_plans(first: Plan, second: Plan) -> Iterator[SideDifference]:
     """Yield what differs: backends, nodes, conversions and scales. Nodes are found by output, or by structure."""
     for part in ("name", "strategy", "distribution"):
         ours, theirs = (", ".join(one.as_dict().get(part, "") for one in plan.backends) for plan in (first, second))
@@ -166,7 +166,7 @@ def _of_plans(first: Plan, second: Plan) -> Iterator[Difference]:
     for node in first.nodes:
         other = second.find(node.output, node.key)
         if other is None:
-            yield Difference(node.name, "node", f"{node.operator} on {node.backend}", "")
+            yield SideDifference(node.name, "node", f"{node.operator} on {node.backend}", "")
             continue
         seen.add(other.output)
         yield from _changed(node.name, "backend", node.backend, other.backend)
@@ -176,7 +176,7 @@ def _of_plans(first: Plan, second: Plan) -> Iterator[Difference]:
             yield from _changed(node.name, port, ours, theirs)
     for node in second.nodes:
         if node.output not in seen:
-            yield Difference(node.name, "node", "", f"{node.operator} on {node.backend}")
+            yield SideDifference(node.name, "node", "", f"{node.operator} on {node.backend}")
     for part in ("regions", "joins"):
         yield from _changed("plan", part, str(first.summary.get(part, "")), str(second.summary.get(part, "")))
     for value in dict.fromkeys((*first.values, *second.values)):

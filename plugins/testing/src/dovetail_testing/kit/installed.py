@@ -12,9 +12,9 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen
 from dovetail.text import did_you_mean, pluralize
-from dovetail_schemas.backend import Backend
+from dovetail_schemas.backend import FileBackend
 
-from dovetail_testing.case import Case, Measurement, Work
+from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
 from dovetail_testing.kit.limit_models import LimitFound, LimitModels
 from dovetail_testing.kit.targets import Target, targets_of
 from dovetail_testing.list_files import lists
@@ -24,7 +24,7 @@ from dovetail_testing.verdicts import verdict
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
 
-    from dovetail_testing.kit.samples import Sample
+    from dovetail_testing.kit.samples import NodeSample
 
 
 _ROUNDING = {"float16": 4e-3, "bfloat16": 3e-2, "int16": 4e-3, "int8": 0.1, "uint8": 0.1}
@@ -49,7 +49,7 @@ class InstalledCheck:
     distribution: str = ""
     targets: list[Target] = field(default_factory=list)
     limits: list[LimitFound] = field(default_factory=list)
-    measured: list[Measurement] = field(default_factory=list)
+    measured: list[CaseMeasurement] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -140,12 +140,12 @@ def _check_backend(
     name: str, found: InstalledCheck, plugins: PluginSet, progress: Callable[[str, int, int], None] | None
 ) -> None:
     backend = load_chosen(plugins.registry, BackendChoice(name))
-    if not isinstance(backend, Backend):
+    if not isinstance(backend, FileBackend):
         found.notes.append(f"{name} is a Python class: it has no limits to make nodes from")
         return
     models = LimitModels(backend, plugins)
     operators = models.operators()
-    samples: list[tuple[str, Sample]] = []
+    samples: list[tuple[str, NodeSample]] = []
     without: list[str] = []
     for done, operator in enumerate(operators):
         if progress:
@@ -169,7 +169,7 @@ def _check_backend(
 
 def _measure(
     name: str,
-    samples: list[tuple[str, Sample]],
+    samples: list[tuple[str, NodeSample]],
     found: InstalledCheck,
     plugins: PluginSet,
     progress: Callable[[str, int, int], None] | None,
@@ -196,8 +196,8 @@ def _measure(
         found.notes.append(f"the strategy of {name} leaves these nodes alone to the host: {', '.join(hosted)}")
 
 
-def _work(sample: Sample, _: PluginSet) -> Work:
+def _work(sample: NodeSample, _: PluginSet) -> PreparedCase:
     proto = sample.proto()
     if proto is None:
         raise DovetailError("the sample is no valid model")
-    return Work(proto, sample.feeds, {}, references_of(proto), proto)
+    return PreparedCase(proto, sample.feeds, {}, references_of(proto), proto)

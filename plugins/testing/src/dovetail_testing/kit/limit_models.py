@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dovetail
-from dovetail_schemas.backend import Backend
+from dovetail_schemas.backend import FileBackend
 
-from dovetail_testing.kit.samples import Sample, samples_of
+from dovetail_testing.kit.samples import NodeSample, samples_of
 
 if TYPE_CHECKING:
     import onnx
@@ -28,7 +28,7 @@ _LARGEST = 1 << 14  # extents that are tried
 _INNER = 8  # halvings between an accepted and a refused value
 _MOST_SAMPLES = 8  # from which a limit is approached
 
-Knob = Callable[[Sample, int], Sample | None]
+Knob = Callable[[NodeSample, int], NodeSample | None]
 
 
 @dataclass
@@ -47,9 +47,9 @@ class LimitFound:
     operator: str
     limit: str
     source: str
-    kept: Sample | None = None
+    kept: NodeSample | None = None
     value: int | None = None
-    broken: Sample | None = None
+    broken: NodeSample | None = None
 
     @property
     def both(self) -> bool:
@@ -65,7 +65,7 @@ class LimitModels:
         plugins: The plugins with its facts.
     """
 
-    def __init__(self, backend: Backend, plugins: PluginSet):
+    def __init__(self, backend: FileBackend, plugins: PluginSet):
         self._backend, self._plugins = backend, plugins
         self._facts = {name: plugins.registry.fact[name] for name in backend.facts}
         self._opset = min(backend.opset[1], _newest())
@@ -75,7 +75,7 @@ class LimitModels:
         listed = sorted({op_type for domain, op_type in self._backend.listed() if not domain})
         return [op_type for op_type in listed if op_type and self._backend.takes("", op_type)]
 
-    def plain(self, op_type: str) -> Sample | None:
+    def plain(self, op_type: str) -> NodeSample | None:
         """Return a sample that the backend accepts; None if there is none."""
         return next((sample for sample in self._samples(op_type) if self._accepted(sample)), None)
 
@@ -87,7 +87,7 @@ class LimitModels:
             for limit in (limit for block in row.blocks for limit in block.limits):
                 yield self._find(op_type, row, limit, samples)
 
-    def judged(self, sample: Sample) -> Verdict | None:
+    def judged(self, sample: NodeSample) -> Verdict | None:
         """Return the verdict about a node; None if it is not valid."""
         proto = sample.proto()
         if proto is None:
@@ -96,14 +96,14 @@ class LimitModels:
         (node,) = model.graph
         return self._backend.judge(model.ir.opset_imports, self._facts)(node)
 
-    def _accepted(self, sample: Sample) -> bool:
+    def _accepted(self, sample: NodeSample) -> bool:
         verdict = self.judged(sample)
         return verdict is not None and verdict.ok is not False
 
-    def _samples(self, op_type: str) -> Sequence[Sample]:
+    def _samples(self, op_type: str) -> Sequence[NodeSample]:
         return samples_of(op_type, self._opset, self._plugins)
 
-    def _find(self, op_type: str, row: Row, limit: Limit, samples: Sequence[Sample]) -> LimitFound:
+    def _find(self, op_type: str, row: Row, limit: Limit, samples: Sequence[NodeSample]) -> LimitFound:
         found = LimitFound(op_type, str(limit), limit.source)
         edges = {int(number) + step for number in _NUMBER.findall(limit.range.text) for step in (-1, 0, 1)}
         for sample in (sample for sample in samples if found.kept is None or found.broken is None):
@@ -113,10 +113,10 @@ class LimitModels:
                     break
         return found
 
-    def _turn(self, found: LimitFound, knob: Knob, sample: Sample, limit: Limit, edges: list[int]) -> None:
+    def _turn(self, found: LimitFound, knob: Knob, sample: NodeSample, limit: Limit, edges: list[int]) -> None:
         """Turn a knob to the ends of the range; where they are not values of the knob, search for them."""
-        kept: dict[int, Sample] = {}
-        broken: dict[int, Sample] = {}
+        kept: dict[int, NodeSample] = {}
+        broken: dict[int, NodeSample] = {}
 
         def look(value: int) -> bool | None:
             turned = knob(sample, value)
@@ -156,11 +156,11 @@ class LimitModels:
             found.broken = broken[min(broken)]
 
 
-def _nearest(kept: dict[int, Sample], broken: dict[int, Sample]) -> tuple[int, int]:
+def _nearest(kept: dict[int, NodeSample], broken: dict[int, NodeSample]) -> tuple[int, int]:
     return min(((k, b) for k in kept for b in broken), key=lambda pair: abs(pair[0] - pair[1]))
 
 
-def _knobs(sample: Sample, row: Row, limit: Limit) -> Iterator[Knob]:
+def _knobs(sample: NodeSample, row: Row, limit: Limit) -> Iterator[Knob]:
     """Yield the knobs that may affect a limit: extents and attributes that its names stand for, then every extent."""
     import onnx
 
@@ -188,7 +188,7 @@ def _knobs(sample: Sample, row: Row, limit: Limit) -> Iterator[Knob]:
             yield from _extent_knobs(sample, index, axis)
 
 
-def _extent_knobs(sample: Sample, index: int, axis: int) -> Iterator[Knob]:
+def _extent_knobs(sample: NodeSample, index: int, axis: int) -> Iterator[Knob]:
     """Yield knobs for an extent: alone, and with the equal extents of other inputs."""
     shapes = dict(sample.floats())
     if index not in shapes or not 0 <= axis < len(shapes[index]):
@@ -202,7 +202,9 @@ def _extent_knobs(sample: Sample, index: int, axis: int) -> Iterator[Knob]:
         yield lambda held, value, places=places: held.with_extents(dict.fromkeys(places, value))  # type: ignore[misc]
 
 
-def _attribute_knobs(schema: onnx.defs.OpSchema, sample: Sample, name: str, place: int | None = None) -> Iterator[Knob]:
+def _attribute_knobs(
+    schema: onnx.defs.OpSchema, sample: NodeSample, name: str, place: int | None = None
+) -> Iterator[Knob]:
     """Yield a knob for an attribute of numbers: for one element of a list, or for all of them."""
     import onnx
 

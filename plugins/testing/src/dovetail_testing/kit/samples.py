@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Sample:
+class NodeSample:
     """A node with its inputs.
 
     Attributes:
@@ -76,7 +76,7 @@ class Sample:
         pairs = enumerate(zip(self.inputs, self.constant))
         return {f"in{index}": array for index, (array, held) in pairs if array is not None and not held}
 
-    def with_extents(self, extents: Mapping[tuple[int, int], int]) -> Sample:
+    def with_extents(self, extents: Mapping[tuple[int, int], int]) -> NodeSample:
         """Return a sample with other extents, by number of the input and of its axis; arrays are generated again."""
         inputs = list(self.inputs)
         for index in {index for index, _ in extents}:
@@ -89,15 +89,15 @@ class Sample:
             inputs[index] = np.random.default_rng(index).standard_normal(shape).astype(array.dtype)
         return replace(self, inputs=tuple(inputs))
 
-    def with_attribute(self, name: str, value: object) -> Sample:
+    def with_attribute(self, name: str, value: object) -> NodeSample:
         """Return a sample with another value of an attribute."""
         return replace(self, attributes={**self.attributes, name: value})
 
-    def with_constant(self, index: int, constant: bool) -> Sample:
+    def with_constant(self, index: int, constant: bool) -> NodeSample:
         """Return a sample with an input as a constant, or not."""
         return replace(self, constant=tuple(constant if at == index else old for at, old in enumerate(self.constant)))
 
-    def with_rank(self, index: int, rank: int) -> Sample:
+    def with_rank(self, index: int, rank: int) -> NodeSample:
         """Return a sample with an input of another rank: add leading extents of 1, or drop leading extents."""
         array = self.inputs[index]
         if array is None:
@@ -113,7 +113,7 @@ class Sample:
                 yield index, array.shape
 
 
-def samples_of(op_type: str, opset: int, plugins: PluginSet) -> Sequence[Sample]:
+def samples_of(op_type: str, opset: int, plugins: PluginSet) -> Sequence[NodeSample]:
     """Return samples of an operator from onnx's node tests, first those with all inputs but the first as constants.
 
     Args:
@@ -121,7 +121,7 @@ def samples_of(op_type: str, opset: int, plugins: PluginSet) -> Sequence[Sample]
         opset: Version of the default domain.
         plugins: The plugins.
     """
-    found: list[Sample] = []
+    found: list[NodeSample] = []
     for case in node_cases():
         if case.operator != op_type or len(found) >= 2 * _MOST_SAMPLES:
             continue
@@ -136,7 +136,7 @@ def samples_of(op_type: str, opset: int, plugins: PluginSet) -> Sequence[Sample]
     return sorted(found, key=lambda sample: not any(sample.constant))
 
 
-def _sample(node: onnx.NodeProto, inputs: Mapping[str, Any], opset: int) -> Sample | None:
+def _sample(node: onnx.NodeProto, inputs: Mapping[str, Any], opset: int) -> NodeSample | None:
     from onnx import helper
 
     arrays = [inputs.get(name) if name else None for name in node.input]
@@ -147,4 +147,4 @@ def _sample(node: onnx.NodeProto, inputs: Mapping[str, Any], opset: int) -> Samp
     if node.op_type.startswith("Conv"):
         attributes.pop("kernel_shape", None)  # the weight says it
     constant = tuple(index > 0 for index in range(len(plain)))
-    return Sample(node.op_type, attributes, tuple(plain), constant, len(node.output), opset)
+    return NodeSample(node.op_type, attributes, tuple(plain), constant, len(node.output), opset)

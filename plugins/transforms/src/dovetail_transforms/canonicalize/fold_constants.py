@@ -15,7 +15,7 @@ from dovetail_transforms.canonicalize.open_values import RANDOM
 from dovetail_transforms.rewriting.node_inference import refine_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _REFERENCE = "reference"
 """The engine that evaluates single nodes."""
 _FEW_BYTES = 256
-"""Size of the indices with which a Gather takes extents; larger ones are not looked at."""
+"""Size of the indices by which extents are taken; larger ones are not looked at."""
 
 # Not pure functions of their inputs, or part of the form of quantized models.
 _NEVER = frozenset({
@@ -40,8 +40,8 @@ _NEVER = frozenset({
 class FoldConstants(Pass):
     """Evaluate nodes with constant inputs, and turn Constant nodes into initializers.
 
-    Given:  %s = Shape(%x) with the extents of %x known, or %g = Gather(Shape(%x), 1) with that one known, or
-            %c = Add(1, 2), or %l = CastLike(3, %x)
+    Given:  %s = Shape(%x) with the extents of %x known, or %g = Gather(Shape(%x), 1) or Slice(Shape(%x), 1, 2) with
+            that one known, or %c = Add(1, 2), or %l = CastLike(3, %x)
     Result: %s, %g, %c and %l are initializers.
 
     Options:
@@ -97,7 +97,7 @@ class FoldConstants(Pass):
             return None
         if node.op_type in ("Shape", "Size"):
             return _shape(node)
-        if node.op_type == "Gather" and (extents := _extents(node, overridable)) is not None:
+        if node.op_type in ("Gather", "Slice") and (extents := _extents(node, overridable)) is not None:
             return [extents]
         # Early exit for almost all nodes.
         if any(value is not None and value.const_value is None for value in node.inputs) or self._too_large(node):
@@ -218,22 +218,43 @@ def _extents_read(node: ir.Node) -> list[int | ir.SymbolicDim] | None:
     return list(shape)[start:end] if node.op_type == "Shape" else list(shape)
 
 
-def _extents(gather: ir.Node, overridable: set[int]) -> ir.TensorProtocol | None:
-    """Return what a Gather takes of a Shape with open extents, if those that it takes are known; None otherwise."""
+def _extents(taking: ir.Node, overridable: set[int]) -> ir.TensorProtocol | None:
+    """Return what a Gather or Slice takes of a Shape with open extents, if those are known; None otherwise."""
     import numpy as np
     import onnx_ir as ir
 
-    source, index = (gather.inputs[at] for at in (0, 1))
-    shape_of = None if source is None else source.producer()
-    if index is None or shape_of is None or shape_of.op_type != "Shape" or not is_onnx(shape_of):
+    shape_of = taking.inputs[0].producer() if taking.inputs[0] is not None else None
+    if shape_of is None or shape_of.op_type != "Shape" or not is_onnx(shape_of):
         return None
-    places, given = _constant_array(index, overridable, _FEW_BYTES), _extents_read(shape_of)
-    if places is None or given is None or not ((-len(given) <= places) & (places < len(given))).all():
+    given = _extents_read(shape_of)
+    constants = [
+        None if value is None else _constant_array(value, overridable, _FEW_BYTES) for value in taking.inputs[1:]
+    ]
+    unknown = any(value is not None and array is None for value, array in zip(taking.inputs[1:], constants))
+    if given is None or unknown or not constants or constants[0] is None:
         return None
-    extents = [given[int(place)] for place in places.reshape(-1)]
-    if not all(isinstance(extent, int) for extent in extents):
+    places = _gathered(len(given), constants[0]) if taking.op_type == "Gather" else _sliced(len(given), constants)
+    extents = [] if places is None else [given[int(place)] for place in places.reshape(-1)]
+    if places is None or not all(isinstance(extent, int) for extent in extents):
         return None
     return ir.tensor(np.array(extents, np.int64).reshape(places.shape))
+
+
+def _gathered(count: int, indices: np.ndarray) -> np.ndarray | None:
+    """Return the places of `count` that a Gather takes; None if one is outside."""
+    import numpy as np
+
+    return np.arange(count)[indices] if bool(((-count <= indices) & (indices < count)).all()) else None
+
+
+def _sliced(count: int, bounds: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """Return the places of `count` that a Slice takes in steps of one; None for other steps."""
+    import numpy as np
+
+    if any(one is not None and one.size != 1 for one in bounds):
+        return None
+    start, end, _, step = [*(None if one is None else int(one.reshape(-1)[0]) for one in bounds), None, None][:4]
+    return np.arange(count)[start:end] if step in (None, 1) and end is not None else None
 
 
 def _become_initializer(graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol, names: FreshNames) -> int:

@@ -95,7 +95,7 @@ _SHAPE_PRESERVING = frozenset({"GroupNormalization", "MeanVarianceNormalization"
 _MOST_ROUNDS = 8
 
 
-def infer(proto: onnx.ModelProto) -> onnx.ModelProto:
+def infer_types(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of `proto` with inferred types and shapes.
 
     Shape-preserving operators without inference in onnx are inferred as `Identity`; pooling for which onnx infers wrong
@@ -178,7 +178,7 @@ def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
     try:
-        inferred = infer(proto)
+        inferred = infer_types(proto)
     finally:
         for output, kind in zip(proto.graph.output, declared):
             output.type.CopyFrom(kind)
@@ -192,7 +192,7 @@ def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
                 _merge_declaration(output, kind.tensor_type.shape, ctx)
     # Where inference finds no shape, take the declared one; more may follow from it.
     if believed and any(name in believed for node in inferred.graph.node for name in node.input):
-        return infer(inferred)
+        return infer_types(inferred)
     return inferred
 
 

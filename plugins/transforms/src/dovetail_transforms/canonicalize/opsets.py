@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 
 from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.lowering.schemas import is_default
@@ -40,7 +40,7 @@ def same_definitions(nodes: Iterable[onnx.NodeProto], one: int, other: int) -> b
 
 @cache
 def _definition(operator: str, version: int) -> int | None:
-    found = find("", operator, version)
+    found = find_signature("", operator, version)
     return found.version if found is not None else None
 
 

@@ -16,7 +16,7 @@ from dovetail.text import did_you_mean
 
 from dovetail_transforms.decompositions.formula import Formula, operator_of
 from dovetail_transforms.decompositions.rules.all_rules import RULES
-from dovetail_transforms.rewriting import NotRewritten, Outcome, Rewrite, rewrite_node
+from dovetail_transforms.rewriting import NotRewritten, Rewrite, RewriteOutcome, rewrite_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -75,7 +75,7 @@ def operators_needed(node: ir.Node, opsets: Opsets | None = None) -> Set[str] | 
         trial.discard()
 
 
-def decompose_node(node: ir.Node, names: FreshNames, version: int) -> Outcome:
+def decompose_node(node: ir.Node, names: FreshNames, version: int) -> RewriteOutcome:
     """Replace one node by nodes of standard ONNX, or leave the graph as it is.
 
     Constants that only this node read, such as packed weights, leave the graph.
@@ -89,7 +89,7 @@ def decompose_node(node: ir.Node, names: FreshNames, version: int) -> Outcome:
         The new nodes, or why there are none.
     """
     if version < LOWEST:
-        return Outcome(_too_old(node, version))
+        return RewriteOutcome(_too_old(node, version))
     read, graph = list(node.inputs), graph_of(node)
     outcome = rewrite_node(_rewrite(node.domain, node.op_type), node, names, version)
     for value in read if not outcome.why else ():
@@ -178,7 +178,7 @@ class WriteOutNode(Editor):
         """Return the key of the node that computes the result of `node` afterwards; see `dovetail.planning.key_of`."""
         return f"{self.name}:{node.outputs[0].name}"
 
-    def write(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+    def write(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Write `node` out. The caller marks the model as changed."""
         key = self.key(node)
         outcome = decompose_node(node, names, model.opset)
@@ -186,7 +186,7 @@ class WriteOutNode(Editor):
             set_key(self.made(outcome, key), key)
         return outcome
 
-    def made(self, outcome: Outcome, key: str) -> ir.Node:
+    def made(self, outcome: RewriteOutcome, key: str) -> ir.Node:
         """Return the node that computes the first result."""
         return next(new for new in outcome.nodes if any(self.key_of_value(value) == key for value in new.outputs))
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dovetail.ir import dtype_of, is_onnx
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 
 from dovetail_transforms.lowering.node_facts import attribute, constant, extents, rank
 from dovetail_transforms.rewriting import NotRewritten, Replacement
@@ -38,7 +38,7 @@ class Formula(Replacement):
 
     def __init__(self, node: ir.Node, names: FreshNames, version: int):
         super().__init__(node, names, version)
-        found = find(node.domain, node.op_type, None)
+        found = find_signature(node.domain, node.op_type, None)
         assert found is not None, "the table lists operators with schemas"
         self._signature: Signature = found
         self._scalars: dict[tuple[float, Any], ir.Value] = {}

@@ -23,11 +23,10 @@ from dovetail_transforms.fusions.attention_inputs import (
 )
 from dovetail_transforms.fusions.fusion import Fusion
 from dovetail_transforms.lowering.node_facts import attribute, extents, rank
-from dovetail_transforms.rewriting import Outcome, Rewrite, number_of
+from dovetail_transforms.rewriting import Rewrite, number_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir import FreshNames, Model
 
 
 _TURNED = [0, 1, 3, 2]  # keys with the last two axes exchanged
@@ -198,32 +197,10 @@ def _attention(
     return op.Attention(q, keys_with_heads_first(op, k, turn), v, *masks, scale=scale)
 
 
-class _AttentionFusion(Fusion):
-    """A fusion that also removes what repeated heads, and the shapes that this took, where nobody reads them."""
-
-    operator, opset = "Attention", 23
-
-    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
-        """Replace the group that ends with `node`. The caller marks the model as changed."""
-        read = [value for member in self.found(node) for value in member.inputs]
-        outcome = super().fuse(model, node, names)
-        waiting = [] if outcome.why else read
-        while waiting:
-            value = waiting.pop()
-            producer = value.producer() if value is not None else None
-            if producer is None or producer.graph is None:
-                continue
-            if any(output.uses() or output.is_graph_output() for output in producer.outputs):
-                continue
-            waiting += producer.inputs
-            producer.graph.remove(producer, safe=True)
-        return outcome
-
-
-class FuseAttention(_AttentionFusion):
+class FuseAttention(Fusion):
     """The scores of queries and keys, scaled and masked, their softmax, and its product with the values."""
 
-    name = "fuse-attention"
+    name, operator, opset = "fuse-attention", "Attention", 23
     rewrites = tuple(
         Rewrite("fuse-attention", pattern, _attention, check, commutes=True)
         for pattern in (masked, unmasked)
@@ -231,13 +208,13 @@ class FuseAttention(_AttentionFusion):
     )
 
 
-class FuseGroupedAttention(_AttentionFusion):
+class FuseGroupedAttention(Fusion):
     """Attention whose keys and values several queries share, without the copies that repeat them.
 
     On ONNX Runtime's CPU kernels this halves a decoded token's attention, where Attention alone gains nothing.
     """
 
-    name = "fuse-grouped-attention"
+    name, operator, opset = "fuse-grouped-attention", "Attention", 23
     general = False  # fuse-attention makes these, too
     rewrites = tuple(
         Rewrite("fuse-grouped-attention", pattern, _attention, _check_shared, commutes=True)

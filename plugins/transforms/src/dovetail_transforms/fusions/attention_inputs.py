@@ -119,7 +119,13 @@ def hides_with_infinity(mask: ir.Value) -> bool:
     return _hides_with(mask) == float("-inf")
 
 
-def prepared_mask(op: Any, mask: ir.Value, q: ir.Value, guarded: bool) -> ir.Value:
+def hides_less_than(mask: ir.Value, lowest: float) -> bool:
+    """Check whether a mask is known to hide with a number above `lowest`, which any type can hold."""
+    found = _hides_with(mask)
+    return found is not None and found > lowest
+
+
+def prepared_mask(op: Any, mask: ir.Value, q: ir.Value, guarded: bool, lowest_kept: float = _LOWEST_KEPT) -> ir.Value:
     """Build the mask with a row for each query, finite where hidden rows are averages."""
     import numpy as np
     import onnx_ir as ir
@@ -127,7 +133,7 @@ def prepared_mask(op: Any, mask: ir.Value, q: ir.Value, guarded: bool) -> ir.Val
     assert mask.dtype is not None, "the check asks for it"
     has_rows = is_same_extent(mask, -2, q, 2)
     if not (guarded and hides_with_infinity(mask)):
-        lowest = max(_LOWEST_KEPT, float(np.finfo(mask.dtype.numpy()).min) / 2)
+        lowest = max(lowest_kept, float(np.finfo(mask.dtype.numpy()).min) / 2)
         mask = op.Max(mask, op.constant(ir.tensor(np.array(lowest, mask.dtype.numpy())), "lowest"))
     if has_rows:
         return mask

@@ -13,7 +13,7 @@ from dovetail.planning import origin_of, set_key
 from dovetail.plugin import Editor
 from dovetail.text import did_you_mean, pluralize
 
-from dovetail_transforms.rewriting import Match, Outcome, Rewrite, matched, rewrite_node
+from dovetail_transforms.rewriting import Match, Rewrite, RewriteOutcome, matched, rewrite_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,28 +69,32 @@ class Fusion(Editor):
                     refused = found
         return refused
 
-    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> Outcome:
+    def fuse(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Replace the group that ends with `node`. The caller marks the model as changed.
+
+        What the group alone read, such as a shape or repeated heads, is removed as well.
 
         Returns:
             The new nodes, or why there are none.
         """
         if model.opset < self.opset:
-            return Outcome(f"{self.operator} needs opset {self.opset}, and the model has {model.opset}")
+            return RewriteOutcome(f"{self.operator} needs opset {self.opset}, and the model has {model.opset}")
         why = f"no form of {self.operator} that exporters write ends with it"
         for rewrite in self.rewrites:
             if not rewrite.root.is_operator_of(node):
                 continue
+            read = [value for member in self.found(node) for value in member.inputs]
             outcome = rewrite_node(rewrite, node, names, model.opset)
             if not outcome.why:
                 made = self.made(outcome)
                 set_key(made, self.key(made))
                 if self.domain:
                     model.graph.opset_imports.setdefault(self.domain, 1)
+                _remove_unread(read)
                 return outcome
-        return Outcome(why)
+        return RewriteOutcome(why)
 
-    def made(self, outcome: Outcome) -> ir.Node:
+    def made(self, outcome: RewriteOutcome) -> ir.Node:
         """Return the operator among the new nodes."""
         return next(new for new in outcome.nodes if new.op_type == self.operator)
 
@@ -108,6 +112,20 @@ class Fusion(Editor):
         if outcome.why:
             raise DovetailError(f"{self.name} at '{node.name}': {outcome.why}", "name the last node of the group")
         return outcome.nodes
+
+
+def _remove_unread(values: Iterable[ir.Value | None]) -> None:
+    """Remove the nodes of values that nobody reads any more, and what only these read."""
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        producer = value.producer() if value is not None else None
+        if producer is None or producer.graph is None:
+            continue
+        if any(output.uses() or output.is_graph_output() for output in producer.outputs):
+            continue
+        waiting += producer.inputs
+        producer.graph.remove(producer, safe=True)
 
 
 def fusions_in(registry: Registry) -> dict[str, Fusion]:

@@ -16,7 +16,7 @@ from dovetail_transforms.canonicalize.normalize import Normalize
 from dovetail_transforms.canonicalize.opsets import ir_version_of
 from dovetail_transforms.lowering.node_facts import constant
 from dovetail_transforms.lowering.schemas import is_default, version_of, why_not_as_written
-from dovetail_transforms.lowering.steps import NodeRefused, load_table, lower_node
+from dovetail_transforms.lowering.steps import NodeNotLowered, load_table, lower_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -88,7 +88,7 @@ def lower_in_place(model: Model, opset: int, ctx: Context) -> bool:
             f"the model has functions of its own ('{name}'), which are not lowered",
             "run `normalize` first: it replaces them by their nodes",
         )
-    refused: list[NodeRefused] = []
+    refused: list[NodeNotLowered] = []
     with gc_paused():
         names = ctx.analysis(FreshNames, model)
         nodes = list(model.nodes())
@@ -102,7 +102,7 @@ def lower_in_place(model: Model, opset: int, ctx: Context) -> bool:
                 for step in lower_node(node, model.opset, opset, names):
                     ctx.remark("passed", step.node, step.rule, step.text)
                     ctx.count(step.rule)
-            except NodeRefused as why:
+            except NodeNotLowered as why:
                 refused.append(why)
         if refused:
             raise _error(refused, opset)
@@ -122,7 +122,7 @@ def _import(model: Model, opset: int) -> None:
     model.ir.ir_version = min(model.ir.ir_version, ir_version_of(opset))
 
 
-def _error(refused: list[NodeRefused], opset: int) -> NotLowered:
+def _error(refused: list[NodeNotLowered], opset: int) -> NotLowered:
     named = "; ".join(f"'{one.node}': {one.why}" for one in refused[:_MOST_NAMED])
     more = f"; and {len(refused) - _MOST_NAMED} more nodes" if len(refused) > _MOST_NAMED else ""
     return NotLowered(f"the model cannot be lowered to opset {opset}: {named}{more}", refused[0].hint, refused[0].node)
@@ -180,7 +180,7 @@ def can_lower(node: ir.Node, opset: int, opsets: Opsets | None = None) -> Refusa
         try:
             for _ in lower_node(_copied(one, present), present, opset, FreshNames(_names(one))):
                 pass
-        except NodeRefused as why:
+        except NodeNotLowered as why:
             return Refusal(why.why, _TABLE)
     return None
 

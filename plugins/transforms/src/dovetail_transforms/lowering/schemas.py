@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 from dovetail_onnx.type_check import node_problem
 
 from dovetail_transforms.rewriting import Rewrite
@@ -95,7 +95,7 @@ def why_not_as_written(node: ir.Node, before: int) -> str:
 
 @cache
 def _signature(op_type: str, version: int) -> Signature:
-    found = find("", op_type, version)
+    found = find_signature("", op_type, version)
     assert found is not None, f"there is no {op_type} in opset {version}"
     return found
 

@@ -30,7 +30,7 @@ ANY = "any"  # an attribute that may be dropped regardless of its value
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LoweringRow:
     """The lowering of a node from one operator version to the version before.
 
     Attributes:
@@ -63,15 +63,15 @@ class Row:
 
 
 @cache
-def load_table() -> Mapping[tuple[str, int], Row]:
+def load_table() -> Mapping[tuple[str, int], LoweringRow]:
     """Return the rows by operator and version."""
-    return rows_by_version(__package__, Row)
+    return rows_by_version(__package__, LoweringRow)
 
 
 _HINT = "use operators of the older opset in the model, or leave this node to a backend that reads its opset"
 
 
-class NodeRefused(Exception):
+class NodeNotLowered(Exception):
     """A node cannot be lowered.
 
     Attributes:
@@ -85,7 +85,7 @@ class NodeRefused(Exception):
         self.node, self.why, self.hint = node, why, hint
 
 
-class Step(NamedTuple):
+class LoweringStep(NamedTuple):
     """One change of a node during lowering.
 
     Attributes:
@@ -99,7 +99,7 @@ class Step(NamedTuple):
     text: str
 
 
-def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Iterator[Step]:
+def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Iterator[LoweringStep]:
     """Lower one node, without the nodes in its bodies, to `target`; its replacements are lowered in turn.
 
     Args:
@@ -112,7 +112,7 @@ def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Ite
         Each change; none for a node that `target` accepts as written.
 
     Raises:
-        NodeRefused: The node cannot be lowered to `target`.
+        NodeNotLowered: The node cannot be lowered to `target`.
     """
     name = node.name or node.op_type
     waiting = [node]
@@ -124,7 +124,9 @@ def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Ite
         while True:
             version = version_of(current.op_type, current.version)
             if version is None:
-                raise _refused(name, current, opset, target, f"opset {current.version} has no such operator", Row())
+                raise _refused(
+                    name, current, opset, target, f"opset {current.version} has no such operator", LoweringRow()
+                )
             if version <= target:
                 current.version = target
                 break
@@ -143,9 +145,9 @@ def lower_node(node: ir.Node, opset: int, target: int, names: FreshNames) -> Ite
 
 def _one_version(
     name: str, node: ir.Node, version: int, opset: int, target: int, names: FreshNames
-) -> tuple[Step | None, Sequence[ir.Node]]:
+) -> tuple[LoweringStep | None, Sequence[ir.Node]]:
     """Lower `node` to the version before `version`; return the change, and the replacement nodes, if any."""
-    row = load_table().get((node.op_type, version), Row())
+    row = load_table().get((node.op_type, version), LoweringRow())
     if row.refuse:
         raise _refused(name, node, opset, target, row.refuse, row)
     before = version_of(node.op_type, version - 1)
@@ -163,7 +165,7 @@ def _one_version(
     if not why:
         node.version = before
         text = f"{node.op_type} of opset {version} is written for opset {before}: {', '.join(dropped)}"
-        return (Step(name, "attributes", text) if dropped else None), []
+        return (LoweringStep(name, "attributes", text) if dropped else None), []
     rule = RULES[row.rewrite] if row.rewrite else function_body(node.op_type, version) if row.function else None
     if rule is None:
         raise _refused(name, node, opset, target, why, row)
@@ -172,10 +174,10 @@ def _one_version(
     if outcome.why:
         raise _refused(name, node, opset, target, why if outcome.why == UNRELATED else outcome.why, row)
     made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
-    return Step(name, rule.name, f"{op_type} of opset {version} becomes {made}"), outcome.nodes
+    return LoweringStep(name, rule.name, f"{op_type} of opset {version} becomes {made}"), outcome.nodes
 
 
-def _written_for_older(node: ir.Node, row: Row) -> tuple[str, list[str]]:
+def _written_for_older(node: ir.Node, row: LoweringRow) -> tuple[str, list[str]]:
     """Drop or rename attributes that the older version expresses differently.
 
     Returns:
@@ -204,7 +206,7 @@ def _written_for_older(node: ir.Node, row: Row) -> tuple[str, list[str]]:
     return why, changed
 
 
-def _refused(name: str, node: ir.Node, opset: int, target: int, why: str, row: Row) -> NodeRefused:
+def _refused(name: str, node: ir.Node, opset: int, target: int, why: str, row: LoweringRow) -> NodeNotLowered:
     inside = "" if name in (node.name, node.op_type) else f" (in what replaces '{name}')"
     text = f"{node.op_type} of opset {opset}{inside} has no form in opset {target}: {why}"
-    return NodeRefused(name, text, row.hint or _HINT)
+    return NodeNotLowered(name, text, row.hint or _HINT)

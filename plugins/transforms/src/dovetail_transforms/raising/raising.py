@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames
-from dovetail_onnx.signatures import find
+from dovetail_onnx.signatures import find_signature
 from dovetail_onnx.topological_order import bodies_of
 
 from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.lowering.schemas import is_default, rows_by_version, version_of
 from dovetail_transforms.raising.rules.all_rules import RULES
-from dovetail_transforms.raising.writer import CannotRaise, Values, Writer
+from dovetail_transforms.raising.writer import NodeNotRaised, Values, Writer
 
 if TYPE_CHECKING:
     import onnx
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RaisingRow:
     """How a node of the version before is written in one version of its operator; `table.yaml` explains the keys."""
 
     drop: Sequence[str] = ()
@@ -57,9 +57,9 @@ def _not_raised(node: onnx.NodeProto, present: int, wanted: int, why: str) -> No
 
 
 @cache
-def load_table() -> Mapping[tuple[str, int], Row]:
+def load_table() -> Mapping[tuple[str, int], RaisingRow]:
     """Return the rows by operator and version."""
-    return rows_by_version(__package__, Row)
+    return rows_by_version(__package__, RaisingRow)
 
 
 def raise_opset(proto: onnx.ModelProto, present: int, wanted: int) -> None:
@@ -152,14 +152,14 @@ def _ends(op_type: str, present: int, wanted: int) -> bool:
     """Check whether an operator that ONNX Runtime alone defines (Crop) has another, empty version in `wanted`."""
     if version_of(op_type, present) is not None:
         return False
-    older, newer = find("", op_type, present), find("", op_type, wanted)
+    older, newer = find_signature("", op_type, present), find_signature("", op_type, wanted)
     return older is not None and (newer is None or newer.version != older.version)
 
 
 def _needs_types(op_type: str, present: int, wanted: int) -> bool:
     following = next_version(op_type, present, wanted)
     while following is not None:
-        row = load_table().get((op_type, following), Row())
+        row = load_table().get((op_type, following), RaisingRow())
         if row.types or row.becomes and _needs_types(row.becomes, following, wanted):
             return True
         following = next_version(op_type, following, wanted)
@@ -199,13 +199,13 @@ class _Raising:
                     done.append(current)
                     continue
                 waiting.extend(reversed(self._one_step(current, version, following)))
-        except CannotRaise as why:
+        except NodeNotRaised as why:
             assert following is not None
             raise _not_raised(node, self._present, following, str(why)) from None
         return done
 
     def _one_step(self, node: onnx.NodeProto, version: int, following: int) -> list[tuple[onnx.NodeProto, int]]:
-        row = load_table().get((node.op_type, following), Row())
+        row = load_table().get((node.op_type, following), RaisingRow())
         writer = Writer(node, following, self._wanted, self._values, self._names)
         writer.drop(_HINT)
         for name, value in (_changed_defaults(node.op_type, version, following) | dict(row.write)).items():
@@ -234,7 +234,7 @@ _HINT = "consumed_inputs"
 @cache
 def _changed_defaults(op_type: str, version: int, following: int) -> dict[str, object]:
     """Return the attributes whose default is another one in `following`, with the former default."""
-    older, newer = find("", op_type, version), find("", op_type, following)
+    older, newer = find_signature("", op_type, version), find_signature("", op_type, following)
     assert older is not None and newer is not None
     kept = {name for name in older.defaults if older.attribute_types[name] == newer.attribute_types.get(name)}
     return {name: older.defaults[name] for name in kept if older.defaults[name] != newer.defaults.get(name)}

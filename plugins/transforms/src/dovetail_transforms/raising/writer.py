@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ir import FreshNames
 
 
-class CannotRaise(Exception):
+class NodeNotRaised(Exception):
     """A node has no form in the newer version; the message is the reason."""
 
 
@@ -148,7 +148,7 @@ class Writer:
         """Write a constant without axes, in the element type of `value`.
 
         Raises:
-            CannotRaise: The type of `value` is unknown.
+            NodeNotRaised: The type of `value` is unknown.
         """
         import numpy as np
         import onnx
@@ -164,10 +164,10 @@ class Writer:
         """Return the element type of a value.
 
         Raises:
-            CannotRaise: It is unknown.
+            NodeNotRaised: It is unknown.
         """
         if not (kind := self.values.element_type(value)):
-            raise CannotRaise(f"the type of '{value}' is unknown")
+            raise NodeNotRaised(f"the type of '{value}' is unknown")
         return kind
 
     def rank(self, value: str) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dovetail_transforms.rewriting.patterns import Either, Match, Number, Operator, Output, Variable
+from dovetail_transforms.rewriting.patterns import AnyNumber, AnyValue, Either, Match, Operator, Output
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -18,7 +18,7 @@ _DIGITS = {"FLOAT16": 2e-3, "BFLOAT16": 8e-3}
 """Relative tolerance of numbers in short float types, about two units in the last place; see `_TOLERANCE`."""
 _TOLERANCE = 1e-5  # exporters write constants such as 0.7071 in float32 with six digits at least
 
-_COST = {Number: 0, Operator: 1, Output: 1, Either: 2, Variable: 3}
+_COST = {AnyNumber: 0, Operator: 1, Output: 1, Either: 2, AnyValue: 3}
 """The order in which inputs are matched."""
 
 _Task: TypeAlias = "tuple[Any, ir.Value | None]"
@@ -55,7 +55,7 @@ def _solve(tasks: Sequence[_Task], state: _State) -> Iterator[_State]:
         yield state
         return
     (part, value), rest = tasks[0], tasks[1:]
-    if isinstance(part, Variable):
+    if isinstance(part, AnyValue):
         if value is None and not part.optional:
             return
         if part.name not in state.bound:
@@ -65,7 +65,7 @@ def _solve(tasks: Sequence[_Task], state: _State) -> Iterator[_State]:
     elif isinstance(part, Either):
         for one in part.parts:
             yield from _solve(((one, value), *rest), state)
-    elif isinstance(part, Number):
+    elif isinstance(part, AnyNumber):
         if _is_number(part, value):
             bound = {**state.bound, part.called: value} if part.called else state.bound
             yield from _solve(rest, _State(bound, state.held))
@@ -117,7 +117,7 @@ def number_of(value: ir.Value | None) -> float | None:
     return float(tensor.numpy().reshape(()))
 
 
-def _is_number(part: Number, value: ir.Value | None) -> bool:
+def _is_number(part: AnyNumber, value: ir.Value | None) -> bool:
     found = number_of(value)
     if found is None or value is None or part.near is None:
         return found is not None

@@ -15,7 +15,7 @@ _MANY = 64  # uses, from which a value counts as widely read
 
 
 @dataclass(frozen=True)
-class Variable:
+class AnyValue:
     """A pattern input that matches any value, bound to the name of the pattern's parameter.
 
     Attributes:
@@ -28,7 +28,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Number:
+class AnyNumber:
     """A pattern input that matches a constant with one element; only in rewrites that commute.
 
     Attributes:
@@ -53,7 +53,7 @@ class Operator:
 
     op_types: tuple[str, ...]
     domain: str
-    inputs: tuple[Operator | Output | Variable | Number | Either | Any, ...]
+    inputs: tuple[Operator | Output | AnyValue | AnyNumber | Either | Any, ...]
     called: str = ""
 
     def is_operator_of(self, node: ir.Node) -> bool:
@@ -82,17 +82,17 @@ class Either:
         parts: The patterns, in the order in which they are tried.
     """
 
-    parts: tuple[Operator | Output | Variable | Number, ...]
+    parts: tuple[Operator | Output | AnyValue | AnyNumber, ...]
 
 
 class _Operators:
     """The first argument of a pattern: `op.Conv(x, w)`, `op.any_of("Conv", "Gemm", called="product")(x, w)`."""
 
-    def number(self, near: float | None = None, called: str = "") -> Number:
+    def number(self, near: float | None = None, called: str = "") -> AnyNumber:
         """Return a pattern of a constant with one element."""
-        return Number(near, called)
+        return AnyNumber(near, called)
 
-    def either(self, *parts: Operator | Output | Variable | Number) -> Either:
+    def either(self, *parts: Operator | Output | AnyValue | AnyNumber) -> Either:
         """Return a pattern that matches if one of several patterns does."""
         return Either(parts)
 
@@ -114,7 +114,7 @@ def pattern_of(function: Callable[..., Any]) -> Operator:
         TypeError: It returns something other than an operator.
     """
     _, *parameters = inspect.signature(function).parameters.values()
-    root = function(_Operators(), *(Variable(one.name, one.default is None) for one in parameters))
+    root = function(_Operators(), *(AnyValue(one.name, one.default is None) for one in parameters))
     if not isinstance(root, Operator):
         raise TypeError(f"the pattern {function.__qualname__} returns {root!r}, which is no operator")
     return root
@@ -169,12 +169,12 @@ def _match_operator(wanted: Operator, node: ir.Node, found: Match, widely_read: 
     if not open_ended and any(value is not None for value in node.inputs[len(inputs) :]):
         return f"it has more than {len(inputs)} inputs"
     for index, part in enumerate(inputs):
-        if not isinstance(part, Operator | Variable):
+        if not isinstance(part, Operator | AnyValue):
             raise TypeError(f"only rewrites with commutes=True may have a {type(part).__name__} in their patterns")
         value = node.inputs[index] if index < len(node.inputs) else None
         why = (
             _match_variable(part, value, index, found)
-            if isinstance(part, Variable)
+            if isinstance(part, AnyValue)
             else _match_producer(part, value, node, found, widely_read)
         )
         if why:
@@ -182,7 +182,7 @@ def _match_operator(wanted: Operator, node: ir.Node, found: Match, widely_read: 
     return ""
 
 
-def _match_variable(part: Variable, value: ir.Value | None, index: int, found: Match) -> str:
+def _match_variable(part: AnyValue, value: ir.Value | None, index: int, found: Match) -> str:
     if value is None and not part.optional:
         return f"its input {index} ({part.name}) is absent"
     if found.bound.setdefault(part.name, value) is not value:

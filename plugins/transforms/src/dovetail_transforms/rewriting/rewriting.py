@@ -139,7 +139,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RewriteOutcome:
     """The result of trying a rewrite on a node.
 
     Attributes:
@@ -205,7 +205,7 @@ def rewrite_model(model: Model, ctx: Context, rewrites: Iterable[Rewrite], *, ex
 
 def rewrite_node(
     rewrite: Rewrite, node: ir.Node, names: FreshNames, version: int, widely_read: set[int] | None = None
-) -> Outcome:
+) -> RewriteOutcome:
     """Rewrite `node`, or leave the graph unchanged.
 
     The new results take over name, type and placement of the replaced ones; other new nodes get fresh names.
@@ -219,20 +219,20 @@ def rewrite_node(
     """
     found = matched(rewrite, node, widely_read)
     if found.why:
-        return Outcome(found.why)
+        return RewriteOutcome(found.why)
     op = rewrite.builder(node, names, version)
     try:
         returned = _call(rewrite.replacement, found.bound, op)
     except NotRewritten as refused:
         op.discard()
-        return Outcome(str(refused))
+        return RewriteOutcome(str(refused))
     values = list(returned) if isinstance(returned, Sequence) else [returned]
     if why := _obstacle(node, values, op):
         op.discard()
-        return Outcome(why)
+        return RewriteOutcome(why)
     done = rewrite.done.format(**{name: (part and part.name) or "" for name, part in found.bound.items()})
     _splice(found, values, op, names)
-    return Outcome("", op.nodes, done)
+    return RewriteOutcome("", op.nodes, done)
 
 
 def matched(rewrite: Rewrite, node: ir.Node, widely_read: set[int] | None = None) -> Match:

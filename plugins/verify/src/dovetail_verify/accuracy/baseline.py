@@ -108,11 +108,11 @@ def effects_at_outputs(
     Raises:
         DovetailError: The model cannot be run.
     """
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
     work, inputs = _with_errors(exact, names)
     outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
-    executor = Executor(work, engines, regions=slices(work.graph))
+    executor = RegionExecutor(work, engines, regions=slices(work.graph))
     found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
     for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
         feeds = fitted(exact, feeds)

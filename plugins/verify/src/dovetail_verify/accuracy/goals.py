@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import CompiledModel
 
-    from dovetail_verify.accuracy.groups import Group, Groups
+    from dovetail_verify.accuracy.groups import Groups, UnitGroup
     from dovetail_verify.accuracy.trials import AccuracyTrial
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
     from dovetail_verify.output_comparison import OutputComparison
 
 
@@ -152,7 +152,7 @@ class Goals:
             None if self.max_perplexity_rise is None else self.max_perplexity_rise * noise,
         )
 
-    def missed(self, verification: Verification) -> list[Miss]:
+    def missed(self, verification: OutputVerification) -> list[Miss]:
         """Return a miss for every output that violates a goal; a broken output violates all of them.
 
         Raises:
@@ -179,7 +179,7 @@ class Goals:
             raise UsageError(f"no output has labels, so {goal} cannot be measured", hint)
         return [miss for output in outputs for miss in self._missed_by(output)]
 
-    def doubts(self, verification: Verification) -> list[str]:
+    def doubts(self, verification: OutputVerification) -> list[str]:
         """Return objections to a goal by the labels: the original is wrong more often than a result may differ."""
         if self.min_top1 is None:
             return []
@@ -262,7 +262,7 @@ def record(
     goals: Goals,
     runs: int,
     groups: Groups | None = None,
-    chosen: Sequence[Group] = (),
+    chosen: Sequence[UnitGroup] = (),
     measured_on: str = "",
 ) -> CompiledModel:
     """Return the result of a trial, with the raised nodes recorded in its plan and in remarks.
@@ -301,7 +301,7 @@ def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | N
 
 
 def _remarks(
-    trial: AccuracyTrial, low: AccuracyTrial, goals: Goals, runs: int, groups: Groups, chosen: Sequence[Group]
+    trial: AccuracyTrial, low: AccuracyTrial, goals: Goals, runs: int, groups: Groups, chosen: Sequence[UnitGroup]
 ) -> list[Remark]:
     before, after = _worst(low), _worst(trial)
     number = sum(len(group.units) for group in chosen)

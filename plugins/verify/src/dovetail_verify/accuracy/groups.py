@@ -34,7 +34,7 @@ _TRUSTED = 2  # nested differences; a group is measured before a third is taken
 
 
 @dataclass(eq=False)
-class Group:
+class UnitGroup:
     """Consecutive units of the graph.
 
     Attributes:
@@ -97,13 +97,13 @@ class Groups:
         self._prior = prior or {}
         self.base = trials.measure(()).noise
         self.floor = trials.measure(self._raisable).noise
-        self.groups = [Group(units, self._above_floor(self.base))] if units else []
+        self.groups = [UnitGroup(units, self._above_floor(self.base))] if units else []
 
     def total(self) -> Noise:
         """Return the noise of all groups together, assuming that it adds up."""
         return self.rest(())
 
-    def rest(self, raised: Collection[Group]) -> Noise:
+    def rest(self, raised: Collection[UnitGroup]) -> Noise:
         """Return the noise that remains with some groups raised, assuming that it adds up."""
         kept = set(raised)
         low = [group for group in self.groups if group not in kept]
@@ -124,7 +124,7 @@ class Groups:
             for kind, value in allowed.items()
         }
 
-    def refine(self, choose: Callable[[list[Group]], Group | None], runs: int) -> None:
+    def refine(self, choose: Callable[[list[UnitGroup]], UnitGroup | None], runs: int) -> None:
         """Split groups as long as `choose` returns one.
 
         Args:
@@ -142,7 +142,7 @@ class Groups:
             else:
                 return
 
-    def measure_doubtful(self, low: Collection[Group], most: int) -> bool:
+    def measure_doubtful(self, low: Collection[UnitGroup], most: int) -> bool:
         """Measure groups whose noise is only derived, because the measurements may mask it.
 
         Args:
@@ -157,12 +157,12 @@ class Groups:
             self.measure(group)
         return bool(doubtful)
 
-    def measure(self, group: Group) -> None:
+    def measure(self, group: UnitGroup) -> None:
         """Measure the noise of a group if it is only derived."""
         if group.derived:
             group.noise, group.derived = self._measured(group.units), 0
 
-    def _split(self, group: Group) -> None:
+    def _split(self, group: UnitGroup) -> None:
         middle = group.cuts[len(group.cuts) // 2]
         halves = [group.units[:middle], group.units[middle:]]
         first = 0 if self._expected(halves[0]) >= self._expected(halves[1]) else 1
@@ -170,9 +170,9 @@ class Groups:
         rest = {kind: _rest(value, measured.get(kind, 0.0)) for kind, value in group.noise.items()}
         # If the whole and one part are both broken, nothing is known about the other part.
         hidden = any(value >= BROKEN <= measured.get(name, 0.0) for name, value in group.noise.items())
-        parts = [Group(halves[first], measured), Group(halves[1 - first], rest, group.derived + 1)]
+        parts = [UnitGroup(halves[first], measured), UnitGroup(halves[1 - first], rest, group.derived + 1)]
         if hidden:
-            parts[1] = Group(halves[1 - first], self._measured(halves[1 - first]))
+            parts[1] = UnitGroup(halves[1 - first], self._measured(halves[1 - first]))
         position = self.groups.index(group)
         self.groups[position : position + 1] = parts if first == 0 else parts[::-1]
 

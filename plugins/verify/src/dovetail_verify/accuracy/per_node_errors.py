@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail_runtime.engines import GuardedEngine
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
 
 _DEEPEST = 32  # largest number of conversions before a node, and between its integer result and a float
@@ -223,10 +223,10 @@ def _executor(
     outputs: Sequence[ir.Value],
     nodes: Sequence[ir.Node],
     engines: Mapping[str, Sequence[GuardedEngine]],
-) -> Executor:
+) -> RegionExecutor:
     import onnx_ir as ir
     from dovetail.ir import Model
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
     weights = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     view = ir.GraphView(
@@ -238,7 +238,7 @@ def _executor(
         name="isolated",
     )
     part = Model(ir.Model(view.clone(), ir_version=model.ir.ir_version), dialect=model.dialect)
-    return Executor(part, engines, OPTIONS, regions=given_regions(part.graph, [list(part.graph)]))
+    return RegionExecutor(part, engines, OPTIONS, regions=given_regions(part.graph, [list(part.graph)]))
 
 
 def _is_low(node: ir.Node) -> bool:

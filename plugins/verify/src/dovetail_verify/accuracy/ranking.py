@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.baseline import Baseline
-    from dovetail_verify.accuracy.groups import Group, Groups
+    from dovetail_verify.accuracy.groups import Groups, UnitGroup
     from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials, Noise
 
 
@@ -233,7 +233,7 @@ def rank(
     bearable = allowed_noise(goals, low.verification) if goals else {}
     groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
     raised: frozenset[str] = frozenset()
-    chosen: list[Group] = []
+    chosen: list[UnitGroup] = []
     repaired = baseline.low
     if goals.missed(baseline.high.verification):
         raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
@@ -248,7 +248,7 @@ def rank(
 def _ranking(
     baseline: Baseline,
     groups: Groups,
-    chosen: Sequence[Group],
+    chosen: Sequence[UnitGroup],
     repaired: AccuracyTrial,
     goals: Goals,
     bearable: Noise,
@@ -276,7 +276,7 @@ def _ranking(
     )
 
 
-def _rows(groups: Groups, chosen: set[Group], bearable: Noise, own: Mapping[str, float]) -> list[RankedNodes]:
+def _rows(groups: Groups, chosen: set[UnitGroup], bearable: Noise, own: Mapping[str, float]) -> list[RankedNodes]:
     loud = [(group.worst(bearable), group) for group in groups.groups]
     sum_ = sum(share for share, _ in loud) or 1.0
     rows, cumulated = [], 0.0

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail_verify.accuracy.groups import Group, Groups
+from dovetail_verify.accuracy.groups import Groups, UnitGroup
 from dovetail_verify.accuracy.trials import BROKEN, Noise, noise_of
 
 if TYPE_CHECKING:
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
     from dovetail_verify.output_comparison import OutputComparison
 
 
@@ -21,7 +21,7 @@ _LEAST = 1e-15  # noise that float32 cannot distinguish from none
 _STEPS = 120  # bisection steps for the price of noise
 
 
-def allowed_noise(goals: Goals, verification: Verification) -> Noise:
+def allowed_noise(goals: Goals, verification: OutputVerification) -> Noise:
     """Estimate the noise at which each output meets the goals; only a measurement can confirm it."""
     return {
         (output.name, kind): _UNKNOWN if output.broken else max(noise_of(snr_db), _LEAST) * shortfall(goals, output)
@@ -58,7 +58,7 @@ def shortfall(goals: Goals, output: OutputComparison) -> float:
     return min(bounds)
 
 
-def select_groups(groups: Groups, allowed: Noise) -> list[Group]:
+def select_groups(groups: Groups, allowed: Noise) -> list[UnitGroup]:
     """Return the groups to raise, in graph order, so that the noise of the others is within the allowed noise.
 
     The chosen division minimizes the sum of the cost of the raised groups, a conversion at each boundary between raised
@@ -84,7 +84,7 @@ def select_groups(groups: Groups, allowed: Noise) -> list[Group]:
     return [group for group, is_raised in zip(groups.groups, raised) if is_raised]
 
 
-def _divided(groups: Sequence[Group], noise: Sequence[float], price: float) -> list[bool]:
+def _divided(groups: Sequence[UnitGroup], noise: Sequence[float], price: float) -> list[bool]:
     """Find the cheapest division by dynamic programming along the graph; return which groups are raised."""
     # Least cost so far with the last group low, and with it raised.
     costs = (0.0, math.inf)
@@ -124,7 +124,7 @@ def cheapest(
     runs: int,
     spare: int = 3,
     most: int = 10**6,
-) -> tuple[frozenset[str], list[Group]]:
+) -> tuple[frozenset[str], list[UnitGroup]]:
     """Find the cheapest selection that meets the goals; all groups if no smaller one does.
 
     Args:
@@ -141,14 +141,14 @@ def cheapest(
     """
     allowed = allowed_noise(goals, low.verification)
     best: frozenset[str] | None = None
-    chosen: list[Group] = []
+    chosen: list[UnitGroup] = []
     least, scale, met_at, missed_at = math.inf, 1.0, None, None
     spared = 0
     for _ in range(_TRIES):
         if trials.runs >= most:
             break
 
-        def costly(_: object, scale: float = scale) -> Group | None:
+        def costly(_: object, scale: float = scale) -> UnitGroup | None:
             return _costly(groups, groups.limits(allowed, scale))
 
         groups.refine(costly, runs)
@@ -185,7 +185,7 @@ def cheapest(
 
 def _shortest(
     trials: AccuracyTrials, groups: Groups, goals: Goals, allowed: Noise, most: int
-) -> tuple[frozenset[str], list[Group]]:
+) -> tuple[frozenset[str], list[UnitGroup]]:
     """Find the fewest groups that meet the goals, loudest first, by bisection."""
     order = sorted(groups.groups, key=lambda group: -group.worst(allowed))
     missing, meeting = 0, len(order)
@@ -201,12 +201,12 @@ def _shortest(
     return frozenset(name for group in raised for name in group.names), raised
 
 
-def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
+def loudest_splittable(groups: Groups, bearable: Noise) -> UnitGroup | None:
     """Return the group with the most noise; None if single nodes already account for nearly all noise.
 
     Args:
         groups: The groups.
-        bearable: Tolerable noise of each output, relative to which noise is measured; see `Group.worst`.
+        bearable: Tolerable noise of each output, relative to which noise is measured; see `UnitGroup.worst`.
     """
     shares = {group: group.worst(bearable) for group in groups.groups}
     everything = sum(shares.values()) or 1.0
@@ -217,7 +217,7 @@ def loudest_splittable(groups: Groups, bearable: Noise) -> Group | None:
     return loudest if loud[loudest] > _AUDIBLE else None
 
 
-def _costly(groups: Groups, allowed: Noise) -> Group | None:
+def _costly(groups: Groups, allowed: Noise) -> UnitGroup | None:
     """Return the costliest splittable group among those to raise."""
     total = sum(group.work for group in groups.groups)
     raised = select_groups(groups, allowed)

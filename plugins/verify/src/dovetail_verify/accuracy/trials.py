@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import CompiledModel
 
-    from dovetail_verify.compare import Verification
+    from dovetail_verify.compare import OutputVerification
 
 
 Noise = dict[tuple[str, str], float]
@@ -48,7 +48,7 @@ class AccuracyTrial:
     raised: frozenset[str]
     lowered: frozenset[str]
     compiled: CompiledModel | None = field(repr=False)
-    verification: Verification
+    verification: OutputVerification
 
     @property
     def result(self) -> CompiledModel:
@@ -106,9 +106,9 @@ class AccuracyTrials:
         self.progress = progress
         self.cautious, self.searching = cautious, searching
         self._compile = compile
-        self.reference = reference if isinstance(reference, Remembered) else Remembered(reference)
+        self.reference = reference if isinstance(reference, CachedOriginal) else CachedOriginal(reference)
         self._runner = runner
-        self._known: dict[tuple[frozenset[str], frozenset[str]], Verification] = {}
+        self._known: dict[tuple[frozenset[str], frozenset[str]], OutputVerification] = {}
         self._latest: AccuracyTrial | None = None
 
     def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
@@ -160,7 +160,7 @@ def decibels(noise: float) -> float:
     return math.inf if noise <= 0 else -math.inf if noise >= BROKEN else -10 * math.log10(noise)
 
 
-class Remembered:
+class CachedOriginal:
     """Runs the original, and caches its outputs by input within a memory limit."""
 
     def __init__(self, run: Callable[[Feeds], Outputs]):

@@ -38,7 +38,7 @@ class Watched:
         engines: Mapping[str, Sequence[GuardedEngine]],
         wanted: Collection[str] | None = None,
     ):
-        from dovetail_runtime.executor import Executor
+        from dovetail_runtime.executor import RegionExecutor
 
         self._model = work = model.clone()
         parts = _parts(work.graph, number)
@@ -50,7 +50,7 @@ class Watched:
         keys = sorted(parts)
         regions = given_regions(work.graph, [parts[key] for key in keys])
         self._part = dict(zip((region.index for region in regions), keys))
-        self._executor = Executor(work, engines, OPTIONS, regions=regions)
+        self._executor = RegionExecutor(work, engines, OPTIONS, regions=regions)
 
     def steps(self, feeds: Mapping[str, np.ndarray]) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
         """Run part by part; yield the number of each part, and the live values."""

@@ -18,7 +18,7 @@ from dovetail.plugin.loading import described
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.compare import verify
 from dovetail_verify.reducing.parts import LONGEST_NAME
-from dovetail_verify.runners import reference, runner
+from dovetail_verify.runners import reference_runner, runner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +152,7 @@ class BackendCheck(Check):
                     run(candidate.feeds)
                 self.said = "no error"
                 return False
-            original = reference(candidate.model, Context(Request(), plugins=self._plugins))
+            original = reference_runner(candidate.model, Context(Request(), plugins=self._plugins))
             found = verify(candidate.model, original, run, data, made=compiled.model)
             missed = self._goals.missed(found)
         except UsageError as error:

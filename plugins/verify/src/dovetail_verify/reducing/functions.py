@@ -13,7 +13,7 @@ from dovetail.api import AnyModel, named_backends
 from dovetail.errors import UsageError
 from dovetail.plugin import load_plugins
 from dovetail_onnx.files.reading import file_sha256
-from dovetail_onnx.files.writing import replacing, write_text
+from dovetail_onnx.files.writing import replacing_file, write_text
 from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.data.input_data import input_data
 
@@ -126,7 +126,7 @@ def _check(
 def _write(folder: Path, found: Reduction | FailingModel, document: Mapping[str, Any]) -> None:
     """Write the smallest model and its inputs; the report comes last."""
     found.model.save(folder / "model.onnx")
-    with replacing(folder / "inputs.npz") as file:
+    with replacing_file(folder / "inputs.npz") as file:
         write_arrays(file, found.feeds)
     write_text(folder / "reduced.json", json.dumps(document, indent=2, default=str) + "\n")
 

@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.plugin import TemporaryFolder
 from dovetail.text import did_you_mean, pluralize
-from dovetail_onnx.files.writing import replacing
+from dovetail_onnx.files.writing import replacing_file
 from dovetail_runtime.data.batches import as_given, batches
 
 from dovetail_verify.reducing.checks import write_arrays
@@ -80,7 +80,7 @@ def save_part(
         outputs = {name_of(v): a for v in part.model.graph.outputs if (a := recorded.get(name_of(v))) is not None}
         part.model.save(folder / FILES[0])
         for name, arrays in zip(FILES[1:], (part.feeds, outputs), strict=True):
-            with replacing(folder / name) as written:
+            with replacing_file(folder / name) as written:
                 write_arrays(written, arrays)
     return f"{pluralize(len(kept), 'node')} with {pluralize(len(part.feeds), 'input')}: {folder / FILES[0]}"
 

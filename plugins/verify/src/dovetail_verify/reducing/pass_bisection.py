@@ -15,7 +15,7 @@ from dovetail.plugin import API_VERSION, hookimpl, load_plugins
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.compare import verify
 from dovetail_verify.output_comparison import POOR
-from dovetail_verify.runners import reference, runner
+from dovetail_verify.runners import reference_runner, runner
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -128,7 +128,7 @@ class PassBisection:
         self._plugins, self._request, self._progress = plugins, request, progress
         self._observer = _Observer()
         plugins.attach(self._observer, "pass-bisection")
-        self._exact = reference(model, Context(Request(), plugins=plugins))
+        self._exact = reference_runner(model, Context(Request(), plugins=plugins))
 
     def after(self, number: int) -> Model:
         """Return the model after so many passes.
@@ -172,7 +172,7 @@ class PassBisection:
         if self._progress:
             self._progress(f"after pass {number}", number, len(ran))
         model = self.after(number)
-        broken, said = self._judge(model, reference(model, Context(Request(), plugins=self._plugins)))
+        broken, said = self._judge(model, reference_runner(model, Context(Request(), plugins=self._plugins)))
         return PassMeasurement(number, ran[number - 1][0], said, broken)
 
     def _compiled(self, number: int) -> CompiledModel:

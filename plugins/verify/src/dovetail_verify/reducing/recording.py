@@ -102,7 +102,7 @@ def record(model: Model, feeds: Mapping[str, np.ndarray], file: IO[bytes], plugi
     Raises:
         DovetailError: The host does not run the model on these inputs.
     """
-    from dovetail_runtime.executor import Executor
+    from dovetail_runtime.executor import RegionExecutor
 
     runnable = model.runnable()
     work = runnable.clone()
@@ -113,7 +113,9 @@ def record(model: Model, feeds: Mapping[str, np.ndarray], file: IO[bytes], plugi
     work.touch()
     parts = [nodes[start : start + _PART] for start in range(0, len(nodes), _PART)]
     ctx = Context(Request(), plugins=plugins)
-    executor = Executor(work, engines_of([ctx.host], ctx.registry), OPTIONS, regions=given_regions(work.graph, parts))
+    executor = RegionExecutor(
+        work, engines_of([ctx.host], ctx.registry), OPTIONS, regions=given_regions(work.graph, parts)
+    )
     recorded = RecordedValues(file)
     for name, array in feeds.items():
         _keep(recorded, name, array)

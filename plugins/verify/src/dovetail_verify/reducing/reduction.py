@@ -21,7 +21,7 @@ from dovetail_verify.reducing.ddmin import minimized
 from dovetail_verify.reducing.parts import FailingModel, ModelParts
 from dovetail_verify.reducing.recording import give_types, record, temporary_file, typed_copy
 from dovetail_verify.reducing.shrinking import Shrinking
-from dovetail_verify.runners import reference
+from dovetail_verify.runners import reference_runner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,7 +246,7 @@ class Reducer:
     def _runs(self, candidate: FailingModel) -> bool:
         """Check whether the host runs a candidate, so that it does not fail for another reason."""
         try:
-            reference(candidate.model, Context(Request(), plugins=self._plugins))(candidate.feeds)
+            reference_runner(candidate.model, Context(Request(), plugins=self._plugins))(candidate.feeds)
         except DovetailError:
             return False
         return True

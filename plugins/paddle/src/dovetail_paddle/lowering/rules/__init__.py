@@ -12,12 +12,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.op import PdOp
 
 __all__ = ["Rule", "rules"]
 
-Rule = Callable[["PdOp", "Emitter"], Any]
+Rule = Callable[["PdOp", "GraphEmitter"], Any]
 
 
 @cache

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from dovetail.ir import name_of
 
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.lowering.op import NotLowered, PdOp, constant_of, extents
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp, constant_of, extents
 from dovetail_paddle.lowering.shapes import as_int64, as_rank
 from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
-    from dovetail_paddle.lowering.graphs import Lowering
+    from dovetail_paddle.lowering.emitter import GraphEmitter
+    from dovetail_paddle.lowering.graphs import ModelLowering
 
 
-def lower_while(node: ir.Node, lowering: Lowering) -> None:
+def lower_while(node: ir.Node, lowering: ModelLowering) -> None:
     """Lower `while` to a Loop without a trip count."""
     import onnx_ir as ir
 
@@ -48,7 +48,7 @@ def lower_while(node: ir.Node, lowering: Lowering) -> None:
         emit.bind(value, lowered)
 
 
-def _start(value: ir.Value, again: ir.Value, emit: Emitter) -> ir.Value:
+def _start(value: ir.Value, again: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Return the initial value of a loop-carried variable.
 
     A variable that the body writes first has a placeholder here: an unused constant of any type.
@@ -64,7 +64,7 @@ def _start(value: ir.Value, again: ir.Value, emit: Emitter) -> ir.Value:
     return emit.constant(known.astype(again.dtype.numpy()))
 
 
-def lower_if(node: ir.Node, lowering: Lowering) -> None:
+def lower_if(node: ir.Node, lowering: ModelLowering) -> None:
     """Lower `if` to an If."""
     import onnx_ir as ir
 
@@ -85,39 +85,39 @@ def lower_if(node: ir.Node, lowering: Lowering) -> None:
         emit.bind(value, lowered)
 
 
-def _condition(value: ir.Value, emit: Emitter) -> ir.Value:
+def _condition(value: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Return a condition as a scalar; older programs give it an axis."""
     lowered = emit.lowered(value)
     return lowered if extents(value) == () else emit("Reshape", [lowered, emit.ints([])])
 
 
-def _own(value: ir.Value, nodes: list[ir.Node], emit: Emitter) -> ir.Value:
+def _own(value: ir.Value, nodes: list[ir.Node], emit: GraphEmitter) -> ir.Value:
     """Return a value produced by a node of this graph, copying it if necessary."""
     return value if any(value is output for node in nodes for output in node.outputs) else emit("Identity", [value])
 
 
-def create_array(op: PdOp, emit: Emitter) -> ir.Value:
+def create_array(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create an empty array."""
     dtype = onnx_type(op.attr("dtype"))
     return emit("SequenceEmpty", [], {"dtype": None if dtype is None else int(dtype)})
 
 
-def array_length(op: PdOp, emit: Emitter) -> ir.Value:
+def array_length(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return the number of tensors in an array."""
     return as_rank(emit("SequenceLength", [op["x"]]), 0, op.result_shape(), emit)
 
 
-def _position(op: PdOp, emit: Emitter) -> ir.Value:
+def _position(op: PdOp, emit: GraphEmitter) -> ir.Value:
     value = as_int64(op.operand("i"), emit)
     return value if op.shape("i") == () else emit("Reshape", [value, emit.ints([])])
 
 
-def array_read(op: PdOp, emit: Emitter) -> ir.Value:
+def array_read(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Read a tensor from an array."""
     return emit("SequenceAt", [op["array"], _position(op, emit)])
 
 
-def array_write(op: PdOp, emit: Emitter) -> ir.Value:
+def array_write(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Write a tensor to an existing position of an array, or append it."""
     import onnx_ir as ir
 
@@ -139,13 +139,13 @@ def array_write(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("If", [there], branches)
 
 
-def array_to_tensor(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
+def array_to_tensor(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None]:
     """Concatenate or stack the tensors of an array."""
     attributes = {"axis": op.attr("axis"), "new_axis": int(op.attr("use_stack"))}
     return emit("ConcatFromSequence", [op["x"]], attributes), None
 
 
-def select_input(op: PdOp, emit: Emitter) -> ir.Value:
+def select_input(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Select the first of two values if the mask is 0, else the second."""
     import onnx_ir as ir
 
@@ -153,7 +153,7 @@ def select_input(op: PdOp, emit: Emitter) -> ir.Value:
     listed = given is not None and given.op_type == "combine"
     items = op.items("x") if listed else [emit.lowered(value) for value in operands(op.node)[1:]]
     if len(items) != 2:
-        raise NotLowered(f"it chooses from {len(items)} values, and two are supported")
+        raise OpNotLowered(f"it chooses from {len(items)} values, and two are supported")
     mask = op["mask"]
     if op.shape("mask") != ():
         mask = emit("Reshape", [mask, emit.ints([])])

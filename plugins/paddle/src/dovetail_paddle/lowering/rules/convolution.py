@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import int_list
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 def padding(op: PdOp, spatial: int) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def padding(op: PdOp, spatial: int) -> dict[str, Any]:
         return {"pads": pads * 2}
     if len(pads) == 2 * spatial:  # begin and end of each axis in turn
         return {"pads": pads[::2] + pads[1::2]}
-    raise NotLowered(f"its paddings {pads} are not for {spatial} axes")
+    raise OpNotLowered(f"its paddings {pads} are not for {spatial} axes")
 
 
-def channels_first(op: PdOp, argument: str, emit: Emitter, lower: Callable[[ir.Value], ir.Value]) -> ir.Value:
+def channels_first(op: PdOp, argument: str, emit: GraphEmitter, lower: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """Lower an operator; if its layout is channels-last, between two transpositions."""
     value = op[argument]
     if op.attr("data_format") not in ("NHWC", "NDHWC", "NLC", "NWC"):
@@ -42,7 +42,7 @@ def channels_first(op: PdOp, argument: str, emit: Emitter, lower: Callable[[ir.V
 def convolution(spatial: int):
     """Create the rule of a convolution over a number of spatial axes."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         same = op.attr("padding_algorithm") == "SAME"
         attributes = {
             "strides": op.attr("strides"),
@@ -80,7 +80,7 @@ def _same(op: PdOp, spatial: int) -> list[int] | None:
 def transposed(spatial: int):
     """Create the rule of a transposed convolution; `output_size` resolves the ambiguity of strides."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         strides, dilations = op.attr("strides"), op.attr("dilations")
         attributes = {"strides": strides, "dilations": dilations, "group": op.attr("groups"), **padding(op, spatial)}
         if op.attr("padding_algorithm") == "SAME":
@@ -115,7 +115,7 @@ def transposed(spatial: int):
     return rule
 
 
-def _sized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: Emitter) -> ir.Value:
+def _sized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: GraphEmitter) -> ir.Value:
     """Compute the largest result that strides allow, and crop it to the wanted extents."""
     attributes["output_padding"] = [step - 1 for step in attributes["strides"]]
     made = emit("ConvTranspose", [x, op["filter"]], attributes)
@@ -123,10 +123,12 @@ def _sized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit
     return emit("Slice", [made, emit.ints([0] * spatial), int_list(op, "output_size", emit), axes])
 
 
-def _cut(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: Emitter) -> ir.Value:
+def _cut(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, Any], emit: GraphEmitter) -> ir.Value:
     """Compute the result without padding, and crop both ends according to open extents."""
     if any(op.attr("output_padding")) or op.known_ints("output_size") != []:
-        raise NotLowered("it pads to the same extents, its output size is given, and the extents of its input are open")
+        raise OpNotLowered(
+            "it pads to the same extents, its output size is given, and the extents of its input are open"
+        )
     made = emit("ConvTranspose", [x, op["filter"]], {**attributes, "pads": None})
     strides, kernel = attributes["strides"], _kernel(op)
     have = emit("Shape", [x], {"start": 2})

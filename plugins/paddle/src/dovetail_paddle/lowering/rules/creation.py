@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.lowering.op import NotLowered, PdOp, check_size
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp, check_size
 from dovetail_paddle.lowering.shapes import as_int64, as_list, int_list, shape_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.rules import Rule
 
 
-def _filled(shape: ir.Value, number: float, dtype: ir.DataType, emit: Emitter) -> ir.Value:
+def _filled(shape: ir.Value, number: float, dtype: ir.DataType, emit: GraphEmitter) -> ir.Value:
     """Create a tensor filled with one number."""
     import numpy as np
 
@@ -29,17 +29,17 @@ def _filled(shape: ir.Value, number: float, dtype: ir.DataType, emit: Emitter) -
 def _type(op: PdOp, name: str = "dtype") -> ir.DataType:
     found = onnx_type(op.attr(name)) or op.result_dtype()
     if found is None:
-        raise NotLowered("the element type of its result is not known")
+        raise OpNotLowered("the element type of its result is not known")
     return found
 
 
-def full_like(op: PdOp, emit: Emitter) -> ir.Value:
+def full_like(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Fill a tensor of another tensor's shape."""
     dtype = onnx_type(op.attr("dtype")) or op.dtype("x")
     return _filled(shape_of(op, "x", emit), op.number("value"), dtype, emit)
 
 
-def full_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
+def full_with_tensor(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Fill a tensor of computed shape."""
     dtype, known = _type(op), op.constant("value")
     shape = int_list(op, "shape", emit)
@@ -51,12 +51,12 @@ def full_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Expand", [value, shape])
 
 
-def empty(op: PdOp, emit: Emitter) -> ir.Value:
+def empty(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create a tensor of arbitrary content: zeros."""
     return _filled(int_list(op, "shape", emit), 0, _type(op), emit)
 
 
-def full_batch_size_like(op: PdOp, emit: Emitter) -> ir.Value:
+def full_batch_size_like(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Fill a tensor of given shape, with one extent taken from another tensor."""
     from dovetail_paddle.lowering.shapes import extent, joined
 
@@ -67,7 +67,7 @@ def full_batch_size_like(op: PdOp, emit: Emitter) -> ir.Value:
     return _filled(joined(parts, emit), op.attr("value"), _type(op), emit)
 
 
-def arange(op: PdOp, emit: Emitter) -> ir.Value:
+def arange(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create a range of equidistant numbers."""
     import numpy as np
 
@@ -91,7 +91,7 @@ def arange(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Range", operands)
 
 
-def eye(op: PdOp, emit: Emitter) -> ir.Value:
+def eye(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create an identity matrix."""
     import numpy as np
 
@@ -102,14 +102,14 @@ def eye(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.constant(np.eye(rows, columns if columns > 0 else rows, dtype=_type(op).numpy()))
 
 
-def _numbers(count: ir.Value, emit: Emitter) -> ir.Value:
+def _numbers(count: ir.Value, emit: GraphEmitter) -> ir.Value:
     import numpy as np
 
     first, step = (emit.constant(np.array(number, np.int64)) for number in (0, 1))
     return emit("Range", [first, emit("Reshape", [count, emit.ints([])]), step])
 
 
-def _computed_eye(op: PdOp, emit: Emitter) -> ir.Value:
+def _computed_eye(op: PdOp, emit: GraphEmitter) -> ir.Value:
     import numpy as np
 
     rows = as_list(op.operand("num_rows"), emit)
@@ -119,7 +119,7 @@ def _computed_eye(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.cast(same, _type(op))
 
 
-def linspace(op: PdOp, emit: Emitter) -> ir.Value:
+def linspace(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create a number of equidistant values, including both ends."""
     import numpy as np
 
@@ -130,7 +130,7 @@ def linspace(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.constant(np.linspace(start, stop, int(number)).astype(_type(op).numpy()))
 
 
-def _computed_linspace(op: PdOp, emit: Emitter) -> ir.Value:
+def _computed_linspace(op: PdOp, emit: GraphEmitter) -> ir.Value:
     dtype = _type(op)
     ends = []
     for name in ("start", "stop"):
@@ -143,7 +143,7 @@ def _computed_linspace(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Add", [ends[0], emit("Mul", [emit("Sub", [ends[1], ends[0]]), share])])
 
 
-def logspace(op: PdOp, emit: Emitter) -> ir.Value:
+def logspace(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create powers of a base with equidistant exponents."""
     import numpy as np
 
@@ -155,7 +155,7 @@ def logspace(op: PdOp, emit: Emitter) -> ir.Value:
 def triangle_indices(upper: bool) -> Rule:
     """Create the rule for the indices of a triangle of a matrix."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import numpy as np
 
         extents = [op.attr(name) for name in (("row", "col") if upper else ("rows", "cols"))]
@@ -166,7 +166,7 @@ def triangle_indices(upper: bool) -> Rule:
     return rule
 
 
-def sequence_mask(op: PdOp, emit: Emitter) -> ir.Value:
+def sequence_mask(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Create a mask of ones up to each length."""
     import numpy as np
 

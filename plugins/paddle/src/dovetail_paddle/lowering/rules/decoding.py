@@ -11,7 +11,7 @@ from dovetail_paddle.lowering.shapes import as_int64, extent
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 _Step = Callable[[Sequence["ir.Value"], Sequence["ir.Value"]], tuple[Sequence["ir.Value"], "ir.Value"]]
 
@@ -21,7 +21,7 @@ def _scan(
     states: Sequence[ir.Value],
     inputs: Sequence[ir.Value],
     step: _Step,
-    emit: Emitter,
+    emit: GraphEmitter,
     backward: bool = False,
 ) -> tuple[ir.Value, ...]:
     """Emit a Scan along the first axis of the inputs.
@@ -64,7 +64,7 @@ def _typed(value: ir.Value, dtype: ir.DataType) -> ir.Value:
     return value
 
 
-def gather_tree(op: PdOp, emit: Emitter) -> ir.Value:
+def gather_tree(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Follow the beams of a search back from the last step: step, batch, beam."""
     import onnx_ir as ir
 
@@ -82,7 +82,7 @@ def gather_tree(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.cast(found, ir.DataType.INT32) if op.dtype("ids") == ir.DataType.INT32 else found
 
 
-def viterbi_decode(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def viterbi_decode(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Find the most probable path of tags, and its score, for sequences of several lengths.
 
     With tags for start and stop, the last row of the transitions is from the start, and the row before to the stop.

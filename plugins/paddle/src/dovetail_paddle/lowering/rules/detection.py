@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.rules.proposals import images_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
-def _part(value: ir.Value, start: int, end: int, axis: int, emit: Emitter) -> ir.Value:
+def _part(value: ir.Value, start: int, end: int, axis: int, emit: GraphEmitter) -> ir.Value:
     return emit("Slice", [value, *(emit.ints([number]) for number in (start, end, axis))])
 
 
-def yolo_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def yolo_box(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Decode boxes and scores of a YOLO head."""
     import numpy as np
 
     inner, dtype = op.known_shape("x", 1), op.dtype("x")
     if inner is None:
-        raise NotLowered("the extents of its input are open: fix them with --fix-shape")
+        raise OpNotLowered("the extents of its input are open: fix them with --fix-shape")
     anchors = np.array(op.attr("anchors"), dtype.numpy()).reshape(-1, 2)
     count, classes, height, width = len(anchors), op.attr("class_num"), inner[1], inner[2]
     x, overlap = op["x"], None
@@ -67,13 +67,13 @@ def yolo_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     )
 
 
-def prior_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def prior_box(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Create constant boxes of given sizes around every cell of a feature map."""
     import numpy as np
 
     shape, image = op.known_shape("input", 2), op.known_shape("image", 2)
     if shape is None or image is None:
-        raise NotLowered("the extents of its inputs are open: fix them with --fix-shape")
+        raise OpNotLowered("the extents of its inputs are open: fix them with --fix-shape")
     height, width = shape
     step_w, step_h = op.attr("step_w") or image[1] / width, op.attr("step_h") or image[0] / height
     ratios = [1.0]
@@ -101,12 +101,12 @@ def prior_box(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     return emit.constant(boxes.astype(np.float32)), emit.constant(variances.copy())
 
 
-def box_coder(op: PdOp, emit: Emitter) -> ir.Value:
+def box_coder(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Decode boxes from their offsets to priors."""
     import numpy as np
 
     if not op.attr("code_type").lower().startswith("decode"):
-        raise NotLowered("it encodes boxes, which inference does not")
+        raise OpNotLowered("it encodes boxes, which inference does not")
     dtype, axis = op.dtype("target_box"), op.attr("axis")
     one = emit.scalar(0 if op.attr("box_normalized") else 1, dtype)
     prior = op["prior_box"]
@@ -130,7 +130,7 @@ def box_coder(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Concat", [emit("Sub", [middle, half]), top], {"axis": 2})
 
 
-def roi_align(op: PdOp, emit: Emitter) -> ir.Value:
+def roi_align(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Pool the features of regions, each from its own image."""
     boxes = op["boxes"]
     images = images_of(op, boxes, emit)
@@ -144,7 +144,7 @@ def roi_align(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("RoiAlign", [op["x"], boxes, images], attributes)
 
 
-def multiclass_nms3(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
+def multiclass_nms3(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Select the best boxes of each class and image, without those that overlap better ones."""
     from dovetail_paddle.lowering.suppression import suppressed
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.lowering.op import NotLowered
+from dovetail_paddle.lowering.op import OpNotLowered
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.op import PdOp
     from dovetail_paddle.lowering.rules import Rule
 
@@ -20,13 +20,13 @@ def one_type(values: Iterable[ir.Value | None]) -> None:
     """Check that operands have one type; conversions to mixed precision may leave mismatches."""
     found = dict.fromkeys(value.dtype.name.lower() for value in values if value is not None and value.dtype is not None)
     if len(found) > 1:
-        raise NotLowered(f"its operands are of different types, {' and '.join(found)}: the program is inconsistent")
+        raise OpNotLowered(f"its operands are of different types, {' and '.join(found)}: the program is inconsistent")
 
 
 def unary(onnx_name: str) -> Rule:
     """Create the rule of a unary operator with another name in ONNX."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         return emit(onnx_name, [op[op.operator.operands[0].name]])
 
     return rule
@@ -35,19 +35,19 @@ def unary(onnx_name: str) -> Rule:
 def binary(onnx_name: str) -> Rule:
     """Create the rule of a binary operator with another name in ONNX."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         one_type([op.original("x"), op.original("y")])
         return emit(onnx_name, [op["x"], op["y"]])
 
     return rule
 
 
-def alias(op: PdOp, emit: Emitter) -> ir.Value:
+def alias(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return the operand of an operator that only copies it."""
     return op["x"]
 
 
-def scale(op: PdOp, emit: Emitter) -> ir.Value:
+def scale(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute `scale * x + bias`, or `scale * (x + bias)`."""
     factor, bias, value, dtype = op.constant("scale"), op.attr("bias"), op["x"], op.dtype("x")
     if not op.attr("bias_after_scale") and bias:
@@ -62,13 +62,13 @@ def scale(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Add", [value, emit.scalar(bias, dtype)]) if bias else value
 
 
-def cast(op: PdOp, emit: Emitter) -> ir.Value:
+def cast(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Cast, unless the value has the type already; a narrowed int64 value is recovered without a node."""
     import onnx_ir as ir
 
     dtype = onnx_type(op.attr("dtype"))
     if dtype is None:
-        raise NotLowered(f"it casts to '{op.attr('dtype')}', which is no type of ONNX")
+        raise OpNotLowered(f"it casts to '{op.attr('dtype')}', which is no type of ONNX")
     value = op["x"]
     if dtype == op.dtype("x"):
         return value
@@ -78,7 +78,7 @@ def cast(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.cast(value, dtype)
 
 
-def add_n(op: PdOp, emit: Emitter) -> ir.Value:
+def add_n(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Sum several tensors."""
     items = op.items("inputs")
     one_type(op.originals("inputs"))
@@ -87,7 +87,7 @@ def add_n(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Add" if len(items) == 2 else "Sum", items)
 
 
-def power(op: PdOp, emit: Emitter) -> ir.Value:
+def power(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Raise to a constant exponent."""
     exponent, value, dtype = op.attr("y"), op["x"], op.dtype("x")
     if exponent == 1:
@@ -95,22 +95,22 @@ def power(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Pow", [value, emit.scalar(exponent, dtype)])
 
 
-def square(op: PdOp, emit: Emitter) -> ir.Value:
+def square(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Square each element."""
     return emit("Mul", [op["x"], op["x"]])
 
 
-def rsqrt(op: PdOp, emit: Emitter) -> ir.Value:
+def rsqrt(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the reciprocal square root."""
     return emit("Reciprocal", [emit("Sqrt", [op["x"]])])
 
 
-def expm1(op: PdOp, emit: Emitter) -> ir.Value:
+def expm1(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute `exp(x) - 1`."""
     return emit("Sub", [emit("Exp", [op["x"]]), emit.scalar(1, op.dtype("x"))])
 
 
-def log1p(op: PdOp, emit: Emitter) -> ir.Value:
+def log1p(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute `log(1 + x)`."""
     return emit("Log", [emit("Add", [op["x"], emit.scalar(1, op.dtype("x"))])])
 
@@ -118,7 +118,7 @@ def log1p(op: PdOp, emit: Emitter) -> ir.Value:
 def log_of(base: float) -> Rule:
     """Create the rule of a logarithm with another base."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import math
 
         return emit("Mul", [emit("Log", [op["x"]]), emit.scalar(1 / math.log(base), op.dtype("x"))])
@@ -126,7 +126,7 @@ def log_of(base: float) -> Rule:
     return rule
 
 
-def trunc(op: PdOp, emit: Emitter) -> ir.Value:
+def trunc(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Round toward zero."""
     value = op["input"]
     if op.dtype("input").is_integer():
@@ -134,7 +134,7 @@ def trunc(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Mul", [emit("Sign", [value]), emit("Floor", [emit("Abs", [value])])])
 
 
-def rounded(op: PdOp, emit: Emitter) -> ir.Value:
+def rounded(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Round to the nearest integer, half to even as in Paddle 3."""
     if op.attr("decimals"):
         factor = emit.scalar(10.0 ** op.attr("decimals"), op.dtype("x"))
@@ -142,7 +142,7 @@ def rounded(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Round", [op["x"]])
 
 
-def floor_divide(op: PdOp, emit: Emitter) -> ir.Value:
+def floor_divide(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Divide and round down; ONNX rounds integer quotients toward zero."""
     x, y = op["x"], op["y"]
     quotient = emit("Div", [x, y])
@@ -156,7 +156,7 @@ def floor_divide(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [down, emit("Sub", [quotient, one]), quotient])
 
 
-def remainder(op: PdOp, emit: Emitter) -> ir.Value:
+def remainder(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the remainder with the sign of the divisor."""
     x, y = op["x"], op["y"]
     if op.dtype("x").is_integer():
@@ -164,7 +164,7 @@ def remainder(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Sub", [x, emit("Mul", [emit("Floor", [emit("Div", [x, y])]), y])])
 
 
-def clip(op: PdOp, emit: Emitter) -> ir.Value:
+def clip(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Clip to two bounds, which may be computed."""
     dtype = op.dtype("x")
     bounds = []
@@ -180,17 +180,17 @@ def clip(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Clip", [op["x"], *bounds])
 
 
-def lerp(op: PdOp, emit: Emitter) -> ir.Value:
+def lerp(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute `x + weight * (y - x)`."""
     return emit("Add", [op["x"], emit("Mul", [op["weight"], emit("Sub", [op["y"], op["x"]])])])
 
 
-def increment(op: PdOp, emit: Emitter) -> ir.Value:
+def increment(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute `x + value`."""
     return emit("Add", [op["x"], emit.scalar(op.attr("value"), op.dtype("x"))])
 
 
-def heaviside(op: PdOp, emit: Emitter) -> ir.Value:
+def heaviside(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return 0 below zero, 1 above, and `y` at zero."""
     dtype = op.dtype("x")
     zero = emit.scalar(0, dtype)
@@ -198,7 +198,7 @@ def heaviside(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [emit("Equal", [op["x"], zero]), op["y"], above])
 
 
-def atan2(op: PdOp, emit: Emitter) -> ir.Value:
+def atan2(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the angle of a point."""
     import math
 
@@ -211,7 +211,7 @@ def atan2(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [origin, zero, angle])
 
 
-def copysign(op: PdOp, emit: Emitter) -> ir.Value:
+def copysign(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Combine the magnitude of one operand with the sign of another; a reciprocal detects negative zero."""
     dtype = op.dtype("y")
     zero = emit.scalar(0, dtype)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_int64, int_list, shape_of, stepped_bounds
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 _END = (1 << 63) - 1
 _LARGE = (1 << 31) - 1
 
 
-def slice_(op: PdOp, emit: Emitter) -> ir.Value:
+def slice_(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Slice, and drop axes indexed by a number; narrowed extents remain int64."""
     axes = op.attr("axes")
     value = op["input"]
@@ -39,46 +39,46 @@ def slice_(op: PdOp, emit: Emitter) -> ir.Value:
     return made if wide is None else op.narrow(made)
 
 
-def strided_slice(op: PdOp, emit: Emitter) -> ir.Value:
+def strided_slice(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Slice with steps."""
     bounds = stepped_bounds(op, op.known_ints("strides"), emit)
     return emit("Slice", [op["x"], *bounds, emit.ints(op.attr("axes")), int_list(op, "strides", emit)])
 
 
-def _index_list(op: PdOp, argument: str, emit: Emitter) -> ir.Value:
+def _index_list(op: PdOp, argument: str, emit: GraphEmitter) -> ir.Value:
     """Return indices as a list, from a list, a scalar or a column."""
     shape = op.shape(argument)
     value = op[argument]
     return emit("Reshape", [value, emit.ints([-1])]) if shape is not None and len(shape) == 2 else value
 
 
-def gather(op: PdOp, emit: Emitter) -> ir.Value:
+def gather(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Gather slices by index."""
     axis = 0 if op.original("axis") is None else int(op.number("axis"))
     return emit("Gather", [op["x"], _index_list(op, "index", emit)], {"axis": axis})
 
 
-def index_select(op: PdOp, emit: Emitter) -> ir.Value:
+def index_select(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Gather slices along an axis by index."""
     return emit("Gather", [op["x"], op["index"]], {"axis": op.attr("axis")})
 
 
-def gather_nd(op: PdOp, emit: Emitter) -> ir.Value:
+def gather_nd(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Gather elements or slices by indices of the first axes."""
     return emit("GatherND", [op["x"], as_int64(op.operand("index"), emit)])
 
 
-def index_sample(op: PdOp, emit: Emitter) -> ir.Value:
+def index_sample(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Gather elements of each row."""
     return emit("GatherElements", [op["x"], op["index"]], {"axis": 1})
 
 
-def take_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
+def take_along_axis(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Gather elements along an axis; the other extents are broadcast."""
     data, index, axis = op["arr"], op["indices"], op.axis(op.attr("axis"), "arr")
     first, second = op.shape("arr"), op.shape("indices")
     if first is None or second is None or len(first) != len(second):
-        raise NotLowered("the ranks of its operands are not known, or differ")
+        raise OpNotLowered("the ranks of its operands are not known, or differ")
     for at, (have, wanted) in enumerate(zip(first, second, strict=True)):
         if at != axis and have is not None and wanted is not None and have != wanted and 1 not in (have, wanted):
             continue
@@ -89,11 +89,11 @@ def take_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("GatherElements", [data, index], {"axis": axis})
 
 
-def _one_axis(rank: int, axis: int, extent: int, emit: Emitter) -> ir.Value:
+def _one_axis(rank: int, axis: int, extent: int, emit: GraphEmitter) -> ir.Value:
     return emit.ints([extent if at == axis else 1 for at in range(rank)])
 
 
-def embedding(op: PdOp, emit: Emitter) -> ir.Value:
+def embedding(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Look up rows of a table; those of the padding index are zero."""
     import numpy as np
 
@@ -107,17 +107,17 @@ def embedding(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [hidden, emit.scalar(0, op.dtype("weight")), rows])
 
 
-def where(op: PdOp, emit: Emitter) -> ir.Value:
+def where(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Select elements from two tensors by a condition."""
     return emit("Where", [op["condition"], op["x"], op["y"]])
 
 
-def nonzero(op: PdOp, emit: Emitter) -> ir.Value:
+def nonzero(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return the indices of nonzero elements, one row each."""
     return emit("Transpose", [emit("NonZero", [op["condition"]])], {"perm": [1, 0]})
 
 
-def masked_select(op: PdOp, emit: Emitter) -> ir.Value:
+def masked_select(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return a list of the elements selected by a mask."""
     mask = op["mask"]
     if op.shape("mask") != op.shape("x") or None in (op.shape("x") or (None,)):
@@ -126,12 +126,12 @@ def masked_select(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Compress", flat, {"axis": 0})
 
 
-def masked_fill(op: PdOp, emit: Emitter) -> ir.Value:
+def masked_fill(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Replace elements by a value where a mask is true."""
     return emit("Where", [op["mask"], op["value"], op["x"]])
 
 
-def multiplex(op: PdOp, emit: Emitter) -> ir.Value:
+def multiplex(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Select each row from one of several tensors."""
     import numpy as np
 

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import constant_of
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_list, int_list
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 _END = (1 << 63) - 1
 
 
-def transpose(op: PdOp, emit: Emitter) -> ir.Value:
+def transpose(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Permute axes."""
     perm = [axis % len(op.attr("perm")) for axis in op.attr("perm")]
     return op["x"] if perm == list(range(len(perm))) else emit("Transpose", [op["x"]], {"perm": perm})
 
 
-def concat(op: PdOp, emit: Emitter) -> ir.Value:
+def concat(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Concatenate tensors; narrowed extents remain int64."""
     items, axis = op.items("x"), int(op.number("axis"))
     if len(items) == 1:
@@ -41,14 +41,14 @@ def concat(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Concat", items, {"axis": axis})
 
 
-def stack(op: PdOp, emit: Emitter) -> ir.Value:
+def stack(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Stack tensors along a new axis."""
     axis = op.attr("axis")
     items = [emit("Unsqueeze", [item, emit.ints([axis])]) for item in op.items("x")]
     return items[0] if len(items) == 1 else emit("Concat", items, {"axis": axis})
 
 
-def split(op: PdOp, emit: Emitter) -> list[ir.Value]:
+def split(op: PdOp, emit: GraphEmitter) -> list[ir.Value]:
     """Split into parts of given extents; one may be -1."""
     sections, axis = op.ints("sections"), op.axis(int(op.number("axis")), "x")
     if len(sections) == 1:
@@ -57,36 +57,36 @@ def split(op: PdOp, emit: Emitter) -> list[ir.Value]:
         shape = op.shape("x")
         whole = None if shape is None else shape[axis]
         if whole is None:
-            raise NotLowered("the extent of one part is open, and so is that of its input")
+            raise OpNotLowered("the extent of one part is open, and so is that of its input")
         rest = whole - sum(part for part in sections if part >= 0)
         sections = [rest if part < 0 else part for part in sections]
     return list(emit("Split", [op["x"], emit.ints(sections)], {"axis": axis}, outputs=len(sections)))
 
 
-def equal_parts(op: PdOp, emit: Emitter, count: int, axis: int, argument: str) -> list[ir.Value]:
+def equal_parts(op: PdOp, emit: GraphEmitter, count: int, axis: int, argument: str) -> list[ir.Value]:
     """Split into equal parts along an axis."""
     if count == 1:
         return [op[argument]]
     return list(emit("Split", [op[argument]], {"axis": axis, "num_outputs": count}, outputs=count))
 
 
-def split_with_num(op: PdOp, emit: Emitter) -> list[ir.Value]:
+def split_with_num(op: PdOp, emit: GraphEmitter) -> list[ir.Value]:
     """Split into a number of equal parts."""
     return equal_parts(op, emit, op.attr("num"), op.axis(int(op.number("axis")), "x"), "x")
 
 
-def unbind(op: PdOp, emit: Emitter) -> list[ir.Value]:
+def unbind(op: PdOp, emit: GraphEmitter) -> list[ir.Value]:
     """Split into slices along an axis, and drop the axis."""
     argument = op.operator.operands[0].name
     axis = op.axis(op.attr("axis"), argument)
     count = op.attr("num") if op.name == "unstack" and op.attr("num") > 0 else op.ranked_shape(argument)[axis]
     if count is None:
-        raise NotLowered("the number of its slices is open")
+        raise OpNotLowered("the number of its slices is open")
     parts = equal_parts(op, emit, count, axis, argument)
     return [emit("Squeeze", [part, emit.ints([axis])]) for part in parts]
 
 
-def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
+def pad3d(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Pad the last axes; pads are listed from the last axis on."""
     mode = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[op.attr("mode")]
     known, rank = op.known_ints("paddings"), op.rank("x")
@@ -109,7 +109,7 @@ def pad3d(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Pad", inputs, {"mode": mode})
 
 
-def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
+def _computed_pads(op: PdOp, mode: str, last: bool, emit: GraphEmitter) -> ir.Value:
     """Reorder computed pads from begin-end pairs, last axis first, to the begins and ends of all axes.
 
     Not with a list of axes, which ONNX Runtime's transpose optimizer misreads (1.32).
@@ -117,7 +117,7 @@ def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
     import numpy as np
 
     if mode == "wrap":
-        raise NotLowered("its paddings are computed, and its axes continue at the other end")
+        raise OpNotLowered("its paddings are computed, and its axes continue at the other end")
     pairs = emit("Reshape", [int_list(op, "paddings", emit), emit.ints([-1, 2])])
     pairs = emit("Slice", [pairs, *(emit.ints([number]) for number in (-1, -_END, 0, -1))])
     before, behind = (emit.constant(np.zeros((2, count), np.int64)) for count in (1 if last else 2, 1))
@@ -127,7 +127,7 @@ def _computed_pads(op: PdOp, mode: str, last: bool, emit: Emitter) -> ir.Value:
     return emit("Pad", [op["x"], pads, value], {"mode": mode})
 
 
-def crop(op: PdOp, emit: Emitter) -> ir.Value:
+def crop(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Crop each axis from an offset; an extent of -1 keeps the rest."""
     import numpy as np
 
@@ -140,7 +140,7 @@ def crop(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Slice", [op["x"], offsets, ends, emit.ints(range(op.rank("x")))])
 
 
-def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: Emitter) -> ir.Value:
+def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: GraphEmitter) -> ir.Value:
     """Pad one axis with elements from its other end."""
     parts = [value]
     if begin:
@@ -150,14 +150,14 @@ def _wrapped(value: ir.Value, axis: int, begin: int, end: int, emit: Emitter) ->
     return value if len(parts) == 1 else emit("Concat", parts, {"axis": axis})
 
 
-def pad(op: PdOp, emit: Emitter) -> ir.Value:
+def pad(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Pad every axis; pads are listed as begin-end pairs."""
     pads = op.attr("paddings")
     value = emit.scalar(op.number("pad_value"), op.dtype("x"))
     return emit("Pad", [op["x"], emit.ints([*pads[::2], *pads[1::2]]), value])
 
 
-def flip(op: PdOp, emit: Emitter) -> ir.Value:
+def flip(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Reverse axes."""
     axes = op.ints("axis")
     count = len(axes)
@@ -165,7 +165,7 @@ def flip(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Slice", [op["x"], *map(emit.ints, (starts, ends, axes, steps))])
 
 
-def roll(op: PdOp, emit: Emitter) -> ir.Value:
+def roll(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Rotate axes cyclically."""
     shifts, axes, value = op.ints("shifts"), op.attr("axis"), op["x"]
     if not axes:
@@ -177,7 +177,7 @@ def roll(op: PdOp, emit: Emitter) -> ir.Value:
     return value
 
 
-def _rolled(value: ir.Value, shift: int, axis: int, extent: int | None, emit: Emitter) -> ir.Value:
+def _rolled(value: ir.Value, shift: int, axis: int, extent: int | None, emit: GraphEmitter) -> ir.Value:
     if extent:
         shift %= extent
     if shift == 0:
@@ -187,7 +187,7 @@ def _rolled(value: ir.Value, shift: int, axis: int, extent: int | None, emit: Em
     return emit("Concat", [tail, head], {"axis": axis})
 
 
-def pixel_shuffle(op: PdOp, emit: Emitter) -> ir.Value:
+def pixel_shuffle(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Rearrange channels to blocks of pixels."""
     from dovetail_paddle.lowering.rules.convolution import channels_first
 
@@ -195,11 +195,11 @@ def pixel_shuffle(op: PdOp, emit: Emitter) -> ir.Value:
     return channels_first(op, "x", emit, lambda x: emit("DepthToSpace", [x], {"blocksize": factor, "mode": "CRD"}))
 
 
-def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
+def pixel_unshuffle(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Rearrange blocks of pixels to channels, the inverse of `pixel_shuffle`."""
     factor, inner = op.attr("downscale_factor"), op.known_shape("x", 1)
     if inner is None or op.attr("data_format") != "NCHW":
-        raise NotLowered("it needs known extents and channels first")
+        raise OpNotLowered("it needs known extents and channels first")
     channels, height, width = inner
     small = [channels, height // factor, factor, width // factor, factor]
     value = emit("Reshape", [op["x"], emit.ints([-1, *small])])
@@ -207,25 +207,25 @@ def pixel_unshuffle(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Reshape", [value, emit.ints([-1, channels * factor * factor, height // factor, width // factor])])
 
 
-def shuffle_channel(op: PdOp, emit: Emitter) -> ir.Value:
+def shuffle_channel(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Interleave the channels of groups."""
     group, inner = op.attr("group" if op.name == "shuffle_channel" else "groups"), op.known_shape("x", 1)
     last = op.name == "channel_shuffle" and op.attr("data_format") != "NCHW"
     if inner is None or last:
-        raise NotLowered("it needs known extents")
+        raise OpNotLowered("it needs known extents")
     channels, height, width = inner
     value = emit("Reshape", [op["x"], emit.ints([-1, group, channels // group, height, width])])
     value = emit("Transpose", [value], {"perm": [0, 2, 1, 3, 4]})
     return emit("Reshape", [value, emit.ints([-1, channels, height, width])])
 
 
-def unfold(op: PdOp, emit: Emitter) -> ir.Value:
+def unfold(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Extract windows as columns, by a convolution with one filter per window position."""
     import numpy as np
 
     shape, kernel = op.shape("x"), op.attr("kernel_sizes")
     if shape is None or shape[1] is None:
-        raise NotLowered("the number of its channels is open")
+        raise OpNotLowered("the number of its channels is open")
     channels, size = shape[1], kernel[0] * kernel[1]
     one = np.eye(size, dtype=op.dtype("x").numpy()).reshape(size, 1, *kernel)
     filters = emit.constant(np.tile(one, (channels, 1, 1, 1)))
@@ -239,17 +239,17 @@ def unfold(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Reshape", [emit("Conv", [op["x"], filters], attributes), emit.ints([0, 0, -1])])
 
 
-def repeat_interleave(op: PdOp, emit: Emitter) -> ir.Value:
+def repeat_interleave(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Repeat each slice along an axis several times."""
     times, axis = op.attr("repeats"), op.axis(op.attr("axis"), "x")
     extent = op.ranked_shape("x")[axis]
     if extent is None:
-        raise NotLowered("the extent of its axis is open")
+        raise OpNotLowered("the extent of its axis is open")
     index = emit.ints([at for at in range(extent) for _ in range(times)])
     return emit("Gather", [op["x"], index], {"axis": axis})
 
 
-def repeat_by_numbers(op: PdOp, emit: Emitter) -> ir.Value:
+def repeat_by_numbers(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Repeat each slice along an axis as often as a list says."""
     import numpy as np
     import onnx_ir as ir
@@ -263,7 +263,7 @@ def repeat_by_numbers(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Gather", [op["x"], index], {"axis": op.axis(op.attr("axis"), "x")})
 
 
-def view_shape(op: PdOp, emit: Emitter) -> ir.Value:
+def view_shape(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Reshape to known extents."""
     return emit("Reshape", [op["input"], emit.ints(op.attr("dims"))])
 
@@ -271,7 +271,7 @@ def view_shape(op: PdOp, emit: Emitter) -> ir.Value:
 def triangle(upper: bool):
     """Create the rule of a triangle of a matrix."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import numpy as np
 
         diagonal = emit.constant(np.array(op.attr("diagonal"), np.int64))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered
+from dovetail_paddle.lowering.op import OpNotLowered
 from dovetail_paddle.lowering.rules.elementwise import binary, one_type
 from dovetail_paddle.lowering.shapes import as_rank
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.op import PdOp
     from dovetail_paddle.lowering.rules import Rule
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def bitwise(logical: str, on_bits: str) -> Rule:
     """Create the rule of a bitwise operator, which is logical on booleans."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import onnx_ir as ir
 
         name = logical if op.dtype("x") == ir.DataType.BOOL else on_bits
@@ -31,7 +31,7 @@ def bitwise(logical: str, on_bits: str) -> Rule:
 def logical(onnx_name: str) -> Rule:
     """Create the rule of a logical operator; nonzero numbers count as true."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import onnx_ir as ir
 
         operands = []
@@ -44,18 +44,18 @@ def logical(onnx_name: str) -> Rule:
     return rule
 
 
-def not_equal(op: PdOp, emit: Emitter) -> ir.Value:
+def not_equal(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compare for inequality."""
     return emit("Not", [emit("Equal", [op["x"], op["y"]])])
 
 
-def isfinite(op: PdOp, emit: Emitter) -> ir.Value:
+def isfinite(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Check for finite numbers: only for these is `x - x` zero."""
     difference = emit("Sub", [op["x"], op["x"]])
     return emit("Equal", [difference, emit.scalar(0, op.dtype("x"))])
 
 
-def isclose(op: PdOp, emit: Emitter) -> ir.Value:
+def isclose(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Check for equality within a tolerance relative to the second operand."""
     x, y, dtype = op["x"], op["y"], op.dtype("x")
     relative, absolute = (emit.scalar(op.number(name), dtype) for name in ("rtol", "atol"))
@@ -69,7 +69,7 @@ def isclose(op: PdOp, emit: Emitter) -> ir.Value:
     return close
 
 
-def _all(flags: ir.Value, op: PdOp, emit: Emitter) -> ir.Value:
+def _all(flags: ir.Value, op: PdOp, emit: GraphEmitter) -> ir.Value:
     import onnx_ir as ir
 
     least = emit("ReduceMin", [emit.cast(flags, ir.DataType.INT32)], {"keepdims": 0})
@@ -78,12 +78,12 @@ def _all(flags: ir.Value, op: PdOp, emit: Emitter) -> ir.Value:
     return made
 
 
-def allclose(op: PdOp, emit: Emitter) -> ir.Value:
+def allclose(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Check whether all elements are close."""
     return _all(isclose(op, emit), op, emit)
 
 
-def equal_all(op: PdOp, emit: Emitter) -> ir.Value:
+def equal_all(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Check whether all elements are equal."""
     return _all(emit("Equal", [op["x"], op["y"]]), op, emit)
 
@@ -91,9 +91,9 @@ def equal_all(op: PdOp, emit: Emitter) -> ir.Value:
 def shifted(left: bool) -> Rule:
     """Create the rule of a bit shift, a product with a power of 2; ONNX only shifts unsigned integers."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         if not op.attr("is_arithmetic"):
-            raise NotLowered("it shifts in zeros, and integers are signed")
+            raise OpNotLowered("it shifts in zeros, and integers are signed")
         factor = emit("Pow", [emit.scalar(2, op.dtype("x")), op["y"]])
         if left:
             return emit("Mul", [op["x"], factor])
@@ -106,7 +106,7 @@ def shifted(left: bool) -> Rule:
 def ordered(onnx_name: str) -> Rule:
     """Create the rule of an ordered comparison; booleans, which ONNX does not compare, order false below true."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import onnx_ir as ir
 
         one_type([op.original("x"), op.original("y")])

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.rules.convolution import channels_first
 from dovetail_paddle.lowering.rules.elementwise import one_type
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
-def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
+def batch_norm(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value | None, ...]:
     """Normalize with the mean and variance from training; the other results are for training only."""
     names = ("scale", "bias", "mean", "variance")
     shape = op.known_shape("mean")
@@ -24,7 +24,7 @@ def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
         if op.original(name) is not None:
             return op[name]
         if shape is None:
-            raise NotLowered(f"it has no '{name}', and the number of its channels is open")
+            raise OpNotLowered(f"it has no '{name}', and the number of its channels is open")
         return _filled(shape, float(name == "scale"), op.dtype("mean"), emit)
 
     one_type(op.original(name) for name in names[2:])
@@ -34,17 +34,17 @@ def batch_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
     return made, op["mean"], op["variance"], None, None, None
 
 
-def _filled(shape: Sequence[int], number: float, dtype: ir.DataType, emit: Emitter) -> ir.Value:
+def _filled(shape: Sequence[int], number: float, dtype: ir.DataType, emit: GraphEmitter) -> ir.Value:
     import numpy as np
 
     return emit.constant(np.full(shape, number, dtype.numpy()))
 
 
-def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
+def layer_norm(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None, None]:
     """Normalize over the last axes; ONNX requires scale and bias of their extents."""
     axis, shape, x = op.attr("begin_norm_axis"), op.shape("x"), op["x"]
     if shape is None:
-        raise NotLowered("the rank of its input is not known")
+        raise OpNotLowered("the rank of its input is not known")
     normalized = op.known_shape("x", axis)
 
     def parameter(name: str) -> ir.Value | None:
@@ -52,12 +52,12 @@ def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
             if name == "bias":
                 return None
             if normalized is None:
-                raise NotLowered("it has no scale, and the extents that it normalizes are open")
+                raise OpNotLowered("it has no scale, and the extents that it normalizes are open")
             return _filled(normalized, 1, op.dtype("x"), emit)
         value = op[name]
         if len(shape[axis:]) > 1:
             if normalized is None:
-                raise NotLowered("the extents that it normalizes are open")
+                raise OpNotLowered("the extents that it normalizes are open")
             value = emit("Reshape", [value, emit.ints(normalized)])
         dtype = op.dtype(name)
         return value if dtype == op.dtype("x") else emit.cast(value, op.dtype("x"))
@@ -66,11 +66,11 @@ def layer_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
     return emit("LayerNormalization", inputs, {"axis": axis, "epsilon": op.attr("epsilon")}), None, None
 
 
-def instance_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
+def instance_norm(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None, None]:
     """Normalize each channel."""
     channels = (op.shape("x") or (None, None))[1]
     if channels is None:
-        raise NotLowered("the number of its channels is open")
+        raise OpNotLowered("the number of its channels is open")
 
     def parameter(name: str) -> ir.Value:
         if op.original(name) is not None:
@@ -81,7 +81,7 @@ def instance_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
     return emit("InstanceNormalization", inputs, {"epsilon": op.attr("epsilon")}), None, None
 
 
-def group_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
+def group_norm(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None, None]:
     """Normalize groups of channels as instances, then apply the per-channel scale and bias."""
     groups, dtype, rank = op.attr("groups"), op.dtype("x"), op.rank("x")
 
@@ -101,7 +101,7 @@ def group_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None]:
     return channels_first(op, "x", emit, lower), None, None
 
 
-def unit_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def unit_norm(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Divide by the length along an axis."""
     axis, dtype = op.attr("axis"), op.dtype("x")
     squares = emit("ReduceSumSquare", [op["x"], emit.ints([axis])], {"keepdims": 1})
@@ -109,7 +109,7 @@ def unit_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     return emit("Div", [op["x"], length]), length
 
 
-def affine_channel(op: PdOp, emit: Emitter) -> ir.Value:
+def affine_channel(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Scale and shift each channel."""
     last = op.attr("data_layout") == "NHWC"
     form = emit.ints([-1] if last else [-1, *[1] * (op.rank("x") - 2)])
@@ -117,7 +117,7 @@ def affine_channel(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Add", [scaled, emit("Reshape", [op["bias"], form])])
 
 
-def rms_norm(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
+def rms_norm(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None]:
     """Divide by the root mean square over the last axes."""
     import onnx_ir as ir
 

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_int64, extent
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 _END = (1 << 63) - 1
 
 
-def _number(value: int, emit: Emitter) -> ir.Value:
+def _number(value: int, emit: GraphEmitter) -> ir.Value:
     import numpy as np
 
     return emit.constant(np.array(value, np.int64))
 
 
-def _column(value: ir.Value, at: int, emit: Emitter) -> ir.Value:
+def _column(value: ir.Value, at: int, emit: GraphEmitter) -> ir.Value:
     return emit("Gather", [value, _number(at, emit)], {"axis": -1})
 
 
-def images_of(op: PdOp, boxes: ir.Value, emit: Emitter) -> ir.Value:
+def images_of(op: PdOp, boxes: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Return the image index of each region."""
     import numpy as np
     import onnx_ir as ir
@@ -41,7 +41,7 @@ def images_of(op: PdOp, boxes: ir.Value, emit: Emitter) -> ir.Value:
     return emit("ReduceSum", [after, emit.ints([1])], {"keepdims": 0})
 
 
-def roi_pool(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
+def roi_pool(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None]:
     """Pool the maximum of each part of a region."""
     boxes, dtype = op["boxes"], op.dtype("boxes")
     images = emit("Unsqueeze", [emit.cast(images_of(op, boxes, emit), dtype), emit.ints([1])])
@@ -52,14 +52,14 @@ def roi_pool(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
     return emit("MaxRoiPool", [op["x"], emit("Concat", [images, boxes], {"axis": 1})], attributes), None
 
 
-def psroi_pool(op: PdOp, emit: Emitter) -> ir.Value:
+def psroi_pool(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Pool the mean of each part of a region from its own channels; row and column masks select the pixels."""
     import numpy as np
 
     inner, dtype = op.known_shape("x", 1), op.dtype("x")
     rows, columns = op.attr("pooled_height"), op.attr("pooled_width")
     if inner is None:
-        raise NotLowered("the extents of its input are open: fix them with --fix-shape")
+        raise OpNotLowered("the extents of its input are open: fix them with --fix-shape")
     channels, height, width = inner[0] // (rows * columns), inner[1], inner[2]
     images = images_of(op, op["boxes"], emit)
     value = emit("Reshape", [op["x"], emit.ints([-1, channels, rows, columns, height, width])])
@@ -90,7 +90,7 @@ def psroi_pool(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [empty, emit.scalar(0, dtype), emit("Div", [total, emit("Max", [area, one])])])
 
 
-def nms(op: PdOp, emit: Emitter) -> ir.Value:
+def nms(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Select boxes that overlap no earlier one; they are sorted by descending score."""
     import numpy as np
     import onnx_ir as ir
@@ -105,7 +105,7 @@ def nms(op: PdOp, emit: Emitter) -> ir.Value:
     return _column(found, 2, emit)
 
 
-def matrix_nms(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
+def matrix_nms(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Decay the scores of boxes by their overlap with better ones of the class, and select the best of each image."""
     import numpy as np
     import onnx_ir as ir
@@ -113,7 +113,7 @@ def matrix_nms(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     shape, dtype = op.shape("scores"), op.dtype("scores")
     boxes, scores = op["bboxes"], op["scores"]
     if shape is None or shape[1] is None or shape[2] is None:
-        raise NotLowered("the numbers of its classes and boxes are open: fix them with --fix-shape")
+        raise OpNotLowered("the numbers of its classes and boxes are open: fix them with --fix-shape")
     classes = [label for label in range(shape[1]) if label != op.attr("background_label")]
     if len(classes) < shape[1]:
         scores = emit("Gather", [scores, emit.ints(classes)], {"axis": 1})
@@ -154,13 +154,13 @@ def matrix_nms(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     return out, _original(op, places, order, flat, shape[2], emit), number
 
 
-def _chosen(boxes: ir.Value, places: ir.Value, count: int, emit: Emitter) -> ir.Value:
+def _chosen(boxes: ir.Value, places: ir.Value, count: int, emit: GraphEmitter) -> ir.Value:
     """Gather boxes of each image by index."""
     index = emit("Reshape", [places, emit.ints([-1, count, 1])])
     return emit("GatherND", [boxes, index], {"batch_dims": 1})
 
 
-def _original(op: PdOp, places: ir.Value, order: ir.Value, kept: ir.Value, count: int, emit: Emitter) -> ir.Value:
+def _original(op: PdOp, places: ir.Value, order: ir.Value, kept: ir.Value, count: int, emit: GraphEmitter) -> ir.Value:
     """Return the indices of boxes in the list of all images."""
     flat = emit(
         "Reshape", [places, emit("Concat", [emit("Shape", [places], {"end": 1}), emit.ints([-1])], {"axis": 0})]
@@ -173,7 +173,7 @@ def _original(op: PdOp, places: ir.Value, order: ir.Value, kept: ir.Value, count
     return op.narrow(index, 1)
 
 
-def _overlaps(boxes: ir.Value, normalized: bool, dtype: ir.DataType, emit: Emitter) -> ir.Value:
+def _overlaps(boxes: ir.Value, normalized: bool, dtype: ir.DataType, emit: GraphEmitter) -> ir.Value:
     """Compute the intersection over union of all pairs; unless normalized, corner pixels belong to the box."""
     low = emit("Slice", [boxes, *(emit.ints([number]) for number in (0, 2, -1))])
     high = emit("Slice", [boxes, *(emit.ints([number]) for number in (2, 4, -1))])
@@ -191,7 +191,7 @@ def _overlaps(boxes: ir.Value, normalized: bool, dtype: ir.DataType, emit: Emitt
     return emit("Div", [inside, emit("Max", [union, emit.scalar(1e-30, dtype)])])
 
 
-def distribute_fpn_proposals(op: PdOp, emit: Emitter) -> tuple[list, list, ir.Value]:
+def distribute_fpn_proposals(op: PdOp, emit: GraphEmitter) -> tuple[list, list, ir.Value]:
     """Assign regions to pyramid levels by size; return them, their counts, and the order that restores the input."""
     import math
 

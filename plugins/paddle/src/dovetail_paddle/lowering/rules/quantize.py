@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.rules import Rule
 
 
 def _largest(op: PdOp) -> int:
     """Return the largest quantized value."""
     if op.attr("bit_length") != 8:
-        raise NotLowered(f"it quantizes to {op.attr('bit_length')} bits, and 8 are supported")
+        raise OpNotLowered(f"it quantizes to {op.attr('bit_length')} bits, and 8 are supported")
     return 127
 
 
@@ -28,7 +28,7 @@ def _positive(step: np.ndarray | np.floating) -> np.ndarray:
     return np.where(np.asarray(step) == 0, np.finfo(np.float32).tiny, step).astype(np.float32)
 
 
-def _step(op: PdOp, argument: str, emit: Emitter, *, scalar: bool) -> ir.Value:
+def _step(op: PdOp, argument: str, emit: GraphEmitter, *, scalar: bool) -> ir.Value:
     """Convert a scale from the largest magnitude to the step size."""
     import numpy as np
 
@@ -40,20 +40,20 @@ def _step(op: PdOp, argument: str, emit: Emitter, *, scalar: bool) -> ir.Value:
     return emit("Reshape", [step, emit.ints([] if scalar else [-1])])
 
 
-def _zero(step: ir.Value, scalar: bool, emit: Emitter) -> ir.Value:
+def _zero(step: ir.Value, scalar: bool, emit: GraphEmitter) -> ir.Value:
     import numpy as np
 
     if scalar:
         return emit.constant(np.array(0, np.int8))
     if step.shape is None:
-        raise NotLowered("the number of its scales is not known")
+        raise OpNotLowered("the number of its scales is not known")
     return emit.constant(np.zeros(step.shape.numpy(), np.int8))
 
 
 def linear(onnx_name: str) -> Rule:
     """Create the rule of `quantize_linear` and `dequantize_linear`."""
 
-    def rule(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
+    def rule(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None, None, None]:
         import numpy as np
         import onnx_ir as ir
 
@@ -61,7 +61,7 @@ def linear(onnx_name: str) -> Rule:
         scalar = axis < 0 or (known is not None and known.size == 1)
         offset = op.constant("zero_point")
         if offset is not None and offset.any():
-            raise NotLowered("its zero point is not zero")
+            raise OpNotLowered("its zero point is not zero")
         step = _step(op, "scale", emit, scalar=scalar)
         zero = _zero(step, scalar, emit)
         value, held = op["x"], op.constant("x")
@@ -96,22 +96,22 @@ def _scale_of(array: np.ndarray, axis: int | None) -> np.ndarray:
     return np.abs(array).max(axis=axes).astype(np.float32).reshape(-1)
 
 
-def _pair(op: PdOp, step: ir.Value, zero: ir.Value, emit: Emitter) -> ir.Value:
+def _pair(op: PdOp, step: ir.Value, zero: ir.Value, emit: GraphEmitter) -> ir.Value:
     return emit("DequantizeLinear", [emit("QuantizeLinear", [op["x"], step, zero]), step, zero])
 
 
-def with_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, None, None]:
+def with_given_scale(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value, None, None]:
     """Quantize and dequantize with the scale from training."""
     step = _step(op, "in_scale", emit, scalar=True)
     return _pair(op, step, _zero(step, True, emit), emit), op["in_scale"], None, None
 
 
-def observed(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, None, None]:
+def observed(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None, None, None]:
     """Return the value unchanged: training measures its scale here."""
     return op["x"], None, None, None
 
 
-def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def weights(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Quantize and dequantize a parameter with scales from its own magnitudes."""
     import numpy as np
 
@@ -120,7 +120,7 @@ def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     _largest(op)
     if array is None:
         if axis is not None:
-            raise NotLowered("it takes its scales from a computed tensor, channel by channel")
+            raise OpNotLowered("it takes its scales from a computed tensor, channel by channel")
         top = emit("ReduceMax", [emit("Abs", [op["x"]])], {"keepdims": 0})
         step = emit("Div", [top, emit.scalar(127, op.dtype("x"))])
         return _pair(op, step, _zero(step, True, emit), emit), emit("Reshape", [top, emit.ints([1])])
@@ -134,20 +134,20 @@ def weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     return made, emit.constant(scale)
 
 
-def integers_by_given_scale(op: PdOp, emit: Emitter) -> tuple[ir.Value | None, ...]:
+def integers_by_given_scale(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value | None, ...]:
     """Quantize to integers stored as floats, the form in older programs."""
     step = _step(op, "in_scale", emit, scalar=True)
     made = emit.cast(emit("QuantizeLinear", [op["x"], step, _zero(step, True, emit)]), op.dtype("x"))
     return made, op["in_scale"], *[None] * (len(op.operator.outputs) - 2)
 
 
-def integer_weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def integer_weights(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Quantize a parameter to integers stored as floats."""
     import numpy as np
 
     array = op.constant("x")
     if array is None:
-        raise NotLowered("it takes its scale from a computed tensor")
+        raise OpNotLowered("it takes its scale from a computed tensor")
     _largest(op)
     axis = op.attr("quant_axis") if "quant_axis" in op.operator.argument else None
     scale = _scale_of(array, axis)
@@ -155,13 +155,13 @@ def integer_weights(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     return emit.constant(held, f"{op.operand('x').name}.integers"), emit.constant(scale)
 
 
-def dequantize(op: PdOp, emit: Emitter) -> ir.Value:
+def dequantize(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Multiply integers stored as floats by the step size."""
     dtype = op.dtype("x")
     return emit("Mul", [op["x"], emit("Div", [op["scale"], emit.scalar(op.attr("max_range"), dtype)])])
 
 
-def dequantize_channels(op: PdOp, emit: Emitter) -> ir.Value:
+def dequantize_channels(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Dequantize with a scale per channel and one for the activation."""
     scales, dtype, value = op.items("scales"), op.dtype("x"), op["x"]
     bits, rank = op.attr("quant_bits"), op.rank("x")

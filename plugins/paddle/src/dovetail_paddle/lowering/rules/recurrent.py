@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 # By mode: ONNX operator, activation, and the order of Paddle's gates in ONNX.
@@ -22,17 +22,17 @@ _MODES = {
 }
 
 
-def rnn(op: PdOp, emit: Emitter) -> tuple[ir.Value, None, list[ir.Value], None]:
+def rnn(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None, list[ir.Value], None]:
     """Lower stacked layers, each in one or two directions."""
     import onnx_ir as ir
 
     mode = op.attr("mode")
     if mode not in _MODES:
-        raise NotLowered(f"its mode is '{mode}'")
+        raise OpNotLowered(f"its mode is '{mode}'")
     layers, directions = op.attr("num_layers"), 1 + op.attr("is_bidirec")
     weights = [_weight(value) for value in op.originals("weight_list")]
     if len(weights) not in (2 * layers * directions, 4 * layers * directions):
-        raise NotLowered(f"it has {len(weights)} weights for {layers} layers")
+        raise OpNotLowered(f"it has {len(weights)} weights for {layers} layers")
     states = op.items("pre_state")
     lengths = None if op.original("sequence_length") is None else op["sequence_length"]
     if lengths is not None and op.dtype("sequence_length") != ir.DataType.INT32:
@@ -53,11 +53,11 @@ def _weight(value: ir.Value) -> np.ndarray:
 
     found = constant_of(value)
     if found is None:
-        raise NotLowered(f"its weight '{value.name}' is computed")
+        raise OpNotLowered(f"its weight '{value.name}' is computed")
     return found
 
 
-def _slice(state: ir.Value, start: int, count: int, whole: int, emit: Emitter) -> ir.Value:
+def _slice(state: ir.Value, start: int, count: int, whole: int, emit: GraphEmitter) -> ir.Value:
     """Return the states of one layer."""
     if count == whole:
         return state
@@ -71,7 +71,7 @@ def _layer(
     layer: int,
     states: list[ir.Value],
     lengths: ir.Value | None,
-    emit: Emitter,
+    emit: GraphEmitter,
 ) -> tuple[ir.Value, list[ir.Value]]:
     """Lower one layer; return its output for every step, and its final states."""
     import numpy as np

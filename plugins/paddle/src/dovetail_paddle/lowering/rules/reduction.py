@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_rank, int_list
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.rules import Rule
 
 
-def reduced(op: PdOp, emit: Emitter, onnx_name: str, value: ir.Value, keep: bool) -> ir.Value:
+def reduced(op: PdOp, emit: GraphEmitter, onnx_name: str, value: ir.Value, keep: bool) -> ir.Value:
     """Reduce over the axes of an operator; an empty list means all axes."""
     axes = op.known_ints("axis")
     whole = axes is not None and (not axes or ("reduce_all" in op.operator.argument and op.attr("reduce_all")))
@@ -35,7 +35,7 @@ def _keeps(op: PdOp) -> bool:
 def reduction(onnx_name: str) -> Rule:
     """Create the rule of a reduction."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         value = op["x"]
         dtype = onnx_type(op.attr("dtype")) if "dtype" in op.operator.argument else None
         if dtype is None and op.name in ("sum", "prod"):
@@ -47,12 +47,12 @@ def reduction(onnx_name: str) -> Rule:
     return rule
 
 
-def mean_all(op: PdOp, emit: Emitter) -> ir.Value:
+def mean_all(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the mean of all elements."""
     return as_rank(emit("ReduceMean", [op["x"]], {"keepdims": 0}), 0, op.result_shape(), emit)
 
 
-def squared_l2_norm(op: PdOp, emit: Emitter) -> ir.Value:
+def squared_l2_norm(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the sum of squares."""
     return as_rank(emit("ReduceSumSquare", [op["x"]], {"keepdims": 0}), 0, op.result_shape(), emit)
 
@@ -60,7 +60,7 @@ def squared_l2_norm(op: PdOp, emit: Emitter) -> ir.Value:
 def logic(onnx_name: str) -> Rule:
     """Create the rule of `all` or `any`: the minimum or maximum of zeros and ones."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import onnx_ir as ir
 
         value = op["x"]
@@ -72,7 +72,7 @@ def logic(onnx_name: str) -> Rule:
     return rule
 
 
-def p_norm(op: PdOp, emit: Emitter) -> ir.Value:
+def p_norm(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the p-norm along an axis, or of all elements."""
     order, keep = op.attr("porder"), op.attr("keepdim")
     axes = [] if op.attr("asvector") else [emit.ints([op.attr("axis")])]
@@ -94,16 +94,16 @@ def p_norm(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Pow", [powers, emit.scalar(1 / order, dtype)])
 
 
-def dist(op: PdOp, emit: Emitter) -> ir.Value:
+def dist(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the norm of a difference."""
     order = op.attr("p")
     if order not in (1, 2):
-        raise NotLowered(f"its norm is of order {order}, and 1 and 2 are supported")
+        raise OpNotLowered(f"its norm is of order {order}, and 1 and 2 are supported")
     made = emit(f"ReduceL{int(order)}", [emit("Sub", [op["x"], op["y"]])], {"keepdims": 0})
     return as_rank(made, 0, op.result_shape(), emit)
 
 
-def cumsum(op: PdOp, emit: Emitter) -> ir.Value:
+def cumsum(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the cumulative sum along an axis."""
     import numpy as np
 
@@ -111,7 +111,7 @@ def cumsum(op: PdOp, emit: Emitter) -> ir.Value:
     if op.attr("flatten"):
         value, axis = emit("Reshape", [value, emit.ints([-1])]), 0
     elif op.shape("x") == ():
-        raise NotLowered("its input has no axis")
+        raise OpNotLowered("its input has no axis")
     attributes = {"exclusive": int(op.attr("exclusive")), "reverse": int(op.attr("reverse"))}
     result = op.result_dtype()
     if result is not None and result != op.dtype("x"):
@@ -123,13 +123,13 @@ _MOST = 1 << 12  # extent of the axis; the intermediate is quadratic in it
 
 
 def _prefixes(
-    op: PdOp, value: ir.Value, axis: int, extent: int | None, neutral: ir.Value, emit: Emitter
+    op: PdOp, value: ir.Value, axis: int, extent: int | None, neutral: ir.Value, emit: GraphEmitter
 ) -> tuple[ir.Value, list[int] | None]:
     """Return all prefixes along an axis, padded, on a new last axis, and the permutation that moved the axis."""
     import numpy as np
 
     if extent is None or extent > _MOST:
-        raise NotLowered(f"the extent of its axis is open, or above {_MOST}")
+        raise OpNotLowered(f"the extent of its axis is open, or above {_MOST}")
     rank = op.rank("x")
     order = [*(at for at in range(rank) if at != axis), axis]
     if order != list(range(rank)):
@@ -145,12 +145,12 @@ def _prefixes(
 def scan(onnx_name: str, neutral: float, axis_name: str) -> Rule:
     """Create the rule of a scan: a reduction of every prefix."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         value, axis, dtype = op["x"], op.axis(op.attr(axis_name), "x"), op.dtype("x")
         shape = op.ranked_shape("x")
         extent, flat = shape[axis], "flatten" in op.operator.argument and op.attr("flatten")
         if flat and len(shape) > 1:
-            raise NotLowered("it goes over all elements of a tensor with several axes")
+            raise OpNotLowered("it goes over all elements of a tensor with several axes")
         spread, back = _prefixes(op, value, axis, extent, emit.scalar(neutral, dtype), emit)
         made = emit(onnx_name, [spread, emit.ints([-1])], {"keepdims": 0})
         return made if back is None else emit("Transpose", [made], {"perm": back})
@@ -161,7 +161,7 @@ def scan(onnx_name: str, neutral: float, axis_name: str) -> Rule:
 def extremum(largest: bool) -> Rule:
     """Create the rule of the running extremum and its last position."""
 
-    def rule(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+    def rule(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
         import numpy as np
 
         axis, dtype = op.axis(op.attr("axis"), "x"), op.dtype("x")

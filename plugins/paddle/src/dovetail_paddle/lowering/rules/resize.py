@@ -6,21 +6,21 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.rules.convolution import channels_first, padding
 from dovetail_paddle.lowering.shapes import as_list, int_list, joined
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.rules import Rule
 
 
 def interpolation(onnx_mode: str, axes: int | None = None) -> Rule:
     """Create the rule of interpolation over a number of axes; by default over all but two."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         spatial = axes or op.rank("x") - 2
         attributes = {"mode": onnx_mode, **_coordinates(op, onnx_mode)}
         return channels_first(op, "x", emit, lambda x: _resized(op, x, spatial, attributes, emit))
@@ -42,7 +42,7 @@ def _coordinates(op: PdOp, mode: str) -> dict[str, object]:
     return {"coordinate_transformation_mode": "asymmetric" if asymmetric else "half_pixel", **cubic}
 
 
-def _resized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, object], emit: Emitter) -> ir.Value:
+def _resized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, object], emit: GraphEmitter) -> ir.Value:
     import numpy as np
 
     sizes = _sizes(op, spatial, emit)
@@ -59,11 +59,11 @@ def _resized(op: PdOp, x: ir.Value, spatial: int, attributes: dict[str, object],
     if len(scales) == 1:
         scales *= spatial
     if len(scales) != spatial or not all(scale > 0 for scale in scales):
-        raise NotLowered("it says neither the extents nor the scales of its result")
+        raise OpNotLowered("it says neither the extents nor the scales of its result")
     return emit("Resize", [x, None, emit.constant(np.array([1, 1, *scales], np.float32))], attributes)
 
 
-def _sizes(op: PdOp, spatial: int, emit: Emitter) -> ir.Value | None:
+def _sizes(op: PdOp, spatial: int, emit: GraphEmitter) -> ir.Value | None:
     """Return the output extents; None if scales determine them."""
     if op.original("size_tensor") is not None:
         return int_list(op, "size_tensor", emit)
@@ -75,7 +75,7 @@ def _sizes(op: PdOp, spatial: int, emit: Emitter) -> ir.Value | None:
     return emit.ints(wanted) if all(extent > 0 for extent in wanted) else None
 
 
-def grid_sample(op: PdOp, emit: Emitter) -> ir.Value:
+def grid_sample(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Interpolate at given positions."""
     padding = {"zeros": "zeros", "border": "border", "reflection": "reflection"}[op.attr("padding_mode")]
     mode = op.attr("mode")
@@ -88,7 +88,7 @@ def grid_sample(op: PdOp, emit: Emitter) -> ir.Value:
 def pooling(spatial: int):
     """Create the rule of pooling over a number of axes."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         kernel = op.ints("kernel_size")
         average = op.attr("pooling_type") == "avg"
         everything = op.attr("global_pooling") or (op.attr("adaptive") and all(extent == 1 for extent in kernel))
@@ -116,12 +116,12 @@ def pooling(spatial: int):
 def _spatial_extents(op: PdOp) -> list[int | None]:
     shape = op.shape("x")
     if shape is None:
-        raise NotLowered("the rank of its input is not known")
+        raise OpNotLowered("the rank of its input is not known")
     last = "data_format" in op.operator.argument and op.attr("data_format").endswith("C")
     return list(shape[1:-1] if last else shape[2:])
 
 
-def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emitter) -> ir.Value:
+def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: GraphEmitter) -> ir.Value:
     """Pool to given extents: with regular windows if they divide the input, else axis by axis."""
 
     have = _spatial_extents(op)
@@ -145,7 +145,7 @@ def _adaptive(op: PdOp, x: ir.Value, wanted: list[int], average: bool, emit: Emi
 
 
 def _bounds(
-    x: ir.Value, axis: int, extent: int | None, parts: int, emit: Emitter
+    x: ir.Value, axis: int, extent: int | None, parts: int, emit: GraphEmitter
 ) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Yield begin and end of each part of an axis; parts overlap if the extent is not divisible."""
     if extent is None:
@@ -159,7 +159,7 @@ def _bounds(
         yield begin, emit("Div", [end, emit.ints([parts])])
 
 
-def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
+def with_index(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value | None]:
     """Pool maxima, with their positions in the plane of a channel."""
     inner, kernel = op.known_shape("x", 1), op.attr("kernel_size")
     if not op.node.outputs[1].uses():
@@ -171,7 +171,7 @@ def with_index(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value | None]:
     if op.attr("global_pooling"):
         kernel = list(op.ranked_shape("x")[2:])
     if op.attr("adaptive") or inner is None:
-        raise NotLowered("positions of maxima need known extents and windows")
+        raise OpNotLowered("positions of maxima need known extents and windows")
     pads = op.attr("paddings")
     attributes = {
         "kernel_shape": kernel, "strides": op.attr("strides"), "pads": [*pads, *pads],

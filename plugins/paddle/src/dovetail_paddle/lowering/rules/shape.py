@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_rank, int_list, joined, shape_of
 from dovetail_paddle.pd_graph import operands
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
-def reshape(op: PdOp, emit: Emitter) -> ir.Value:
+def reshape(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Reshape; as in ONNX, 0 keeps an extent and -1 infers it."""
     return emit("Reshape", [op["x"], int_list(op, "shape", emit)])
 
 
-def flatten(op: PdOp, emit: Emitter) -> ir.Value:
+def flatten(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Merge a range of axes."""
     rank = op.rank("x")
     start, stop = op.axis(op.attr("start_axis"), "x"), op.axis(op.attr("stop_axis"), "x")
@@ -33,7 +33,7 @@ def flatten(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Reshape", [op["x"], joined([emit.ints([*[0] * start, -1]), after], emit)])
 
 
-def squeeze(op: PdOp, emit: Emitter) -> ir.Value:
+def squeeze(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Remove axes of extent 1; others are kept."""
     axes, shape = op.ints("axis"), op.shape("x")
     if shape is None:
@@ -50,7 +50,7 @@ def squeeze(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Squeeze", [op["x"], emit.ints(axes)]) if axes else op["x"]
 
 
-def unsqueeze(op: PdOp, emit: Emitter) -> ir.Value:
+def unsqueeze(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Insert axes of extent 1 one after the other."""
     axes = op.known_ints("axis")
     if axes is None:
@@ -64,7 +64,7 @@ def unsqueeze(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Unsqueeze", [op["x"], emit.ints([at for at, source in enumerate(places) if source < 0])])
 
 
-def expand(op: PdOp, emit: Emitter) -> ir.Value:
+def expand(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Broadcast axes of extent 1; -1 keeps an extent."""
     known = op.known_ints("shape")
     if known is not None:
@@ -84,7 +84,7 @@ def expand(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Expand", [op["x"], emit("Max", [wanted, emit.ints([1])])])
 
 
-def expand_as(op: PdOp, emit: Emitter) -> ir.Value:
+def expand_as(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Broadcast to the shape of another tensor."""
     target = op.attr("target_shape")
     if op.original("y") is not None:
@@ -92,7 +92,7 @@ def expand_as(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Expand", [op["x"], emit.ints([1 if extent < 0 else extent for extent in target])])
 
 
-def tile(op: PdOp, emit: Emitter) -> ir.Value:
+def tile(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Repeat along each axis; missing counts are those of the first axes."""
     known = op.known_ints("repeat_times")
     if known is None:
@@ -103,7 +103,7 @@ def tile(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Tile", [value, emit.ints([*[1] * (rank - len(known)), *known])])
 
 
-def shape(op: PdOp, emit: Emitter) -> ir.Value:
+def shape(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return the shape."""
     import onnx_ir as ir
 
@@ -111,12 +111,12 @@ def shape(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.narrow(value, op.result_dtype() or ir.DataType.INT64)
 
 
-def numel(op: PdOp, emit: Emitter) -> ir.Value:
+def numel(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Return the number of elements."""
     return as_rank(emit("Size", [op["x"]]), 0, op.result_shape(), emit)
 
 
-def is_empty(op: PdOp, emit: Emitter) -> ir.Value:
+def is_empty(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Check whether there are no elements."""
     value = emit("Equal", [emit("Size", [op["x"]]), emit.constant(_zero())])
     return as_rank(value, 0, op.result_shape(), emit)
@@ -128,11 +128,11 @@ def _zero():
     return np.array(0, np.int64)
 
 
-def meshgrid(op: PdOp, emit: Emitter) -> list[ir.Value]:
+def meshgrid(op: PdOp, emit: GraphEmitter) -> list[ir.Value]:
     """Create the coordinates of a grid."""
     originals, items = op.originals("inputs"), op.items("inputs")
     if len(originals) != len(items):
-        raise NotLowered("its coordinates are no list of tensors")
+        raise OpNotLowered("its coordinates are no list of tensors")
     lists = [emit("Reshape", [item, emit.ints([-1])]) for item in items]
     extents = joined([emit("Shape", [item]) for item in lists], emit)
     count = len(items)
@@ -143,7 +143,7 @@ def meshgrid(op: PdOp, emit: Emitter) -> list[ir.Value]:
     return found
 
 
-def broadcast_tensors(op: PdOp, emit: Emitter) -> list[ir.Value]:
+def broadcast_tensors(op: PdOp, emit: GraphEmitter) -> list[ir.Value]:
     """Broadcast several tensors to their common shape."""
     items = op.items("input")
     shapes = [value.shape for value in op.originals("input")]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import extent, joined, shape_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
-def frame(op: PdOp, emit: Emitter) -> ir.Value:
+def frame(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Cut a signal into windows: time becomes window and frame on the last axis, frame and window on the first."""
     import numpy as np
 
@@ -33,7 +33,7 @@ def frame(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Gather", [op["x"], emit("Add", [turned, within])], {"axis": axis})
 
 
-def overlap_add(op: PdOp, emit: Emitter) -> ir.Value:
+def overlap_add(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Add windows where they overlap: the transposed convolution by the unit matrix, with the hop as its stride."""
     import numpy as np
 
@@ -41,7 +41,7 @@ def overlap_add(op: PdOp, emit: Emitter) -> ir.Value:
     value = op["x"]
     length = op.ranked_shape("x")[1 if first else rank - 2]
     if length is None:
-        raise NotLowered("the length of its windows is open")
+        raise OpNotLowered("the length of its windows is open")
     if first:  # frame, window, others: others, window, frame
         value = emit("Transpose", [value], {"perm": [*range(2, rank), 1, 0]})
     others = shape_of(op, "x", emit, 2, rank) if first else shape_of(op, "x", emit, 0, rank - 2)

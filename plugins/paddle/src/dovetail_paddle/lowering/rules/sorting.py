@@ -6,20 +6,20 @@ import math
 from typing import TYPE_CHECKING
 
 from dovetail_paddle.element_types import onnx_type
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_int64, as_list, as_rank, extent
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
     from dovetail_paddle.lowering.rules import Rule
 
 
 def extremum(onnx_name: str) -> Rule:
     """Create the rule of the position of an extremum."""
 
-    def rule(op: PdOp, emit: Emitter) -> ir.Value:
+    def rule(op: PdOp, emit: GraphEmitter) -> ir.Value:
         import onnx_ir as ir
 
         value, axis, keep = op["x"], int(op.number("axis")), op.attr("keepdims")
@@ -39,20 +39,20 @@ def extremum(onnx_name: str) -> Rule:
     return rule
 
 
-def topk(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def topk(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Return the largest or smallest elements and their positions."""
     attributes = {"axis": op.attr("axis"), "largest": int(op.attr("largest")), "sorted": int(op.attr("sorted"))}
     return emit("TopK", [op["x"], as_list(op.operand("k"), emit)], attributes, outputs=2)
 
 
-def argsort(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def argsort(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Sort elements; return their original positions, too."""
     axis = op.attr("axis")
     attributes = {"axis": axis, "largest": int(op.attr("descending")), "sorted": 1}
     return emit("TopK", [op["x"], extent(op, "x", axis, emit)], attributes, outputs=2)
 
 
-def one_hot(op: PdOp, emit: Emitter) -> ir.Value:
+def one_hot(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Encode indices as one-hot vectors."""
     import numpy as np
     import onnx_ir as ir
@@ -63,7 +63,7 @@ def one_hot(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("OneHot", [as_int64(op.operand("x"), emit), depth, values])
 
 
-def kthvalue(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
+def kthvalue(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value]:
     """Return the k-th smallest element and its position."""
     import onnx_ir as ir
 
@@ -77,14 +77,14 @@ def kthvalue(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value]:
     return tuple(last)
 
 
-def median(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
+def median(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, None]:
     """Return the median, or the mean of the two middle elements."""
     shape, keep, axes = op.shape("x"), op.attr("keepdim"), op.attr("axis")
     if shape is None:
-        raise NotLowered("the rank of its input is not known")
+        raise OpNotLowered("the rank of its input is not known")
     axes = sorted(op.axis(axis, "x") for axis in axes) or list(range(len(shape)))
     if any(shape[axis] is None for axis in axes) or op.node.outputs[1].uses():
-        raise NotLowered("the extents of its axes are open, or its positions are read")
+        raise OpNotLowered("the extents of its axes are open, or its positions are read")
     others = [axis for axis in range(len(shape)) if axis not in axes]
     order = [*others, *axes]
     value = op["x"] if order == sorted(order) else emit("Transpose", [op["x"]], {"perm": order})
@@ -101,7 +101,7 @@ def median(op: PdOp, emit: Emitter) -> tuple[ir.Value, None]:
     return (emit("Unsqueeze", [made, emit.ints(axes)]) if keep else made), None
 
 
-def searchsorted(op: PdOp, emit: Emitter) -> ir.Value:
+def searchsorted(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Count the sorted elements below each value, or up to it."""
     import onnx_ir as ir
 
@@ -114,7 +114,9 @@ def searchsorted(op: PdOp, emit: Emitter) -> ir.Value:
     return emit.narrow(counted, ir.DataType.INT32 if op.attr("out_int32") else ir.DataType.INT64)
 
 
-def _counted(index: ir.Value, bins: ir.Value, weights: ir.Value | None, dtype: ir.DataType, emit: Emitter) -> ir.Value:
+def _counted(
+    index: ir.Value, bins: ir.Value, weights: ir.Value | None, dtype: ir.DataType, emit: GraphEmitter
+) -> ir.Value:
     """Count the occurrences of each bin, or sum their weights."""
     import numpy as np
 
@@ -124,7 +126,7 @@ def _counted(index: ir.Value, bins: ir.Value, weights: ir.Value | None, dtype: i
     return emit("ReduceSum", [hot, emit.ints([0])], {"keepdims": 0})
 
 
-def bincount(op: PdOp, emit: Emitter) -> ir.Value:
+def bincount(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Count the occurrences of each number."""
     import onnx_ir as ir
 
@@ -136,13 +138,13 @@ def bincount(op: PdOp, emit: Emitter) -> ir.Value:
     return _counted(index, bins, weights, ir.DataType.INT64 if weights is None else op.dtype("weights"), emit)
 
 
-def histogram(op: PdOp, emit: Emitter) -> ir.Value:
+def histogram(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Count the elements in equal intervals."""
     import onnx_ir as ir
 
     low, high, bins = op.attr("min"), op.attr("max"), op.attr("bins")
     if low == high or op.attr("density") or op.original("weight") is not None or op.dtype("input").is_integer():
-        raise NotLowered("its limits are those of the data, or it has weights")
+        raise OpNotLowered("its limits are those of the data, or it has weights")
     value, dtype = emit("Reshape", [op["input"], emit.ints([-1])]), op.dtype("input")
     bounds = [emit.scalar(bound, dtype) for bound in (low, high)]
     inside = emit("And", [emit("GreaterOrEqual", [value, bounds[0]]), emit("LessOrEqual", [value, bounds[1]])])
@@ -153,7 +155,7 @@ def histogram(op: PdOp, emit: Emitter) -> ir.Value:
     return _counted(kept, emit.ints([bins]), None, ir.DataType.INT64, emit)
 
 
-def unique(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
+def unique(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ...]:
     """Return sorted unique elements."""
     import onnx_ir as ir
 
@@ -165,13 +167,13 @@ def unique(op: PdOp, emit: Emitter) -> tuple[ir.Value, ...]:
     return (made[0], *(emit.narrow(value, wanted) for value in made[1:]))
 
 
-def unique_consecutive(op: PdOp, emit: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
+def unique_consecutive(op: PdOp, emit: GraphEmitter) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Remove consecutive duplicates."""
     import numpy as np
     import onnx_ir as ir
 
     if op.attr("axis") and op.rank("x") > 1:
-        raise NotLowered("it compares slices, and elements are supported")
+        raise OpNotLowered("it compares slices, and elements are supported")
     value = emit("Reshape", [op["x"], emit.ints([-1])])
     sides = [
         emit("Slice", [value, *(emit.ints([number]) for number in bounds)])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import int_list, joined, shape_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
-def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
+def deformable_conv(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Convolve at displaced positions: sample them as one grid, then apply the weights as a product.
 
     ONNX has DeformConv since opset 19, but few engines support it; GridSample and pointwise convolution are common.
@@ -24,7 +24,7 @@ def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
     inner, dtype = op.known_shape("x", 1), op.dtype("x")
     parts, groups, out = op.attr("deformable_groups"), op.attr("groups"), op.known_shape("offset", 2)
     if filters is None or inner is None or out is None:
-        raise NotLowered("its filter is computed, or the extents of its input are open: fix them with --fix-shape")
+        raise OpNotLowered("its filter is computed, or the extents of its input are open: fix them with --fix-shape")
     (channels, height, width), (rows, columns) = inner, out
     tall, wide = filters.shape[2:]
     count = tall * wide
@@ -57,7 +57,7 @@ def deformable_conv(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Conv", [value, weights], {"group": groups})
 
 
-def fold(op: PdOp, emit: Emitter) -> ir.Value:
+def fold(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Sum columns at their window positions, by a transposed convolution with one filter per position."""
     import numpy as np
 
@@ -65,7 +65,7 @@ def fold(op: PdOp, emit: Emitter) -> ir.Value:
     strides, dilations, pads = op.attr("strides"), op.attr("dilations"), op.attr("paddings")
     pads = pads if len(pads) == 4 else [*pads, *pads]
     if shape is None or shape[-2] is None:
-        raise NotLowered("the number of its channels is open")
+        raise OpNotLowered("the number of its channels is open")
     count = kernel[0] * kernel[1]
     channels = shape[-2] // count
     reach = [dilations[axis] * (kernel[axis] - 1) + 1 for axis in range(2)]
@@ -84,7 +84,7 @@ def fold(op: PdOp, emit: Emitter) -> ir.Value:
     return made if len(shape) == 3 else emit("Reshape", [made, emit.ints([channels, *size])])
 
 
-def unpool(op: PdOp, emit: Emitter) -> ir.Value:
+def unpool(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Put maxima back at their positions in the plane, with zeros elsewhere."""
     import numpy as np
 
@@ -102,19 +102,19 @@ def unpool(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Reshape", [made, joined([start, size], emit)])
 
 
-def _wide(op: PdOp, emit: Emitter) -> ir.Value:
+def _wide(op: PdOp, emit: GraphEmitter) -> ir.Value:
     from dovetail_paddle.lowering.shapes import as_int64
 
     return as_int64(op.operand("indices"), emit)
 
 
-def lp_pool2d(op: PdOp, emit: Emitter) -> ir.Value:
+def lp_pool2d(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the norm of each window."""
     from dovetail_paddle.lowering.rules.convolution import channels_first, padding
 
     order = op.attr("norm_type")
     if order % 2 or order < 2 or op.attr("adaptive"):
-        raise NotLowered(f"its norm is of order {order}, and even ones are supported")
+        raise OpNotLowered(f"its norm is of order {order}, and even ones are supported")
     if op.attr("global_pooling"):
         return channels_first(op, "x", emit, lambda x: emit("GlobalLpPool", [x], {"p": int(order)}))
     attributes = {
@@ -127,11 +127,11 @@ def lp_pool2d(op: PdOp, emit: Emitter) -> ir.Value:
     return channels_first(op, "x", emit, lambda x: emit("LpPool", [x], attributes))
 
 
-def temporal_shift(op: PdOp, emit: Emitter) -> ir.Value:
+def temporal_shift(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Shift some channels one step back in time, and some one step forward."""
     shape, steps, ratio = op.shape("x"), op.attr("seg_num"), op.attr("shift_ratio")
     if shape is None or shape[1] is None or op.attr("data_format") != "NCHW":
-        raise NotLowered("the number of its channels is open, or they come last")
+        raise OpNotLowered("the number of its channels is open, or they come last")
     channels = shape[1]
     first, second = int(channels * ratio), int(channels * 2 * ratio)
     inner = shape_of(op, "x", emit, 1, 4)
@@ -146,13 +146,13 @@ def temporal_shift(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Reshape", [made, joined([emit.ints([-1]), inner], emit)])
 
 
-def affine_grid(op: PdOp, emit: Emitter) -> ir.Value:
+def affine_grid(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Compute the positions of all pixels under affine maps."""
     import numpy as np
 
     size = op.known_ints("output_shape")
     if size is None or len(size) != 4:
-        raise NotLowered("the extents of its result are computed, or not those of an image")
+        raise OpNotLowered("the extents of its result are computed, or not those of an image")
     height, width = size[2:]
     if op.attr("align_corners"):
         axes = [np.linspace(-1, 1, extent) for extent in (height, width)]

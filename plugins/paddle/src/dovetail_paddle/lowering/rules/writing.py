@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_paddle.lowering.op import NotLowered, PdOp
+from dovetail_paddle.lowering.op import OpNotLowered, PdOp
 from dovetail_paddle.lowering.shapes import as_int64, as_list, int_list, joined, shape_of, stepped_bounds
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from dovetail_paddle.lowering.emitter import Emitter
+    from dovetail_paddle.lowering.emitter import GraphEmitter
 
 
 _LARGE = (1 << 31) - 1
 
 
-def scatter(op: PdOp, emit: Emitter) -> ir.Value:
+def scatter(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Overwrite rows, or replace them by sums of the updates."""
     index = as_list(op.operand("index"), emit)
     index = emit("Unsqueeze", [index, emit.ints([1])])
@@ -28,20 +28,20 @@ def scatter(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("ScatterND", [cleared, index, updates], {"reduction": "add"})
 
 
-def scatter_nd_add(op: PdOp, emit: Emitter) -> ir.Value:
+def scatter_nd_add(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Add slices at indices of the first axes."""
     index = as_int64(op.operand("index"), emit)
     return emit("ScatterND", [op["x"], index, op["updates"]], {"reduction": "add"})
 
 
-def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
+def put_along_axis(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Write elements along an axis, or reduce them with the existing ones, which may be excluded."""
     import numpy as np
 
     kinds = {"assign": None, "add": "add", "multiply": "mul", "mul": "mul", "amin": "min", "amax": "max"}
     kind, dtype = op.attr("reduce"), op.dtype("arr")
     if kind not in kinds:
-        raise NotLowered(f"it reduces by '{kind}'")
+        raise OpNotLowered(f"it reduces by '{kind}'")
     reduction = kinds[kind]
     data, indices, values = op["arr"], op["indices"], op["values"]
     if op.shape("values") != op.shape("indices"):
@@ -54,18 +54,18 @@ def put_along_axis(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("ScatterElements", [data, indices, values], {"axis": op.attr("axis"), "reduction": reduction})
 
 
-def index_put(op: PdOp, emit: Emitter) -> ir.Value:
+def index_put(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Write or add values at indices of the first axes, or where a mask is true."""
     import onnx_ir as ir
 
     originals, shape = op.originals("indices"), op.shape("x")
     shapes = [value.shape for value in originals if value.shape is not None]
     if not originals or shape is None or len(shapes) < len(originals):
-        raise NotLowered("the rank of its input or of its indices is not known")
+        raise OpNotLowered("the rank of its input or of its indices is not known")
     ranks = list(map(len, shapes))
     if any(value.dtype == ir.DataType.BOOL for value in originals):
         if len(originals) > 1:
-            raise NotLowered("its indices are a mask and something else")
+            raise OpNotLowered("its indices are a mask and something else")
         index, first, rows = (
             emit("Transpose", [emit("NonZero", [op.items("indices")[0]])], {"perm": [1, 0]}),
             ranks[0],
@@ -83,7 +83,7 @@ def index_put(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("ScatterND", [op["x"], index, values], {"reduction": "add" if op.attr("accumulate") else None})
 
 
-def _broadcast(value: ir.Value, others: list[ir.Value], emit: Emitter) -> ir.Value:
+def _broadcast(value: ir.Value, others: list[ir.Value], emit: GraphEmitter) -> ir.Value:
     """Broadcast a tensor to the common shape of several tensors."""
     for other in others:
         if other is not value:
@@ -91,7 +91,7 @@ def _broadcast(value: ir.Value, others: list[ir.Value], emit: Emitter) -> ir.Val
     return value
 
 
-def index_add(op: PdOp, emit: Emitter) -> ir.Value:
+def index_add(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Add slices along an axis."""
     axis, rank = op.axis(op.attr("axis"), "x"), op.rank("x")
     form = emit.ints([-1 if at == axis else 1 for at in range(rank)])
@@ -100,7 +100,7 @@ def index_add(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("ScatterElements", [op["x"], index, op["add_value"]], {"axis": axis, "reduction": "add"})
 
 
-def set_value(op: PdOp, emit: Emitter) -> ir.Value:
+def set_value(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Write a constant to a slice; if extents are known, a mask selects the elements."""
     import numpy as np
 
@@ -121,19 +121,19 @@ def set_value(op: PdOp, emit: Emitter) -> ir.Value:
     return emit("Where", [emit.constant(mask), emit.constant(values.reshape(())), op["x"]])
 
 
-def set_value_with_tensor(op: PdOp, emit: Emitter) -> ir.Value:
+def set_value_with_tensor(op: PdOp, emit: GraphEmitter) -> ir.Value:
     """Write a tensor to a slice."""
     value = op["values"]
     return _written(op, value if op.dtype("values") == op.dtype("x") else emit.cast(value, op.dtype("x")), emit)
 
 
-def _written(op: PdOp, values: ir.Value, emit: Emitter) -> ir.Value:
+def _written(op: PdOp, values: ir.Value, emit: GraphEmitter) -> ir.Value:
     """Write values to a slice, by slicing the element indices in the same way."""
     import numpy as np
 
     shape = op.known_shape("x")
     if op.shape("x") is None:
-        raise NotLowered("the rank of its input is not known")
+        raise OpNotLowered("the rank of its input is not known")
     axes = [op.axis(axis, "x") for axis in op.attr("axes")]
     if shape is None:
         extents = shape_of(op, "x", emit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from dovetail_transforms.raising.writer import CannotRaise, Writer
+from dovetail_transforms.raising.writer import NodeNotRaised, Writer
 
 
 def _bounds_to_inputs(op: Writer) -> None:
@@ -55,7 +55,7 @@ def _sizes_to_attribute(op: Writer) -> None:
         op.node.input[1] = op.add("Cast", op.node.input[1], to=onnx.TensorProto.INT64, hint="sizes")
         op.keep(version=_SIZES_ARE_INPUTS)
     else:
-        raise CannotRaise("the sizes of its parts are not constant")
+        raise NodeNotRaised("the sizes of its parts are not constant")
 
 
 _SIZES_ARE_INPUTS = 13
@@ -74,7 +74,7 @@ def _type_by_number(op: Writer) -> None:
     try:
         op.write(to=onnx.TensorProto.DataType.Value(name.upper()))
     except ValueError:
-        raise CannotRaise(f"there is no type '{name}'") from None
+        raise NodeNotRaised(f"there is no type '{name}'") from None
     op.keep()
 
 
@@ -82,7 +82,7 @@ def _integer_norm(op: Writer) -> None:
     """LpPool: give the order of the norm as an integer."""
     order = op.take("p", 2.0)
     if order != int(order):
-        raise CannotRaise(f"its norm is of order {order}, which is no integer")
+        raise NodeNotRaised(f"its norm is of order {order}, which is no integer")
     op.write(p=int(order))
     op.keep()
 
@@ -92,10 +92,10 @@ def _repeats_of_one_axis(op: Writer) -> None:
     x, tiles, axis = op.node.input
     rank = op.rank(x)
     if rank is None:
-        raise CannotRaise(f"the rank of '{x}' is unknown")
+        raise NodeNotRaised(f"the rank of '{x}' is unknown")
     known = op.values.constant(axis)
     if known is None:
-        raise CannotRaise(f"its axis ('{axis}') is not constant")
+        raise NodeNotRaised(f"its axis ('{axis}') is not constant")
     position = int(known.reshape(-1)[0]) % rank
     one = op.integers([1], "one")
     count = op.add("Reshape", op.add("Cast", tiles, to="INT64", version=1, hint="tiles"), one, version=5, hint="count")

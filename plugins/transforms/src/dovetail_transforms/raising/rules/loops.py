@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from dovetail_transforms.raising.writer import CannotRaise, Writer
+from dovetail_transforms.raising.writer import NodeNotRaised, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ def _batches_of_scans(op: Writer) -> None:
     """Write a Scan over the samples, in whose body a Scan over the sequence stands."""
     lengths, *given = op.node.input
     if lengths:
-        raise CannotRaise(f"its sequences have lengths of their own ('{lengths}')")
+        raise NodeNotRaised(f"its sequences have lengths of their own ('{lengths}')")
     scanned, body = op.take("num_scan_inputs"), op.attribute("body")
     directions = op.take("directions")
     inner_inputs = [op.fresh(f"sample_{index}") for index in range(len(given))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail_transforms.raising.writer import CannotRaise, Writer
+from dovetail_transforms.raising.writer import NodeNotRaised, Writer
 
 _ONE_OUTPUT = "with more than one output it is in training mode, and its results are those of training"
 
@@ -15,7 +15,7 @@ def _outputs(op: Writer) -> int:
 def _training_by_outputs(op: Writer) -> None:
     """Leave the mode to the number of outputs, as opset 7 does: one is inference, whatever `is_test` says."""
     if op.attribute("is_test", 0) and _outputs(op) > 1:
-        raise CannotRaise("it has outputs of training, and is_test says inference")
+        raise NodeNotRaised("it has outputs of training, and is_test says inference")
     op.keep()
 
 
@@ -25,7 +25,7 @@ def _statistics_per_activation(op: Writer) -> None:
         op.keep()
         return
     if _outputs(op) > 1:
-        raise CannotRaise(_ONE_OUTPUT)
+        raise NodeNotRaised(_ONE_OUTPUT)
     x, scale, bias, mean, variance = op.node.input
     epsilon = op.number_like(op.attribute("epsilon", 1e-5), variance, "epsilon")
     deviation = op.add("Sqrt", op.add("Add", variance, epsilon, hint="shifted"), hint="deviation")
@@ -37,7 +37,7 @@ def _training_mode(op: Writer) -> None:
     """Express with an attribute what the number of outputs expressed."""
     outputs = list(op.node.output)
     if any(outputs[3:]):
-        raise CannotRaise("it has no outputs for the mean and the variance of the batch")
+        raise NodeNotRaised("it has no outputs for the mean and the variance of the batch")
     while len(outputs) > 1 and not outputs[-1]:
         outputs.pop()
     del op.node.output[:]
@@ -50,7 +50,7 @@ def _training_mode(op: Writer) -> None:
 def _inference_only(op: Writer) -> None:
     """Keep a dropout of inference; that of training has no form from opset 7 to 11."""
     if not op.attribute("is_test", 0):
-        raise CannotRaise("is_test is 0, so that it drops values at random; set it to 1 for inference")
+        raise NodeNotRaised("is_test is 0, so that it drops values at random; set it to 1 for inference")
     op.keep()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail_transforms.raising.writer import CannotRaise, Writer
+from dovetail_transforms.raising.writer import NodeNotRaised, Writer
 
 
 def _scales_of_images(op: Writer) -> None:
@@ -80,7 +80,7 @@ def _half_pixels_of_tensorflow(op: Writer) -> None:
     if op.attribute("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
         mode, rounding = op.attribute("mode", "nearest"), op.attribute("nearest_mode", "round_prefer_floor")
         if mode != "nearest" or rounding not in _ROUNDED_ANEW:
-            raise CannotRaise(f"it has no tf_half_pixel_for_nn for mode {mode} and nearest_mode {rounding}")
+            raise NodeNotRaised(f"it has no tf_half_pixel_for_nn for mode {mode} and nearest_mode {rounding}")
         op.write(coordinate_transformation_mode="half_pixel", nearest_mode=_ROUNDED_ANEW[rounding])
     op.keep()
 

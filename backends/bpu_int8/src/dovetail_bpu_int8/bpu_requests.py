@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning import NodeRequest
-from dovetail_placement.node_requests import NodeRequests
+from dovetail_placement import NodeRequests
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,7 +27,7 @@ ALL = "*"
 MODEL_OUTPUTS = "model_outputs"
 """Ports that are model outputs; only these give up 32-bit sums if a format is requested."""
 
-WISHES = "wishes"
+REQUESTS = "requests"
 """Key of the recorded requests."""
 
 BACKEND = "bpu-int8"
@@ -74,7 +74,7 @@ def recorded_entry(request: NodeRequest) -> dict[str, str]:
 
 def requests_of(recorded: Mapping[str, Any]) -> Iterator[NodeRequest]:
     """Yield the requests in the record of the option; later ones win."""
-    for entry in recorded.get(WISHES, ()):
+    for entry in recorded.get(REQUESTS, ()):
         if entry.get("on") == _ON["prefer"]:
             yield on_bpu_request(entry["node"], entry["asked"])
         else:
@@ -82,7 +82,7 @@ def requests_of(recorded: Mapping[str, Any]) -> Iterator[NodeRequest]:
 
 
 @dataclass
-class Wishes:
+class BpuRequests:
     """Analysis: the requests for the BPU by node of the main graph.
 
     Attributes:
@@ -98,7 +98,7 @@ class Wishes:
     lost: list[NodeRequest] = field(default_factory=list)
 
     @classmethod
-    def compute(cls, model: Model, ctx: Context) -> Wishes:
+    def compute(cls, model: Model, ctx: Context) -> BpuRequests:
         """Look up the nodes of the requests that options record, and of those that an option adds."""
         found = cls()
         requests = ctx.analysis(NodeRequests, model)

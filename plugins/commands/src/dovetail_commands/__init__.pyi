@@ -1,0 +1,8 @@
+# What backends and other plugins may use of `dovetail_commands`, each name with its module.
+
+from dovetail.plugin import Registry
+from dovetail_commands.instrumentation import timing_lines as timing_lines
+
+dovetail_api: int
+
+def register(registry: Registry) -> None: ...

@@ -1,0 +1,17 @@
+# What backends and other plugins may use of `dovetail_precision`, each name with its module.
+
+from dovetail.plugin import Registry
+from dovetail_precision.exact_constants import exact_floats as exact_floats
+from dovetail_precision.ranges.interval_arithmetic import (
+    ARITHMETIC as ARITHMETIC,
+    MERGING as MERGING,
+    MOVEMENT as MOVEMENT,
+    integer_interval as integer_interval,
+    is_integer as is_integer,
+)
+from dovetail_precision.ranges.range import Range as Range
+from dovetail_precision.source_quantization import QdqNode as QdqNode, qdq_of as qdq_of
+
+dovetail_api: int
+
+def register(registry: Registry) -> None: ...

@@ -1,0 +1,397 @@
+// The graph of the page: it keeps what is open and selected, and redraws when that or the view changes.
+
+import { el } from "../dom.js";
+import { Camera } from "./camera.js";
+import { heatOf, legend, measures } from "./heat.js";
+import { BUDGETS, Element, Hierarchy } from "./hierarchy.js";
+import { Layout } from "./layout.js";
+import { Minimap } from "./minimap.js";
+import { Painter } from "./painter.js";
+import { CanvasPen, SvgPen } from "./pens.js";
+import { themeOf } from "./theme.js";
+import { neighbor, shortestPath } from "./walking.js";
+
+const HUGE = 3000; // visible boxes, from which on a moving view is the last picture, and drawn anew when it rests
+const LEGIBLE = 0.78; // scale, from which on everything that is open at first can be read
+const ENOUGH = 30; // boxes, from which on more of them count less than larger ones
+const CLOSE = 0.5; // part of the window that a closed group fills before a turn of the wheel opens it
+
+export class GraphView {
+  /** `pick(id)` is called for what is chosen: `n3` is an item, `r1` a region; null for nothing. */
+  constructor(container, result, pick) {
+    Object.assign(this, { container, result, pick, painter: new Painter(result) });
+    this.hierarchy = new Hierarchy(result);
+    this.layout = new Layout(this.hierarchy, result);
+    this.measures = measures(result);
+    this.canvas = el("canvas", { class: "drawing", tabIndex: 0, role: "application", "aria-roledescription": "graph",
+      "aria-label": `Graph of ${result.title}: ${result.coverage}. Arrow keys follow the edges, Enter opens, Escape leaves.` });
+    this.said = el("div", { class: "said", role: "status", "aria-live": "polite" });
+    this.legend = el("div", { class: "legends" });
+    this.context = this.canvas.getContext("2d");
+    this.camera = new Camera(this.canvas, (moving) => this.redraw(moving), (place, event) => this.click(place, event));
+    this.camera.zoomed = (closer, place) => closer && this.openByZoom(place);
+    this.minimap = new Minimap(this.camera);
+    container.append(this.canvas, this.minimap.canvas, this.legend, this.said);
+    this.state = { selected: null, path: new Set(), matches: null, causes: [], heat: null, colors: result.color };
+    this.dark = matchMedia("(prefers-color-scheme: dark)");
+    this.dark.addEventListener("change", () => this.recolor());
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("dblclick", (event) => this.doubleClick(event));
+    new ResizeObserver(() => this.resize()).observe(container);
+    this.arrangeFirst();
+  }
+
+  /** Open as much as can be read in this window. */
+  arrangeFirst() {
+    let [most, best] = [0, BUDGETS[0]];
+    const open = (budget) => {
+      this.hierarchy.close().openFirst(budget);
+      this.arrange(true);
+    };
+    for (const budget of BUDGETS) {
+      open(budget);
+      const value = Math.min(1, this.drawing.scale / LEGIBLE) ** 2 * Math.min(1, this.drawing.number / ENOUGH);
+      if (value > most) [most, best] = [value, budget];
+      if (this.drawing.scale > LEGIBLE) break;
+    }
+    open(best);
+  }
+
+  recolor() {
+    Object.assign(this.state, { dark: this.dark.matches, theme: themeOf(this.dark.matches) });
+    this.minimap.prepare(this.drawing, this.hierarchy.root, this.state.theme, (element) => element.backend && this.result.color.get(element.backend));
+    this.legend.replaceChildren(...(this.state.heat ? [legend(this.state.heat, this.state.dark)] : []));
+    this.redraw(false);
+  }
+
+  resize() {
+    const { width, height } = this.camera.window();
+    if (width === this.lastWidth && height === this.lastHeight) return;
+    const fitted = this.atFit;
+    [this.lastWidth, this.lastHeight] = [width, height];
+    if (fitted && !this.touched) this.arrangeFirst();
+    else if (fitted) this.arrange(true);
+    else this.redraw(false);
+  }
+
+  /** Lay out what is open. The view shows all of it, or keeps `anchor` where it was. */
+  arrange(fit, anchor = null) {
+    const before = anchor && { x: (anchor.x + anchor.w / 2 - this.camera.x) * this.camera.scale, y: (anchor.y - this.camera.y) * this.camera.scale };
+    const { width, height } = this.camera.window();
+    this.drawing = this.layout.place(width, height);
+    this.drawing.boxes = [...leaves(this.hierarchy.root)];
+    this.restate();
+    this.camera.drawing = { w: this.drawing.w, h: this.drawing.h };
+    this.recolor();
+    if (fit || !anchor) this.fit();
+    else {
+      this.camera.x = anchor.x + anchor.w / 2 - before.x / this.camera.scale;
+      this.camera.y = anchor.y - before.y / this.camera.scale;
+      this.redraw(false);
+    }
+  }
+
+  fit() {
+    this.camera.fit(this.drawing.w, this.drawing.h);
+    this.atFit = true;
+  }
+
+  /** Everything that is drawn now for what is selected, found, and on the path. */
+  restate() {
+    const shown = (item) => this.hierarchy.visible(item).element;
+    const { state } = this;
+    state.selected = this.selection === undefined || this.selection === null ? null : this.selection instanceof Element ? this.selection : shown(this.selection);
+    state.path = new Set((this.way ?? []).map(shown));
+    state.matches = this.found ? new Set(this.found.map(shown)) : null;
+    state.causes = [];
+    if (typeof this.selection === "number") {
+      for (const reason of this.result.reasonsOf(this.selection))
+        for (const name of reason.because ?? []) {
+          const item = this.result.byName(name);
+          if (item !== undefined && item !== this.selection && shown(item) !== state.selected) state.causes.push([shown(item), state.selected]);
+        }
+    }
+    state.sideways = this.layout.sideways;
+  }
+
+  redraw(moving) {
+    if (moving) this.atFit = false;
+    this.moving = moving;
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const { canvas, context, camera } = this;
+    const { width, height } = camera.window();
+    const ratio = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const view = camera.view();
+    if (this.moving && this.snapshot && this.drawing.number > HUGE) this.drawSnapshot(view, ratio);
+    else {
+      context.setTransform(1, 0, 0, 1, 0, 0);
+      context.fillStyle = this.state.theme.back;
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.setTransform(view.scale * ratio, 0, 0, view.scale * ratio, -view.x * view.scale * ratio, -view.y * view.scale * ratio);
+      this.painter.draw(new CanvasPen(context), this.drawing, this.hierarchy.root, this.state, view, this.moving);
+      if (this.drawing.number > HUGE) this.keepSnapshot(view);
+    }
+    this.minimap.draw(view, this.drawing);
+    clearTimeout(this.resting);
+    if (this.moving) this.resting = setTimeout(() => {
+      this.moving = false;
+      this.draw();
+    }, 120);
+  }
+
+  keepSnapshot(view) {
+    this.snapshot ??= document.createElement("canvas");
+    this.snapshot.width = this.canvas.width;
+    this.snapshot.height = this.canvas.height;
+    this.snapshot.getContext("2d").drawImage(this.canvas, 0, 0);
+    this.snapshotView = view;
+  }
+
+  drawSnapshot(view, ratio) {
+    const { context, canvas } = this;
+    const old = this.snapshotView;
+    const scale = view.scale / old.scale;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.fillStyle = this.state.theme.back;
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(this.snapshot, (old.x - view.x) * view.scale * ratio, (old.y - view.y) * view.scale * ratio, canvas.width * scale, canvas.height * scale);
+  }
+
+  /** The innermost thing at a place, and whether the place is in the title of an open frame. */
+  at({ x, y }) {
+    let found = null;
+    const visit = (group) => {
+      for (const child of group.children) {
+        if (x < child.x || x > child.x + child.w || y < child.y || y > child.y + child.h) continue;
+        found = child;
+        if (child.open) visit(child);
+      }
+    };
+    visit(this.hierarchy.root);
+    return found;
+  }
+
+  click(place, event) {
+    this.canvas.focus({ preventScroll: true });
+    const element = this.at(place);
+    if (!element) return this.choose(null);
+    if (element.open && element.turns.length > 1 && place.y < element.y + 30 && place.x > element.x + element.w - 100) {
+      const forward = place.x > element.x + element.w - 52;
+      element.shown = (element.shown + (forward ? 1 : element.turns.length - 1)) % element.turns.length;
+      element.open = true;
+      matchOpen(element);
+      return this.arrange(false, element);
+    }
+    if (event.shiftKey && element.item >= 0 && typeof this.selection === "number") return this.showPath(this.selection, element.item);
+    this.choose(element);
+  }
+
+  doubleClick(event) {
+    const element = this.at(this.camera.toDrawing(this.camera.at(event)));
+    if (element) this.toggle(element);
+  }
+
+  openByZoom(place) {
+    const element = this.at(place);
+    const { width, height } = this.camera.window();
+    if (!element || element.open || !element.turns || element.kind === "inner") return;
+    if (element.w * this.camera.scale > CLOSE * width || element.h * this.camera.scale > CLOSE * height) this.toggle(element);
+  }
+
+  /** Open or close a group, or what the file has for a node. */
+  toggle(element) {
+    if (!element.turns && element.item >= 0) this.addInside(element);
+    if (!element.turns) return;
+    element.open = !element.open;
+    this.touched = true;
+    this.arrange(false, element);
+    this.say(`${element.title} is ${element.open ? "open" : "closed"}`);
+  }
+
+  /** Give a node its inside: the nodes of the file that stand for it. */
+  addInside(element) {
+    const pattern = element.kind === "node" ? this.result.expansion(element.item) : undefined;
+    if (!pattern || pattern.length < 2) return;
+    element.adopt([pattern.map(([operator], i) => Object.assign(new Element("inner", `${element.key}/${i}`), { title: operator.split("::").pop() }))]);
+    element.inner = pattern.flatMap(([, reads], i) => reads.map((from) => [from, i]));
+  }
+
+  choose(element) {
+    this.selection = element === null ? null : element.item >= 0 ? element.item : element.kind === "inner" ? element.parent.item : element;
+    this.way = null;
+    this.restate();
+    this.redraw(false);
+    if (!element) return this.pick(null);
+    if (element.kind === "region") this.pick(`r${element.region}`);
+    else if (typeof this.selection === "number") this.pick(`n${this.selection}`);
+    this.say(this.describe(element));
+  }
+
+  describe(element) {
+    const { result } = this;
+    if (element.kind === "node" || element.kind === "body")
+      return `${result.operator(element.item)} ${result.name(element.item)}, ${result.backend(element.item)}, ${result.precision(element.item) || "no float"}`;
+    if (element.kind === "conversion") {
+      const { kind, value, from, to } = result.conversion(element.item);
+      return `${kind} of ${value} from ${from} to ${to}`;
+    }
+    if (element.item >= 0) return `${element.kind} ${result.label(element.item)}`;
+    return `${element.kind} ${element.title}, ${element.count} nodes${element.turns?.length > 1 ? `, ${element.turns.length} times` : ""}`;
+  }
+
+  say(text) {
+    this.said.textContent = text;
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = this.state.selected;
+    const { key } = event;
+    if (key.startsWith("Arrow")) {
+      const next = at ? neighbor(this.drawing, at, key, this.layout.sideways) : this.drawing.boxes[0];
+      if (next) {
+        this.choose(next);
+        this.bringIntoView(next);
+      }
+    } else if (key === "Enter" && at) this.toggle(at);
+    else if (key === "Escape") this.clear();
+    else if (key === "f") this.fit();
+    else if (key === "d") this.turn();
+    else if (key === "+" || key === "=") this.camera.zoom(1.25);
+    else if (key === "-") this.camera.zoom(0.8);
+    else if (key === "Home" || key === "End") {
+      const end = this.drawing.boxes.at(key === "Home" ? 0 : -1);
+      this.choose(end);
+      this.bringIntoView(end);
+    } else if ((key === "[" || key === "]") && at) this.turnBlock(at, key === "]");
+    else return;
+    event.preventDefault();
+  }
+
+  turnBlock(element, forward) {
+    for (let block = element; block; block = block.parent)
+      if (block.open && block.turns?.length > 1) {
+        block.shown = (block.shown + (forward ? 1 : block.turns.length - 1)) % block.turns.length;
+        matchOpen(block);
+        this.selection = block;
+        this.arrange(false, block);
+        this.say(`repetition ${block.shown + 1} of ${block.turns.length}`);
+        return;
+      }
+  }
+
+  clear() {
+    this.found = this.way = null;
+    this.choose(null);
+  }
+
+  turn() {
+    this.layout.sideways = !this.layout.sideways;
+    this.arrange(true);
+    this.say(this.layout.sideways ? "left to right" : "top to bottom");
+  }
+
+  /** Open to a depth: 0 regions, 1 parts, 2 nodes, 3 bodies. */
+  detail(depth) {
+    this.touched = true;
+    this.hierarchy.setAll(depth);
+    this.arrange(true);
+  }
+
+  bringIntoView(element) {
+    const view = this.camera.view();
+    if (element.x < view.x || element.y < view.y || element.x + element.w > view.x + view.w || element.y + element.h > view.y + view.h)
+      this.camera.center(element.x + element.w / 2, element.y + Math.min(element.h, view.h) / 2);
+  }
+
+  /** Open what is around an item or a region, select it, and bring it into view large enough to be read. */
+  focus(id) {
+    const number = Number(id.slice(1));
+    const element = id.startsWith("r") ? this.regionElement(number) : this.hierarchy.elements[number];
+    if (!element) return;
+    const closed = [];
+    for (let outer = element.parent; outer; outer = outer.parent) closed.push(!outer.open);
+    this.hierarchy.reveal(element);
+    this.selection = element.item >= 0 ? element.item : element;
+    this.arrange(!closed.some(Boolean) && this.atFit, null);
+    if (this.camera.scale < 0.75) this.camera.scale = 0.9;
+    this.camera.center(element.x + element.w / 2, element.y + Math.min(element.h, 300) / 2);
+    this.say(this.describe(element));
+  }
+
+  regionElement(number) {
+    let found = null;
+    const visit = (group) => {
+      for (const turn of group.turns) for (const child of turn) {
+        if (child.kind === "region" && child.region === number) found = child;
+        else if (child.turns && !found) visit(child);
+      }
+    };
+    visit(this.hierarchy.root);
+    return found;
+  }
+
+  showPath(from, to) {
+    this.way = shortestPath(this.result, from, to);
+    this.selection = to;
+    if (this.way) {
+      for (const item of this.way) for (let outer = this.hierarchy.elements[item].parent; outer; outer = outer.parent) outer.open ||= this.way.length < 200;
+      this.arrange(true);
+      this.say(`path of ${this.way.length} from ${this.result.label(from)} to ${this.result.label(to)}`);
+    } else this.say(`there is no path between ${this.result.label(from)} and ${this.result.label(to)}`);
+  }
+
+  /** Color by a measure; an empty name colors by backend. */
+  heat(name) {
+    this.state.heat = heatOf(this.measures[name], this.result);
+    this.recolor();
+  }
+
+  /** Dim everything but these items; null shows all alike. */
+  mark(items) {
+    this.found = items;
+    this.restate();
+    this.redraw(false);
+  }
+
+  /** The drawing as an SVG file. */
+  svg() {
+    const { w, h } = this.drawing;
+    const pen = new SvgPen(w + 20, h + 20, this.state.theme.back);
+    pen.parts.push('<g transform="translate(10 10)">');
+    const view = { x: -10, y: -10, w: w + 20, h: h + 20, scale: 1 };
+    this.painter.draw(pen, this.drawing, this.hierarchy.root, { ...this.state, export: true }, view);
+    pen.parts.push("</g>");
+    return pen.toString();
+  }
+}
+
+function* leaves(group) {
+  for (const child of group.children) {
+    if (child.open) yield* leaves(child);
+    else yield child;
+  }
+}
+
+/** Open in the repetition that is shown what was open in the one before. */
+function matchOpen(block) {
+  const copy = (from, to) => from.forEach((one, i) => {
+    if (!one.turns || !to[i]?.turns || one.inner) return;
+    to[i].open = one.open;
+    one.turns.forEach((turn, k) => to[i].turns[k] && copy(turn, to[i].turns[k]));
+  });
+  const open = block.turns.find((turn) => turn.some((child) => child.open)) ?? block.turns[0];
+  for (const turn of block.turns) if (turn !== open) copy(open, turn);
+}
