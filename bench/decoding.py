@@ -4,17 +4,18 @@
     python -m onnxruntime_genai.models.builder -i MODEL -o FP32 -p fp32 -e cpu    # and -o INT4 -p int4
     python bench/decoding.py WORK [--wheels WHEELS] [--export FP32 INT4]... [--nncf PYTHON] [--threads 1] [--data]
 
-Decoders are SmolLM2-135M of a wheel, and exports of onnxruntime-genai's builder. In one process, in alternating turns,
-with the same threads: the source in ONNX Runtime; what the builder makes of `-p int4` (for SmolLM2, its quantizer with
-the same settings); OpenVINO with NNCF's int4, attention written out and caches in states; and results of cpu-int8. What
-counts is the fastest turn; on a machine that others use, CPU milliseconds say more than tokens per second. Results stay
-in WORK and are not made again. For SmolLM2, KL is that of the next token on texts, as in `equal_bytes.py`; with
-`--data`, ours are compiled with other texts.
+Decoders are SmolLM2-135M of a wheel, and exports of onnxruntime-genai's builder. In one process, a token of each in
+turn, with the same threads: the source in ONNX Runtime; what the builder makes of `-p int4` (for SmolLM2, its quantizer
+with the same settings); OpenVINO with NNCF's int4, attention written out and caches in states; and results of cpu-int8.
+What counts is the 10th percentile of all tokens; on a machine that others use, CPU milliseconds say more than tokens
+per second. Results stay in WORK and are not made again. For SmolLM2, KL is that of the next token on texts, as in
+`equal_bytes.py`; with `--data`, ours are compiled with other texts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -33,7 +34,8 @@ from measure import table
 from trained_nets.wheels import Wheels
 from weight_only import Feeds, in_onnxruntime
 
-PREFILL, DECODED, TURNS = 100, 24, 4
+PREFILL, DECODED, TURNS = 100, 24, 6
+QUIET = 10  # the percentile of times that counts
 OURS = {
     "ours int4": "weights=int4,accuracy_level=4",
     "ours int4, head in 4 bits": "weights=int4,accuracy_level=4,embedding=as-weights",
@@ -44,6 +46,7 @@ OURS = {
     "ours uint4, blocks of 128, head in 4 bits": (
         "weights=int4,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights"
     ),
+    "ours uint4, head in 4 bits": "weights=int4,accuracy_level=4,scheme=asymmetric,embedding=as-weights",
 }
 NNCF = """
 import sys, nncf, openvino as ov
@@ -56,9 +59,9 @@ ov.save_model(made, sys.argv[2], compress_to_fp16=False)
 
 
 class OnnxRuntime:
-    """A decoder in ONNX Runtime."""
+    """A decoder in ONNX Runtime, with heads of a size; 0 if all of a head turns, so that the cosines tell."""
 
-    def __init__(self, path: Path, threads: int):
+    def __init__(self, path: Path, threads: int, size: int = 0):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 3
         self._session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
@@ -68,14 +71,21 @@ class OnnxRuntime:
         attention = next(node for node in graph.node if node.op_type == "GroupQueryAttention")
         heads = next(one.i for one in attention.attribute if one.name == "kv_num_heads")
         shape = next(value for value in self._session.get_inputs() if value.name.startswith("past")).shape
-        cos = next(tensor for tensor in graph.initializer if tensor.name == attention.input[7])
-        width = shape[3] if isinstance(shape[3], int) else 2 * cos.dims[1]  # all of a head is turned
-        self._empty = np.zeros((1, heads, 0, width), np.float32)
+        if not size:
+            cos = next(tensor for tensor in graph.initializer if tensor.name == attention.input[7])
+            size = 2 * cos.dims[1]
+        width = shape[3] if isinstance(shape[3], int) else size
+        # A cache of the last positions has all its rows from the first token on.
+        rows = {name: 0 for name in self._inputs if name.startswith("past")}
+        for node in graph.node:
+            given = {one.name: one.i for one in node.attribute}
+            if given.get("sliding_window_cache"):
+                rows |= dict.fromkeys(node.input[3:5], given["local_window_size"])
+        self._empty = {name: np.zeros((1, heads, count, width), np.float32) for name, count in rows.items()}
 
     def start(self) -> None:
         """Begin a text."""
-        self._length = 0
-        self._caches = {name: self._empty for name in self._inputs if name.startswith("past")}
+        self._length, self._caches = 0, dict(self._empty)
 
     def step(self, ids: np.ndarray) -> np.ndarray:
         """Take tokens, and return the scores of the next one."""
@@ -175,36 +185,48 @@ def add_kl(rows: list[dict[str, str]], files: dict[str, Path], texts: list[Feeds
         row["KL"] = judged(exact, found)["KL"]
 
 
-def turn(decoder: OnnxRuntime | OpenVino) -> tuple[float, float, float]:
-    """Return milliseconds of the prefill and of a token, and CPU milliseconds of a token."""
-    ids = np.random.default_rng(0).integers(3, 500, (1, PREFILL))
-    decoder.start()
-    begin = time.perf_counter()
-    scores = decoder.step(ids)
-    prefill = time.perf_counter() - begin
-    begin, used = time.perf_counter(), time.process_time()
-    for _ in range(DECODED):
-        scores = decoder.step(np.array([[int(scores.argmax())]]))
-    token, cpu = time.perf_counter() - begin, time.process_time() - used
-    return 1e3 * prefill, 1e3 * token / DECODED, 1e3 * cpu / DECODED
+def size_of_heads(source: Path) -> int:
+    """Return the size of a head that the configuration of the builder names; 0 if there is none."""
+    config = source.parent / "genai_config.json"
+    return json.loads(config.read_text())["model"]["decoder"]["head_size"] if config.is_file() else 0
 
 
 def measured(files: dict[str, Path], threads: int) -> list[dict[str, str]]:
-    """Load all files, and time them in alternating turns."""
-    made = {name: (OpenVino if path.suffix == ".xml" else OnnxRuntime)(path, threads) for name, path in files.items()}
-    turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in made}
+    """Load all files, and time them in alternating turns. The first is the source."""
+    size = size_of_heads(next(iter(files.values())))
+    made: dict[str, OnnxRuntime | OpenVino] = {
+        name: OpenVino(path, threads) if path.suffix == ".xml" else OnnxRuntime(path, threads, size)
+        for name, path in files.items()
+    }
+    ids = np.random.default_rng(0).integers(3, 500, (1, PREFILL))
+    prefills: dict[str, list[float]] = {name: [] for name in made}
+    tokens: dict[str, list[tuple[float, float]]] = {name: [] for name in made}
     for number in range(TURNS):
-        for name in list(made) if number % 2 == 0 else list(reversed(made)):
+        order = list(made) if number % 2 == 0 else list(reversed(made))
+        following: dict[str, int] = {}
+        for name in order:
             try:
-                turns[name].append(turn(made[name]))
+                made[name].start()
+                begin = time.perf_counter()
+                scores = made[name].step(ids)
+                prefills[name].append(1e3 * (time.perf_counter() - begin))
+                following[name] = int(scores.argmax())
             except (IndexError, RuntimeError) as error:  # of a peer: the others count without it
                 print(f"{name} does not run: {str(error).strip().splitlines()[-1]}")
-                del made[name], turns[name]
-    best = {name: [min(column) for column in zip(*found, strict=True)] for name, found in turns.items()}
-    return [
-        {"": name, "prefill ms": f"{prefill:.0f}", "tokens/s": f"{1e3 / token:.1f}", "CPU ms per token": f"{cpu:.1f}"}
-        for name, (prefill, token, cpu) in best.items()
-    ]
+                del made[name]
+        for at in range(DECODED):  # one token of each in turn, so that all of them have the same noise
+            for name in following if at % 2 == 0 else reversed(following):
+                begin, used = time.perf_counter(), time.process_time()
+                scores = made[name].step(np.array([[following[name]]]))
+                spent = time.perf_counter() - begin, time.process_time() - used
+                tokens[name].append((1e3 * spent[0], 1e3 * spent[1]))
+                following[name] = int(scores.argmax())
+    rows = []
+    for name in made:
+        wall, cpu = (float(np.percentile(column, QUIET)) for column in zip(*tokens[name], strict=True))
+        row = {"prefill ms": f"{min(prefills[name]):.0f}", "tokens/s": f"{1e3 / wall:.1f}"}
+        rows.append({"": name, **row, "CPU ms per token": f"{cpu:.2f}"})
+    return rows
 
 
 def main() -> None:

@@ -1,13 +1,7 @@
-"""Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's.
+"""Backends in float16 that ONNX Runtime executes, so that their results can be compared with the original's."""
 
-What thousands of compilations would read again is read once per process, and anew where it changed: the metadata and
-the entry points of installed distributions.
-"""
-
-import functools
 import gc
 import heapq
-import importlib.metadata
 import itertools
 import os
 import sys
@@ -83,47 +77,6 @@ def pytest_collection_finish():
     """The collector of garbage looks no more at what the collection made: modules and thousands of tests."""
     gc.collect()
     gc.freeze()
-
-
-@functools.cache
-def _metadata_at(path, changed):
-    return _metadata(importlib.metadata.PathDistribution(path))
-
-
-def _metadata_once(distribution):
-    try:
-        file = distribution._path / "METADATA"
-        return _metadata_at(distribution._path, file.stat().st_mtime_ns)
-    except (AttributeError, OSError):  # in an archive, or an egg
-        return _metadata(distribution)
-
-
-_metadata = importlib.metadata.PathDistribution.metadata.fget
-
-
-@functools.cache
-def _entry_points_at(changed, group):
-    return _entry_points(group=group)
-
-
-def _entry_points_once(*, group):
-    """`entry_points`, read again where a test adds to the path, or somebody installs something."""
-    if not _PATH.issuperset(sys.path):
-        return _entry_points(group=group)
-    return _entry_points_at(tuple(os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)), group)
-
-
-_entry_points = importlib.metadata.entry_points
-_PATH = frozenset(sys.path)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def read_once():
-    """See the head of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.metadata.PathDistribution, "metadata", property(_metadata_once))
-        patch.setattr(importlib.metadata, "entry_points", _entry_points_once)
-        yield
 
 
 FILE = """

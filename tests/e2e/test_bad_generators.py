@@ -205,6 +205,74 @@ def test_quantized_weights_with_their_own_blocks_compile(llama, dovetail):
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
 
 
+def with_experts(folder, lost=(), transposed=False, **attributes):
+    """Add a mixture of four experts in front of the head; some weights lose an expert."""
+    model = onnx.load(folder / "model.onnx")
+    last = model.graph.node[-1]
+    rng = np.random.default_rng(0)
+    shapes = {"router": (nets.WIDTH, 4), "w1": (4, 8, nets.WIDTH), "w2": (4, nets.WIDTH, 8), "b1": (4, 8)}
+    for name, shape in shapes.items():
+        shape = (shape[0] - (name in lost), *(shape[1:] if name != "w2" or not transposed else shape[:0:-1]))
+        model.graph.initializer.append(numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name))
+    flat = numpy_helper.from_array(np.array([-1, nets.WIDTH]), "flat")
+    model.graph.initializer.append(flat)
+    hidden = last.input[0]
+    nodes = [
+        helper.make_node("Reshape", [hidden, "flat"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "router"], ["chosen"]),
+        helper.make_node(
+            "MoE", [hidden, "chosen", "w1", "b1", "w2"], ["mixed"], "experts", domain="com.microsoft",
+            **{"k": 2, "activation_type": "silu", **attributes},
+        ),
+    ]  # fmt: skip
+    last.input[0] = "mixed"
+    for node in nodes:
+        model.graph.node.insert(len(model.graph.node) - 1, node)
+    for file in folder.glob("model.onnx*"):
+        file.unlink()
+    nets.save(model, folder / "model.onnx", True)
+
+
+EXPERTS = [
+    (
+        {"lost": ("w1",)},
+        f"node 'experts' (MoE): 'w1' [3, 8, {nets.WIDTH}] has 3 experts, and the router chooses among 4",
+    ),
+    ({"lost": ("b1",)}, "'b1' [3, 8] has 3 experts, and the router chooses among 4"),
+    ({"lost": ("w1", "w2", "b1")}, "has 3 experts, and the router chooses among 4"),
+    ({"k": 5}, "k is 5, and there are 4 experts"),
+    ({"transposed": True}, f"reads {nets.WIDTH} numbers, and the first layer gives 8"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), EXPERTS, ids=[why for _, why in EXPERTS])
+def test_mixtures_that_lack_experts(llama, refused, change, why):
+    with_experts(llama, **change)
+    assert why in refused(llama)
+
+
+def test_a_whole_mixture_compiles(llama, dovetail):
+    with_experts(llama)
+    assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
+
+
+OPSETS = [
+    ("", 9, "(ReduceSum) has 2 inputs; ReduceSum takes 1"),
+    ("", 99, "imports opset 99"),
+    ("com.microsoft", None, "of domain 'com.microsoft', which the model does not import"),
+]
+
+
+@pytest.mark.parametrize(("domain", "version", "why"), OPSETS, ids=[f"{row[0]} {row[1]}" for row in OPSETS])
+def test_an_opset_that_lies_about_the_operators(llama, refused, domain, version, why):
+    model = onnx.load(llama / "model.onnx", load_external_data=False)
+    kept = [one for one in model.opset_import if one.domain != domain]
+    del model.opset_import[:]
+    model.opset_import.extend([*kept, *([helper.make_opsetid(domain, version)] if version else [])])
+    (llama / "model.onnx").write_bytes(model.SerializeToString())
+    assert why in refused(llama)
+
+
 def test_the_result_of_another_version_is_neither_replaced_nor_read(llama, dovetail):
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
     manifest = Path("out/dovetail.json")

@@ -157,9 +157,8 @@ def test_commands_and_functions_of_other_distributions_say_what_to_install(core,
     assert f"pip install dovetail-{distribution}" in done.stderr
     # A distribution that is installed leaves its entry points behind.
     code = f"""
-import importlib.metadata
-importlib.metadata.entry_points = lambda **_: ()
-import dovetail
+import dovetail.installed
+dovetail.installed.entry_points = lambda group: []
 print(hasattr(dovetail, "{name}"))
 try:
     dovetail.{name}
@@ -195,7 +194,7 @@ def test_a_model_is_compiled_without_what_runs_it(tmp_path):
 def no_member_functions(monkeypatch):
     """All plugins, where no distribution adds functions to the package."""
     plugins = dovetail.load_plugins()
-    monkeypatch.setattr("dovetail.api_extensions.metadata.entry_points", lambda group: [])
+    monkeypatch.setattr("dovetail.api_extensions.entry_points", lambda group: [])
     return plugins
 
 

@@ -9,10 +9,10 @@ defines `dovetail.verify`. Names that core defines are never looked up here.
 from __future__ import annotations
 
 import importlib.util
-from importlib import metadata
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.installed import entry_points
 from dovetail.plugin.loading.isolation import described, foreign_output
 from dovetail.text import did_you_mean
 
@@ -42,7 +42,7 @@ class NotInstalledError(DovetailError, AttributeError):
 
 def member_function_names() -> list[str]:
     """Return the names of the functions that installed distributions add."""
-    return sorted({point.name for point in metadata.entry_points(group=GROUP)})
+    return sorted({point.name for point, *_ in entry_points(GROUP)})
 
 
 def api_extension(name: str) -> Any:
@@ -57,31 +57,26 @@ def api_extension(name: str) -> Any:
     ours = name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(f"dovetail.{name}") is not None
     if ours:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
-    points = list(metadata.entry_points(group=GROUP))
-    # A distribution found twice on the path, as with editable installs, counts once.
-    found = list({(_owner(point), point.value): point for point in points if point.name == name}.values())
+    points = entry_points(GROUP)
+    found = [(point, owner) for point, owner, _ in points if point.name == name]
     if not found and (hint := to_install(name)):
         raise NotInstalledError(f"the distribution that brings dovetail.{name} is not installed", hint)
     if not found:
         raise AttributeError(
-            f"module 'dovetail' has no attribute {name!r}{did_you_mean(name, [point.name for point in points])}; "
+            f"module 'dovetail' has no attribute {name!r}{did_you_mean(name, [point.name for point, *_ in points])}; "
             f"distributions with entry points in the group '{GROUP}' bring functions"
         )
     if len(found) > 1:
-        owners = " and by ".join(f"{_owner(point)} ({point.value})" for point in found)
+        owners = " and by ".join(f"{owner} ({point.value})" for point, owner in found)
         raise DovetailError(f"dovetail.{name} is brought by {owners}", "uninstall one of them")
-    (point,) = found
+    ((point, owner),) = found
     try:
-        with foreign_output(f"dovetail.{name} of {_owner(point)}"):
+        with foreign_output(f"dovetail.{name} of {owner}"):
             return point.load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise DovetailError(
-            f"dovetail.{name} of {_owner(point)} cannot be loaded from {point.value}: {described(error)}",
-            f"repair or reinstall {_owner(point)}",
+            f"dovetail.{name} of {owner} cannot be loaded from {point.value}: {described(error)}",
+            f"repair or reinstall {owner}",
         ) from error
-
-
-def _owner(point: metadata.EntryPoint) -> str:
-    return point.dist.name if point.dist else "unknown"

@@ -33,3 +33,8 @@ def test_a_command_called_as_a_function_leaves_the_collector_alone(capsys):
     assert main(["backends"]) == 0
     assert (gc.get_threshold(), gc.isenabled()) == before
     assert gc.get_freeze_count() <= frozen  # what is frozen may be let go of
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-P", "-m", "dovetail", "backends"], capture_output=True, text=True)
+    assert done.returncode == 0 and "host" in done.stdout

@@ -395,6 +395,30 @@ def test_within_a_size_products_of_one_value_share_a_format():
     assert results == sorted(results)
 
 
+@pytest.mark.parametrize("options", ["kernel=nbits", "kernel=nbits,scheme=asymmetric,scales=float16", "kernel=qdq"])
+@pytest.mark.parametrize("external", [False, True], ids=["one file", "external data"])
+def test_a_size_holds_for_all_that_is_written(tmp_path, options, external):
+    """The graph and the factors of smoothing count as well, and so do the gaps between weights in a data file."""
+    source, folder = model(QKV), tmp_path / "source"
+    folder.mkdir()
+    arguments = {"save_as_external_data": True, "location": "weights", "size_threshold": 0} if external else {}
+    onnx.save(source, folder / "model.onnx", **arguments)
+    data = [inputs(source)] * 3
+
+    def written(**size):
+        out = tmp_path / f"out{len(size)}"
+        result = dovetail.compile(
+            folder / "model.onnx", f"cpu-int8:weights=int4,{options}", verify=False, data=data, **size
+        )
+        result.save(out, external=external or None)
+        return sum(file.stat().st_size for file in out.iterdir() if file.suffix in (".onnx", ".data"))
+
+    narrow = written()
+    for share in (0.1, 0.5, 0.9):
+        limit = narrow + int(share * 3 * 128 * 64)
+        assert written(max_size=limit) <= limit
+
+
 def test_sizes_that_cannot_be():
     with pytest.raises(DovetailError, match=r"--max-size allows 1,000 bytes, and the weights need"):
         compiled(model(QKV), max_size=1000)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_model
-from dovetail_onnx.saving import save_model
+from dovetail_onnx.saving import save_model, saved_size
 from onnx import numpy_helper
 
 TEXT = '<ir_version: 10, opset_import: ["": 22]> g (float[2,8] x) => (float[2,4096] y) { y = MatMul (x, w) }'
@@ -142,6 +142,19 @@ def test_a_data_file_is_named_after_its_content(make, tmp_path):
     save_model(open_model(make(fill=1.0)), target, external=True)
     assert data_file() == first
     assert (weight(target) == 1.0).all()
+
+
+@pytest.mark.parametrize("external", [False, True, None])
+def test_the_size_is_known_before_a_model_is_saved(make, tmp_path, external):
+    made = onnx.load(make())
+    others = [np.zeros(count, np.float32) for count in (1000, 1024, 5000)]
+    made.graph.initializer.extend(numpy_helper.from_array(array, f"v{len(array)}") for array in others)
+    (tmp_path / "more.onnx").write_bytes(made.SerializeToString())
+    known = saved_size(open_model(tmp_path / "more.onnx"), external)
+    files = save_model(
+        open_model(tmp_path / "more.onnx"), tmp_path / "out.onnx", external=external, content_digest=True
+    )
+    assert 0 <= known - sum(file.size for file in files) < 100 * (1 + len(made.graph.initializer))
 
 
 def test_files_of_others_stay(make, tmp_path):

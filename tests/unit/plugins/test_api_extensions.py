@@ -71,7 +71,7 @@ import dovetail
 from dovetail import api, compile
 import dovetail.errors
 from importlib import metadata
-metadata.entry_points = None
+metadata.entry_points = metadata.distributions = None
 from dovetail import ir, open
 assert not hasattr(dovetail, "__wrapped__")
 """

@@ -147,14 +147,13 @@ def test_the_cache_key_covers_what_shapes_a_result(tmp_path, monkeypatch):
         cache_key(data={"x": np.ones(2)}),
         cache_key(plan=Plan(values={"a": 1})),
     ]
-    from importlib import metadata
-
-    version = metadata.version
-    monkeypatch.setattr(metadata, "version", lambda name: "99" if name == "onnx" else version(name))
-    others.append(cache_key())
     # What an extra brings builds what others only plan.
-    monkeypatch.setattr(metadata, "version", lambda name: "99" if name.startswith("tensorrt-rtx") else version(name))
-    others.append(cache_key())
+    for distribution in ("onnx", "tensorrt-rtx-cu13-bindings"):
+        info = tmp_path / distribution / f"{distribution.replace('-', '_')}-99.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 99\n")
+        monkeypatch.syspath_prepend(info.parent)
+        others.append(cache_key())
     assert len(set(others)) == len(others)
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FLOAT32
 from dovetail.planning import Placement, get_placement
-from dovetail_transforms import NewNodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Backend
+    from dovetail_transforms import NewNodes
 
 
 BACKEND = "cpu-int8"
@@ -31,6 +31,8 @@ def is_here(node: ir.Node) -> bool:
 
 def new_nodes(model: Model, ctx: Context) -> NewNodes:
     """Return what inserts nodes that are placed here."""
+    from dovetail_transforms import NewNodes
+
     return NewNodes(model, ctx, HERE)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
 from dovetail.plugin import Option
+from dovetail_onnx import saved_size
 
 from dovetail_cpu_int8.backend import weights_alone
 
@@ -24,15 +26,25 @@ OPTION = "max-size"
 """The option, and the name of its record in the request."""
 
 BYTES = "bytes"
-"""Key of the record: the size."""
+"""Key of the record: the size of what is written."""
+
+RESERVED = "reserved"
+"""Key of the record: bytes of the result that the estimate does not contain."""
+
+RULE = "max-size"
+"""The rule of remarks about formats within a size."""
+
+RESULT = "result"
+"""The fact of such a remark that is the estimated size of the result."""
 
 _KEYWORD = "max_size"
+_ROUNDS = 2  # of compiling again; the first knows exactly what is written besides the weights
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
 
 
 class MaxSize(Option):
-    """The option `--max-size SIZE`: with `cpu-int8:weights=int4`, bytes of all weights together."""
+    """The option `--max-size SIZE`: with `cpu-int8:weights=int4`, bytes of the result: its weights and its graph."""
 
     commands = ("compile", "plan", "bisect")
     keywords = (_KEYWORD,)
@@ -42,7 +54,7 @@ class MaxSize(Option):
         parser.add_argument(
             "--max-size",
             metavar="SIZE",
-            help="bytes of all weights, as 600MB: those of cpu-int8:weights=int4 have 8 bits where it helps most",
+            help="bytes of the result, as 600MB: weights of cpu-int8:weights=int4 have 8 bits where it helps most",
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
@@ -65,11 +77,26 @@ class MaxSize(Option):
     def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
         """Compile; the strategy `weights-alone` reads the record.
 
+        It estimates what is written besides the weights. If the result is larger than allowed all the same, the weights
+        get less, once more.
+
         Raises:
             UsageError: No backend chooses among formats of weights.
         """
         _check(job.ctx, job.keywords)
-        return proceed()
+        compiled = proceed()
+        record = job.request.options.get(OPTION, {})
+        reserved = 0
+        for _ in range(_ROUNDS if BYTES in record and job.recognized is None else 0):
+            # A folder keeps weights outside of the file where its source does.
+            size = saved_size(compiled.model, _is_external(job.original) or None)
+            estimated = [one.facts[RESULT] for one in compiled.remarks if one.rule == RULE and RESULT in one.facts]
+            if size <= record[BYTES] or not estimated:
+                break
+            reserved += size - estimated[-1]
+            options = {**job.request.options, OPTION: {**record, RESERVED: reserved}}
+            compiled = proceed(None, replace(job.request, options=options))
+        return compiled
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Check that some backend reads the size.
@@ -88,6 +115,13 @@ def _check(ctx: Context, keywords: Mapping[str, Any]) -> None:
             "--max-size needs a backend that stores weights in few bits",
             "request --backend cpu-int8:weights=int4, or leave it out",
         )
+
+
+def _is_external(model: Model) -> bool:
+    import onnx_ir as ir
+
+    values = model.graph.initializers.values()
+    return any(isinstance(value.const_value, ir.ExternalTensor) for value in values)
 
 
 def _bytes(given: object) -> int:

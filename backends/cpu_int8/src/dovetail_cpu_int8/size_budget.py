@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
+from dovetail_onnx import saved_size
 from dovetail_quantize import LeastSquares, MinMax, dequantize_array, quantize_array, scale_shape
 
-from dovetail_cpu_int8.max_size import BYTES, OPTION
+from dovetail_cpu_int8.max_size import BYTES, OPTION, RESERVED, RESULT, RULE
 from dovetail_cpu_int8.packed_weights import packed_block
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _SAMPLED = 1 << 17  # numbers of a weight whose error is measured
+_PER_NODE = 64  # bytes that a placement adds to a saved node
 
 
 @dataclass(eq=False)
@@ -114,11 +116,11 @@ def _spread(extent: int, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class WeightBudget:
-    """Analysis: the size that the request allows for all weights of the model.
+    """Analysis: the size that the request allows for the result.
 
     Attributes:
         limit: The size in bytes; None if none is requested.
-        held: The bytes of all initializers of the model as it is.
+        held: The bytes of all initializers of the model as it is, and of its graph.
         measure: Measures the energies of values on the data of the request; None if there is none.
     """
 
@@ -128,12 +130,13 @@ class WeightBudget:
 
     @classmethod
     def compute(cls, model: Model, ctx: Context) -> WeightBudget:
-        """Read the request and add up the initializers, without reading them."""
-        limit = ctx.request.options.get(OPTION, {}).get(BYTES)
-        graphs = (graph for _, graph in model.graphs())
-        tensors = (value.const_value for graph in graphs for value in graph.initializers.values())
-        held = sum(tensor.nbytes for tensor in tensors if tensor is not None)
-        if limit is None or ctx.request.data is None:
+        """Read the request and add up what is written, without reading weights."""
+        record = ctx.request.options.get(OPTION, {})
+        limit = record.get(BYTES)
+        if limit is None:
+            return cls(None, 0)
+        held = saved_size(model) + _PER_NODE * sum(1 for _ in model.nodes()) + record.get(RESERVED, 0)
+        if ctx.request.data is None:
             return cls(limit, held)
         from dovetail_quantize import energies_of
 
@@ -167,6 +170,8 @@ class WeightBudget:
             energies = self.measure([value for value in dict.fromkeys(products.values()) if value is not None])
             for weight, value in products.items():
                 weight.energy = energies.get(value) if value is not None else None
+            # The factors by which channels are made alike may become constants of the graph.
+            size += sum(4 * len(energy) for energy in energies.values())
         steps = [step for index, group in enumerate(groups) if (step := _next_step(group, index))]
         heapq.heapify(steps)
         while steps:
@@ -182,10 +187,10 @@ class WeightBudget:
         for weight in weights:
             if weight.level:
                 why = f"'{weight.value.name}' has {weight.chosen}, because --max-size has room for it"
-                view.remark("passed", weight.node, "max-size", why)
+                view.remark("passed", weight.node, RULE, why)
         wide = sum(weight.level > 0 for weight in weights)
         why = f"{pluralize(wide, 'weight')} of {len(weights)} with more bits, {size:,} of {self.limit:,} bytes"
-        view.remark("analysis", "", "max-size", why)
+        view.remark("analysis", "", RULE, why, facts={RESULT: size, "allowed": self.limit})
 
 
 class _Step(NamedTuple):

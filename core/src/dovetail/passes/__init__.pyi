@@ -12,6 +12,6 @@ from dovetail.planning.request import (
     Request as Request,
 )
 from dovetail.plugin.context import Analysis as Analysis, Context as Context, Progress as Progress
-from dovetail.plugin.pass_ import Pass as Pass, STAGES as STAGES, load_pass as load_pass, summary_of as summary_of
+from dovetail.plugin.pass_ import Pass as Pass, STAGES as STAGES, load_pass as load_pass
 from dovetail.plugin.pass_result import PassResult as PassResult, Result as Result
 from dovetail.plugin.steps import Fixpoint as Fixpoint, Nested as Nested

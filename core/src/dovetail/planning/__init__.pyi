@@ -20,7 +20,6 @@ from dovetail.planning.conversion import (
     Join as Join,
     NodeMaker as NodeMaker,
     Step as Step,
-    conversion_kind as conversion_kind,
 )
 from dovetail.planning.edits import Edit as Edit
 from dovetail.planning.node_keys import (

@@ -58,13 +58,6 @@ class ConversionKind(Protocol):
         """
 
 
-def conversion_kind(held: Format, wanted: Format) -> str:
-    """Return the kind of the conversion between two formats: `cast`, `quantize`, `dequantize` or `requantize`."""
-    if held.quantized:
-        return "requantize" if wanted.quantized else "dequantize"
-    return "quantize" if wanted.quantized else "cast"
-
-
 @dataclass(frozen=True, slots=True)
 class Join:
     """One conversion, shared by all uses of the value in format `wanted`.

@@ -44,10 +44,6 @@ class Placement:
         """Return the format of a data port."""
         return self.ports.get(port, self.precision)
 
-    def in_region(self, region: int) -> Placement:
-        """Return a copy with another region number."""
-        return Placement(self.backend, self.precision, self.ports, region)
-
 
 def get_placement(node: ir.Node) -> Placement | None:
     """Return the placement of `node`; None if it is not placed yet."""

@@ -79,13 +79,13 @@ def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:
     return (node,) if function is None else tuple(function)
 
 
-def stands_for_region(node: ir.Node) -> bool:
-    """Check whether `node` stands for a region: a call of a function that holds one, or a node compiled from one."""
-    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))
-
-
 def artifact_of(node: ir.Node, name: str | None = None) -> str:
     """Return the artifact of `node` as `<backend>/<region>`; empty for all other nodes. With `name`, set it first."""
     if name is not None:
         node.metadata_props[_ARTIFACT] = name
     return node.metadata_props.get(_ARTIFACT, "")
+
+
+def stands_for_region(node: ir.Node) -> bool:
+    """Check whether `node` stands for a region: a call of a function that holds one, or a node compiled from one."""
+    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))

@@ -90,9 +90,3 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
         if not isinstance(getattr(found, constraint), tuple):
             raise DovetailError(f"{title}: {constraint} must be a tuple of pass names")
     return found
-
-
-def summary_of(pass_: type[Pass]) -> str:
-    """Return the first line of a pass's docstring, or empty. (A dataclass without one has its signature there.)"""
-    text = (pass_.__dict__.get("__doc__") or "").strip()
-    return "" if text.startswith(f"{pass_.__name__}(") else text.partition("\n")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import types
@@ -72,6 +73,7 @@ def print_options(pass_: Pass) -> str:
     return f"{{{','.join(parts)}}}" if parts else ""
 
 
+@functools.cache
 def _hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)

@@ -56,13 +56,14 @@ def run_compile(args: argparse.Namespace) -> int:
     request = {**request_of(args), "plan": existing(args.plan), "try_engines": args.try_engines}
     request |= option_keywords(args)
     from dovetail import api
-    from dovetail.plugin.loading import check_store
+    from dovetail.plugin.loading import store_for
 
     from dovetail_commands.next_command import next_command
     from dovetail_commands.stages import stage_lines
 
-    if args.output:
-        check_store(args.output, plugins_of(args))
+    if args.output:  # before anything is compiled
+        with store_for(args.output, "save", plugins_of(args).registry) as store:
+            store.check(args.output)
     existing(path)
     if path.is_dir():
         code = _run_whole(args, path, request)

@@ -10,6 +10,7 @@ from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plug
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
+    from dovetail.passes import Pass
     from dovetail.plugin import Registry
     from dovetail.plugin.loading import Registration
 
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(registry: Registry, entry: Registration) -> dict[str, Any]:
-    from dovetail.passes import load_pass, summary_of
+    from dovetail.passes import load_pass
 
     item: dict[str, Any] = {"name": entry.name, "distribution": entry.owner}
     item |= {"stage": None, "summary": "", "options": [], "error": ""}
@@ -60,7 +61,7 @@ def _document(registry: Registry, entry: Registration) -> dict[str, Any]:
         return item | {"error": error.message}
     return item | {
         "stage": cls.stage,
-        "summary": summary_of(cls),
+        "summary": _summary_of(cls),
         "options": [option.name for option in fields(cls)],
         "requires": cls.requires,
         "after": cls.after,
@@ -71,3 +72,9 @@ def _document(registry: Registry, entry: Registration) -> dict[str, Any]:
 PASSES = PlainCommand(
     "passes", "List passes by stage, named pipelines, and plugins that are broken.", no_arguments, run
 )
+
+
+def _summary_of(pass_: type[Pass]) -> str:
+    """Return the first line of a pass's docstring, or empty. (A dataclass without one has its signature there.)"""
+    text = (pass_.__dict__.get("__doc__") or "").strip()
+    return "" if text.startswith(f"{pass_.__name__}(") else text.partition("\n")[0]

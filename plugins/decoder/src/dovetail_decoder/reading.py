@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_decoder import genai_config, optimum
 from dovetail_decoder.caches import check_caches, ports_of
+from dovetail_decoder.expert_weights import check_experts
 from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder
 from dovetail_decoder.openvino_chain import OpenVinoChain, is_openvino_folder, read_openvino_folder
 from dovetail_decoder.quantized_weights import check_blocks
@@ -71,5 +72,6 @@ def chain_of(folder: GeneratorFolder, models: Mapping[str, Model] | None = None,
     produced = frozenset(port.role for one in ports.values() for port in one.outputs)
     for part in folder.parts:
         check_blocks(models[part.name], folder.file_of(part))
+        check_experts(models[part.name], folder.file_of(part))
         check_caches(folder, part, ports[part.name], produced)
     return Chain(folder, ports, threads)

@@ -18,7 +18,11 @@ from dovetail_onnx.partial_tensors import (
     TensorIndex as TensorIndex,
     parts_of as parts_of,
 )
-from dovetail_onnx.saving import save_model as save_model, tensor_chunks as tensor_chunks
+from dovetail_onnx.saving import (
+    save_model as save_model,
+    saved_size as saved_size,
+    tensor_chunks as tensor_chunks,
+)
 from dovetail_onnx.signatures import (
     Signature as Signature,
     Signatures as Signatures,

@@ -84,6 +84,7 @@ Progress = Callable[[str, int, int], None]
 EXTERNAL_ABOVE = 1 << 30  # bytes of weights
 _ALIGNMENT = 4096  # bytes; a page, so that readers can map each weight
 _CHUNK = 1 << 22  # bytes
+_REFERENCE, _DIGEST = 64, 112  # bytes at most of a weight's place in a data file, and of a digest of the content
 
 
 class SavedFile(NamedTuple):
@@ -150,6 +151,19 @@ def save_model(
     saved = [hashed.saved(path), *([data] if data else [])]
     remove_data(old_data - {file.path for file in saved})
     return saved
+
+
+def saved_size(model: Model, external: bool | None = None) -> int:
+    """Return the bytes that `save_model` writes for `model`, or slightly more; no weight is read."""
+    with gc_paused():
+        mirror_annotations(model)
+        skeleton = skeleton_of(model)
+    sizes = [tensor.nbytes for tensor in skeleton.weights.values()]
+    outside = external or external is None and sum(sizes) > EXTERNAL_ABOVE
+    written = 0
+    for size in sizes:
+        written += (-written % _ALIGNMENT if outside else 0) + size
+    return skeleton.proto.ByteSize() + written + (_REFERENCE * len(sizes) if outside else 0) + _DIGEST
 
 
 class _Hashed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FLOAT32, FlatGraph, Format, float_format, format_of, name_of
 from dovetail.passes import Pass
-from dovetail.planning import HOST, Placement, conversion_kind, from_source, placement_of, set_placement
+from dovetail.planning import HOST, Placement, from_source, placement_of, set_placement
 from dovetail.planning import Join as PlannedJoin
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean, pluralize
@@ -167,7 +167,7 @@ def _join(conversion: Conversion) -> PlannedJoin:
     name = name_of(conversion.value)
     at = conversion.uses[0][0].name or "" if conversion.uses else name
     held, wanted = conversion.held, conversion.wanted
-    return PlannedJoin(name, held, wanted, conversion_kind(held, wanted), at, size)
+    return PlannedJoin(name, held, wanted, _kind(held, wanted), at, size)
 
 
 def _annotate(problem: TypingProblem, model: Model, ctx: Context) -> None:
@@ -318,3 +318,10 @@ def set_backend_attributes(nodes: Iterable[ir.Node], ctx: Context) -> bool:
                 ctx.remark("passed", node, "set-attribute", why, source=claim.source)
                 changed = True
     return changed
+
+
+def _kind(held: Format, wanted: Format) -> str:
+    """Return the kind of the conversion between two formats: `cast`, `quantize`, `dequantize` or `requantize`."""
+    if held.quantized:
+        return "requantize" if wanted.quantized else "dequantize"
+    return "quantize" if wanted.quantized else "cast"

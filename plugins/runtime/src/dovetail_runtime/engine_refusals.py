@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dovetail.ir import all_nodes, used_values
 from dovetail.planning import Region, extract
 from dovetail.plugin import EngineError
-from dovetail.plugin.loading import nodes_of
+from dovetail.plugin.loading import nodes_of, stands_for_region
 
 from dovetail_runtime.region_runner import RegionModel, RegionRefusal
 from dovetail_runtime.serialize import needs_file
@@ -100,6 +100,12 @@ def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: E
         if engine.name != refusal.engine:
             found.append(refusal)
             continue
+        inside = [inner for node in refusal.region.nodes for inner in nodes_of(model, node)]
+        all_named = _all_named(refusal, inside)
+        # A program loads as a whole or not at all, so its parts are not tried.
+        if len(all_named) > 1 or any(map(stands_for_region, refusal.region.nodes)):
+            found += all_named or [refusal]
+            continue
         named = named_in(refusal.region.nodes, refusal.error.node)
         if named is None:
             parts = list(_located(refusal, engine, trial))
@@ -111,6 +117,14 @@ def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: E
             if error is not None and named_in(part.nodes, error.node) is not None:
                 waiting.append(RegionRefusal(part, engine.name, error))
     return found
+
+
+def _all_named(refusal: RegionRefusal, nodes: Sequence[ir.Node]) -> list[RegionRefusal]:
+    """Return a refusal for every node of a region that an engine names; `nodes` includes those inside of programs."""
+    error = refusal.error
+    found = dict.fromkeys(node for name in error.nodes if (node := named_in(nodes, name)) is not None)
+    errors = (EngineError(error.message, error.hint, node.name or "") for node in found)
+    return [RegionRefusal(refusal.region, refusal.engine, one) for one in errors]
 
 
 def _located(refusal: RegionRefusal, engine: GuardedEngine, trial: _Trial) -> Iterator[RegionRefusal]:

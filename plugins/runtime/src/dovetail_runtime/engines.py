@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST, from_source
@@ -15,7 +15,6 @@ from dovetail.plugin import (
     Emitter,
     Engine,
     EngineError,
-    Executed,
     Reads,
     RegionModel,
     SelectiveEngine,
@@ -31,15 +30,11 @@ from dovetail.plugin.loading import (
     make_engine,
 )
 
-from dovetail_runtime.direct_run import SelfChecking
-from dovetail_runtime.feeds import DeclaredValue, declared
-from dovetail_runtime.native_session import OnnxRuntimeBacked
+from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.nested_graphs import calls
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx_ir as ir
-    import onnxruntime as ort
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import Backend, Registry
@@ -168,7 +163,8 @@ class GuardedEngine:
             message = self.label + message.removeprefix(self.name)
         else:
             message = f"{self.label}: {message}"
-        return EngineError(message, error.hint, error.node)
+        nodes = error.nodes if isinstance(error, EngineError) else ()
+        return EngineError(message, error.hint, error.node, nodes)
 
 
 def _declared_older(model: Model, ir_version: int) -> Model:
@@ -182,77 +178,6 @@ def _declared_older(model: Model, ir_version: int) -> Model:
 
     older = ir.Model(model.graph, ir_version=ir_version, functions=tuple(model.ir.functions.values()))
     return Model(older, dialect=model.dialect)
-
-
-class GuardedSession:
-    """A session whose errors name its engine, and whose results are checked against the region's declarations.
-
-    Attributes:
-        self_checking: The session itself, if it checks inputs; else None.
-    """
-
-    def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
-        self._session = session
-        self._engine = engine
-        self._outputs = [declared(value) for value in outputs]
-        self.self_checking = session if isinstance(session, SelfChecking) else None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes of the session about how it was loaded, with the engine's name; usually empty."""
-        try:
-            said = tuple(map(str, self._session.notes))
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            return ()
-        return tuple(f"{self._engine.label}: {note}" for note in said)
-
-    @property
-    def native(self) -> ort.InferenceSession | None:
-        """The session of ONNX Runtime that runs the region as it is; None if there is none."""
-        return self._session.native if isinstance(self._session, OnnxRuntimeBacked) else None
-
-    @property
-    def joins_neighbors(self) -> bool:
-        """Whether one session of its engine may run regions of several backends."""
-        return isinstance(self._session, OnnxRuntimeBacked) and self._session.joins_neighbors
-
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute all outputs by name.
-
-        Raises:
-            EngineError: The engine fails, or an output is missing or has another type than the region declares.
-        """
-        try:
-            with foreign_output(self._engine.label):
-                results = dict(self._session.run(inputs))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise self._engine.failure(error, "failed while it ran the region") from error
-        for output in self._outputs:
-            self._check(output, results)
-        return results
-
-    def executed(self) -> dict[str, Executed]:
-        """Return how every node was executed; empty if the engine fails to report it."""
-        try:
-            with foreign_output(self._engine.label):
-                return dict(self._session.executed())
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            return {}
-
-    def _check(self, output: DeclaredValue, results: Mapping[str, object]) -> None:
-        label, name = self._engine.label, output.name
-        if name not in results:
-            raise EngineError(f"{label} gives no output '{name}'", node=output.node)
-        array = cast("np.ndarray", results[name])  # or a sequence value
-        if hasattr(array, "dtype") and not output.has_type_of(array):
-            given = array.dtype.name
-            raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
 
 
 def _source_of(name: str, graph: ir.Graph) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import dovetail.plugin
@@ -21,8 +21,9 @@ from dovetail.text import did_you_mean
 from dovetail_onnx.external import lies_beside
 
 from dovetail_runtime.direct_run import DirectRun, direct_run
-from dovetail_runtime.engines import GuardedEngine, GuardedSession, guarded
+from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs, without_defaults
+from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
 from dovetail_runtime.parallel_run import WAYS, Pace, ParallelRun, RegionDependencies
@@ -233,7 +234,9 @@ class RegionExecutor(dovetail.plugin.Executor):
             raise NoEngineError(f"no engine runs {described(region)}: {why}", _AWAY)
         options = {"spin": len(self.regions) == 1, **self.options}
         try:
-            runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, self._note)
+            # No reference to this executor: its sessions are closed as soon as it goes.
+            note = partial(_add_note, self.notes)
+            runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, note)
         except NoEngine as error:
             if not any(engine.stands_in for engine in engines):
                 raise
@@ -276,8 +279,12 @@ class RegionExecutor(dovetail.plugin.Executor):
         return RegionModel(part, path)
 
     def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+        _add_note(self.notes, text)
+
+
+def _add_note(notes: list[str], text: str) -> None:
+    if text not in notes:
+        notes.append(text)
 
 
 def _regions(graph: ir.Graph, backend_of: Callable[[ir.Node], str] | None) -> list[Region]:

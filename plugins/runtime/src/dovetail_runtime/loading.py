@@ -84,7 +84,16 @@ class Load(Pass):
             refused = executor.refusals
             refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
             ctx.outcome.trial = LoadTrial(engines, executor)
+            for runner in executor.runners if not ctx.refusals.fresh else ():
+                if facts := runner.facts:
+                    text = f"{runner.engine} reports of region {runner.index}: {facts_text(facts)}"
+                    ctx.remark("analysis", runner.region.nodes[0], "engine-facts", text, facts=facts)
         return False
+
+
+def facts_text(facts: Mapping[str, object]) -> str:
+    """Return facts of an engine in one line: `cycles 1200, memory 4096`."""
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
 def tried_engines(ctx: Context) -> Mapping[str, str]:

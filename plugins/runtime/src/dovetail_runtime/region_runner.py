@@ -13,8 +13,9 @@ from dovetail.planning import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel
 from dovetail.text import pluralize
 
-from dovetail_runtime.engines import GuardedEngine, GuardedSession
+from dovetail_runtime.engines import GuardedEngine
 from dovetail_runtime.feeds import declared, shape_mismatches
+from dovetail_runtime.guarded_session import GuardedSession
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,6 +135,11 @@ class RegionRunner:
     def native(self) -> ort.InferenceSession | None:
         """The session of ONNX Runtime that runs the region as it is; None if there is none."""
         return self._session.native
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What its present engine reports of the loaded region."""
+        return self._session.facts
 
     @property
     def self_checking(self) -> SelfChecking | None:

@@ -2,7 +2,7 @@
 
 from dovetail.plugin.engine import (
     make_engine as make_engine,
-    record_spans as record_spans,
+    CURRENT_RECORDER as CURRENT_RECORDER,
 )
 from dovetail.plugin.emitter import TRIAL as TRIAL
 from dovetail.plugin.loading.backend_files import (
@@ -38,7 +38,7 @@ from dovetail.plugin.loading.isolation import (
 )
 from dovetail.plugin.loading.output import own_output as own_output
 from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Registration as Registration, Table as Table
-from dovetail.plugin.loading.stores import check_store as check_store
+from dovetail.plugin.loading.stores import store_for as store_for
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.artifacts import (
     FUNCTIONS as FUNCTIONS,

@@ -149,8 +149,10 @@ def _files(module: Any, endings: tuple[str, ...]) -> Iterator[tuple[str, Source]
     from importlib import resources
 
     root = resources.files(module)
-    folders = [("", root), *((f"{item.name}/", item) for item in root.iterdir() if item.is_dir())]
-    for prefix, folder in sorted(folders, key=lambda pair: pair[0]):
-        for file in sorted(folder.iterdir(), key=lambda item: item.name):
-            if file.name.endswith(endings) and file.is_file():
+    # A name with a dot is a file; asking the file system for each takes longer than all else.
+    inside = (item for item in root.iterdir() if "." not in item.name and item.name != "__pycache__" and item.is_dir())
+    for folder in (root, *sorted(inside, key=str)):
+        prefix = "" if folder is root else f"{folder.name}/"
+        for file in sorted((file for file in folder.iterdir() if file.name.endswith(endings)), key=str):
+            if file.is_file():
                 yield prefix + file.name, file

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dovetail.errors import UsageError
+from dovetail.installed import entry_points
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -78,17 +79,13 @@ def discover(block: Collection[str], allow: Collection[str] | None) -> list[tupl
 
 def _find() -> Iterator[tuple[PluginRecord, EntryPoint]]:
     """Yield every entry point once, each under a unique name."""
-    from importlib.metadata import entry_points
-
     targets: dict[str, set[str]] = {}
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name, point.value)):
+    for point, distribution, version in entry_points(ENTRY_POINT_GROUP):
         known = targets.setdefault(point.name, set())
-        if point.value in known:
-            continue  # one distribution found twice on the path, as with editable installs
-        distribution, version = (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
-        name = f"{point.name}@{distribution}" if known else point.name
-        known.add(point.value)
-        yield PluginRecord(name, distribution, version, point.value), point
+        if point.value not in known:
+            name = f"{point.name}@{distribution}" if known else point.name
+            known.add(point.value)
+            yield PluginRecord(name, distribution, version, point.value), point
 
 
 def _choose(records: list[PluginRecord], block: Collection[str], allow: Collection[str] | None) -> None:

@@ -14,7 +14,6 @@ from dovetail.plugin.results import Recognition, ResultStore
 
 if TYPE_CHECKING:
     from dovetail.plugin.compiled import CompiledModel
-    from dovetail.plugin.loading.loader import PluginSet
     from dovetail.plugin.loading.registry import Registry
     from dovetail.plugin.options import CompileJob
 
@@ -74,16 +73,6 @@ def loaded(path: str | Path, verb: str, wanted: type[T], registry: Registry | No
         what = f"{found.title} loads {type(made).__name__} from {path}"
         raise DovetailError(what, f"`{verb}` returns a {wanted.__name__}")
     return made
-
-
-def check_store(path: Path, plugins: PluginSet) -> None:
-    """Reject a path that no result can be written to, before anything is compiled.
-
-    Raises:
-        DovetailError: No store takes such paths, or the store rejects this one.
-    """
-    with store_for(path, "save", plugins.registry) as store:
-        store.check(path)
 
 
 def recognized(job: CompileJob) -> Recognition:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin import input_data
 from dovetail.plugin.loading import DATA_KINDS
 
+from dovetail_onnx.results.versions import Versions
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 STAMP = "dovetail.request"
 """Key of the cache key in the model's metadata."""
-
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def cache_key_for(
@@ -108,25 +104,9 @@ def _code(ctx: Context) -> list[list[str]]:
 def _versions(ctx: Context) -> dict[str, str]:
     """Return the versions of Dovetail, of the plugins' distributions, and of their requirements."""
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
-    own = {"dovetail": _version("dovetail"), **{record.distribution: record.version for record in records}}
-    required = {name for distribution, version in own.items() for name in _requirements(distribution, version)}
-    versions = own | {name: _version(name) for name in required - own.keys()}
+    installed = Versions()
+    own = {"dovetail": installed.of("dovetail"), **{record.distribution: record.version for record in records}}
+    # Extras too: an installed one may build what is otherwise only planned.
+    required = {name for distribution in own for name in installed.requirements_of(distribution)}
+    versions = own | {name: installed.of(name) for name in required - own.keys()}
     return versions | {f"plugin {record.name}": record.version for record in records}
-
-
-@functools.lru_cache(maxsize=256)
-def _requirements(distribution: str, version: str) -> frozenset[str]:
-    """Return the names of the requirements of a distribution's version; parsing metadata takes long."""
-    try:
-        texts = metadata.requires(distribution) or []
-    except metadata.PackageNotFoundError:
-        return frozenset()
-    # Include extras: an installed extra may build what is otherwise only planned.
-    return frozenset(found[0] for text in texts if (found := _NAME.match(text)))
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""

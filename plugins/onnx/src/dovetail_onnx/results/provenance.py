@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from dovetail.planning import PlannedBackend, Remark
 
 from dovetail_onnx.files.reading import open_inside
 from dovetail_onnx.results.manifest import MANIFEST, MODEL, PLAN, REMARKS, plain_name
+from dovetail_onnx.results.versions import Versions
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
@@ -83,10 +83,7 @@ def origins_of(compiled: CompiledModel) -> dict[str, Any]:
 
 
 def _versioned(distribution: str) -> str:
-    try:
-        return f"{distribution} {metadata.version(distribution)}"
-    except metadata.PackageNotFoundError:
-        return distribution
+    return f"{distribution} {Versions().of(distribution)}".rstrip()
 
 
 def backend_texts(compiled: CompiledModel) -> dict[str, str]:

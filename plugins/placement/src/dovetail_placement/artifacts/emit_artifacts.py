@@ -230,9 +230,13 @@ class _QuantizedValues:
 
 
 def _remark_notes(first: str, artifact: Artifact, ctx: Context) -> None:
-    """Remark the emitters' notes at the first node."""
+    """Remark the emitters' notes and facts at the first node."""
     for note in artifact.notes:
         ctx.remark("missed", first, "artifact", note)
+    if artifact.facts:
+        told = ", ".join(f"{name} {value}" for name, value in artifact.facts.items())
+        why = f"the tool reports of its program: {told}"
+        ctx.remark("analysis", first, "artifact-facts", why, facts=artifact.facts)
 
 
 def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Context) -> None:
@@ -243,7 +247,7 @@ def _refuse(nodes: Sequence[ir.Node], backend: str, refused: NotEmitted, ctx: Co
     """
     if not any(map(decided_key, nodes)):
         nodes = [user for node in nodes for output in node.outputs for user, _ in output.uses()] or nodes
-    named = [node for node in nodes if refused.node and refused.node in (node.name, key_of(node))]
+    named = [node for node in nodes if refused.nodes & {node.name, key_of(node)}]
     if any(map(decided_key, nodes)) and not any(map(decided_key, named)):
         named = []
     for node in named or nodes:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
+from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, EngineError, StandIn
 from dovetail.plugin.loading import ArtifactFolder, class_of, described, foreign_output
+
+from dovetail_placement.artifacts.reuse import MadeArtifacts, artifact_key
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
@@ -20,12 +25,12 @@ class NotEmitted(Exception):
 
     Attributes:
         why: Its message, with its name and distribution.
-        node: The node at fault; empty if unknown.
+        nodes: The nodes at fault; empty if unknown.
     """
 
-    def __init__(self, why: str, node: str = ""):
+    def __init__(self, why: str, *nodes: str):
         super().__init__(why)
-        self.why, self.node = why, node
+        self.why, self.nodes = why, frozenset(filter(None, nodes))
 
 
 def emitter_class(name: str, ctx: Context) -> type[Emitter]:
@@ -55,12 +60,11 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
     target = ctx.outcome.artifacts.root / region.backend.name / region.name
     files: dict[str, str] = {}
     notes: list[str] = []
+    facts: dict[str, object] = {}
     node: StandIn | Call | None = None
     for name in emitters:
         title = ctx.registry.emitter.title(name)
-        emitter = ctx.registry.emitter[name]
-        own = ArtifactFolder()
-        made = _asked(emitter, region, own.root, title)
+        made, own = _made(name, region, title, ctx)
         if made.node is not None:
             if emitter_class(name, ctx).whole:
                 raise DovetailError(f"{title} gives a node for the whole model of {region.backend.name}", _WHOLE)
@@ -70,6 +74,7 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
                 )
             node = made.node
         notes += (f"{title}: {note}" for note in made.notes)
+        facts |= made.facts
         if not made.files and not made.notes and made.node is None and ctx.files_wanted:
             notes.append(f"{title}: it made neither a file nor a node of {region.name}")
         for file in _checked(made, own.root, title):
@@ -77,28 +82,68 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
                 raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", "leave one of them out")
             files[file] = title
             (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(own.root / file, target / file)
-    return Artifact(tuple(files), node, tuple(notes))
+            shutil.copyfile(own.root / file, target / file)
+    return Artifact(tuple(files), node, tuple(notes), facts)
+
+
+def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[Artifact, ArtifactFolder]:
+    """Return the artifact of an emitter and its folder; one that was made of the same region is used again."""
+    found_class = emitter_class(name, ctx)
+    try:
+        with foreign_output(title):
+            emitter = found_class()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise NotEmitted(f"{title} failed: {described(error)}") from error
+    version = _version(emitter, title)
+    key, known = artifact_key(name, version, region), ctx.measured.of(MadeArtifacts)
+    found = known.get(key)
+    if found is not None:
+        ctx.count("artifacts reused")
+        return found
+    folder = ArtifactFolder()
+    made = _asked(emitter, region, folder.root, title)
+    if version:
+        made = replace(made, facts={"tool": version, **made.facts})
+    known.put(key, made, folder)
+    return made, folder
+
+
+def _version(emitter: Emitter, title: str) -> str:
+    with suppress(Exception), foreign_output(title):
+        return str(emitter.version())
+    return ""
 
 
 _WHOLE = "a node stands for one region; an emitter that says `whole = True` only writes files"
 _ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
 
 
-def _asked(emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
+def _asked(emitter: Emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
     try:
         with foreign_output(title):
-            made = emitter().emit(region, folder)
+            made = emitter.emit(region, folder)
     except DovetailError as error:
-        raise NotEmitted(f"{title}: {error.message}", error.node) from error
+        nodes = error.nodes if isinstance(error, EngineError) else (error.node,)
+        raise NotEmitted(f"{title}: {error.message}", *nodes) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise NotEmitted(f"{title} failed: {described(error)}") from error
     whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
-    if not whole or not isinstance(made.node, StandIn | Call | None):
-        raise DovetailError(f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`")
+    if not whole or not isinstance(made.node, StandIn | Call | None) or not _is_data(made.facts):
+        raise DovetailError(
+            f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`, whose facts are plain data"
+        )
     return made
+
+
+def _is_data(facts: object) -> bool:
+    try:
+        return isinstance(facts, Mapping) and bool(json.dumps(dict(facts)))
+    except (TypeError, ValueError):
+        return False
 
 
 def _checked(made: Artifact, folder: Path, title: str) -> list[str]:

@@ -78,7 +78,7 @@ def number_regions(model: Model, ctx: Context, formed: list[Region] | None = Non
         for part in chain(region.nodes, bodies):
             before = get_placement(part)
             assert before is not None
-            after = moved.get(id(before)) or moved.setdefault(id(before), before.in_region(region.index))
+            after = moved.get(id(before)) or moved.setdefault(id(before), replace(before, region=region.index))
             set_placement(part, after)
     ctx.count("regions", len(regions))
 

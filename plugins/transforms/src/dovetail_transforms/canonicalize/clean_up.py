@@ -60,7 +60,8 @@ class RemoveIdentity(Pass):
     """Remove nodes that return their input unchanged; their users read the input.
 
     Given:  %b = Identity(%a)   %c = Dropout(%b) outside training   %d = Cast(%c) to the type it has
-    Result: readers of %d read %a; graph outputs keep their names.
+            %e = Concat(%d, %z) with no elements in %z
+    Result: readers of %e read %a; graph outputs keep their names.
     """
 
     name = "remove-identity"
@@ -72,16 +73,38 @@ class RemoveIdentity(Pass):
         changed = False
         for _, graph in model.graphs():
             for node in graph:
+                changed |= _drop_empty_parts(node)
                 if _is_noop(node) and _remove(graph, node):
                     ctx.count("removed")
                     changed = True
         return changed
 
 
+def _drop_empty_parts(node: ir.Node) -> bool:
+    """Drop the inputs of a Concat that are known to add nothing, such as the part of a head that does not rotate."""
+    if node.op_type != "Concat" or not is_onnx(node) or len(node.inputs) < 2:
+        return False
+    axis = node.attributes.get_int("axis", 0) or 0
+    kept = [value for value in node.inputs if value is None or not _is_empty(value, axis)]
+    if not kept or len(kept) == len(node.inputs):
+        return False
+    for index, value in enumerate(kept):
+        node.replace_input_with(index, value)
+    for index in range(len(kept), len(node.inputs)):
+        node.replace_input_with(index, None)
+    node.resize_inputs(len(kept))
+    return True
+
+
+def _is_empty(value: ir.Value, axis: int) -> bool:
+    shape = value.shape
+    return shape is not None and -len(shape) <= axis < len(shape) and shape[axis] == 0
+
+
 def _is_noop(node: ir.Node) -> bool:
     if not is_onnx(node) or not node.inputs or node.inputs[0] is None:
         return False
-    if node.op_type == "Identity":
+    if node.op_type == "Identity" or node.op_type == "Concat" and len(node.inputs) == 1:
         return True
     if node.op_type == "Cast":
         wanted = node.attributes.get_int("to", 0)

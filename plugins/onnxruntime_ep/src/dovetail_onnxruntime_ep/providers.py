@@ -1,0 +1,132 @@
+"""Where a provider's sessions are: in this process, or in that of a tool in another environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dovetail.plugin import Availability, EngineError, Tool
+
+from dovetail_onnxruntime_ep import sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_WORKER = "dovetail_onnxruntime_ep.sessions"
+_SECONDS = 600.0  # of one call in another environment: large models compile for minutes
+
+
+@dataclass(frozen=True)
+class Provider:
+    """An execution provider of ONNX Runtime.
+
+    Attributes:
+        name: Its name, such as `QNNExecutionProvider`.
+        key: Its name in variables of the environment, such as `QNN`.
+        library: The module that brings it as a plugin library; empty if it is only built into packages.
+        package: The package to install.
+        options: Its options. A value `@name` is what the function `name` of the library's module returns.
+    """
+
+    name: str
+    key: str
+    library: str
+    package: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def variable(self) -> str:
+        """The variable that names the environment with the provider's ONNX Runtime."""
+        return f"DOVETAIL_{self.key}_ENV"
+
+    @property
+    def hint(self) -> str:
+        """What to do if it is not here."""
+        return f"pip install {self.package}, or name an environment that has it: {self.variable}=PATH"
+
+    def available(self) -> Availability:
+        """Return whether it may run here, from what is installed; nothing is loaded."""
+        if place := os.environ.get(self.variable):
+            there = os.path.exists(place)
+            return Availability(there, f"in {place}" if there else f"{self.variable} names no folder: {place}")
+        if importlib.util.find_spec("onnxruntime") is None:
+            return Availability(False, f"onnxruntime is not installed ({self.hint})")
+        if self.library and importlib.util.find_spec(self.library) is not None:
+            return Availability(True, "")
+        import onnxruntime
+
+        if self.name in onnxruntime.get_available_providers():
+            return Availability(True, "")
+        return Availability(False, f"{self.package} is not installed ({self.hint})")
+
+    def host(self, title: str) -> Host:
+        """Return what holds sessions of the provider: this process, or one in the environment of the variable."""
+        place = os.environ.get(self.variable)
+        return OtherEnvironment(self, title, place) if place else ThisProcess(self, title)
+
+
+class Host(Protocol):
+    """Holds sessions of a provider."""
+
+    def ask(self, function: str, /, **given: Any) -> Any:
+        """Call a function of `dovetail_onnxruntime_ep.sessions`.
+
+        Raises:
+            EngineError: It fails.
+        """
+
+    def close(self) -> None:
+        """Release all sessions."""
+
+
+class ThisProcess:
+    """Sessions in this process.
+
+    Args:
+        provider: The provider.
+        title: The name of the engine, for messages.
+    """
+
+    def __init__(self, provider: Provider, title: str):
+        self._provider, self._title = provider, title
+        self._numbers: list[int] = []
+
+    def ask(self, function: str, /, **given: Any) -> Any:
+        """Call a function; see `Host`."""
+        try:
+            answer = getattr(sessions, function)(**given)
+        except sessions.ProviderError as error:
+            raise EngineError(f"{self._title}: {error}", self._provider.hint, nodes=error.nodes) from error
+        if function == "load":
+            self._numbers.append(answer["number"])
+        return answer
+
+    def close(self) -> None:
+        """Release the sessions that were loaded here."""
+        for number in self._numbers:
+            sessions.close(number)
+        self._numbers.clear()
+
+
+class OtherEnvironment:
+    """Sessions in a process of another environment.
+
+    Args:
+        provider: The provider.
+        title: The name of the engine, for messages.
+        place: The environment's folder, or its interpreter.
+    """
+
+    def __init__(self, provider: Provider, title: str, place: str):
+        self._tool = Tool.start(_WORKER, title=title, hint=provider.hint, python=place, timeout=_SECONDS)
+
+    def ask(self, function: str, /, **given: Any) -> Any:
+        """Call a function; see `Host`."""
+        return self._tool.ask(function, **given)
+
+    def close(self) -> None:
+        """End the process."""
+        self._tool.close()

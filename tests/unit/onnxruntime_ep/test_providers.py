@@ -1,0 +1,130 @@
+"""Execution providers as engines: nothing is left to the CPU without a word, here or in another environment."""
+
+import sys
+
+import dovetail
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from dovetail.plugin import EngineError, RegionModel
+from dovetail_onnxruntime_ep.engines import Cann, ProviderEngine, Qnn
+from dovetail_onnxruntime_ep.providers import Provider
+
+MODEL = """<ir_version: 10, opset_import: ["": 21]>
+g (float[2,4] x) => (float[2,4] y) { [first] a = Relu(x)  [second] b = Sigmoid(a)  [third] y = Add(b, x) }"""
+
+
+class Cpu(ProviderEngine):
+    """A provider that takes everything."""
+
+    name = "onnxruntime-ep-test-cpu"
+    provider = Provider("CPUExecutionProvider", "TEST_CPU", "", "onnxruntime")
+
+
+class Azure(ProviderEngine):
+    """A provider of ONNX Runtime's own package that takes no node of the model."""
+
+    name = "onnxruntime-ep-test-azure"
+    provider = Provider("AzureExecutionProvider", "TEST_AZURE", "", "onnxruntime")
+
+
+class Lacking(ProviderEngine):
+    """A plugin library that nobody has."""
+
+    name = "onnxruntime-ep-test-lacking"
+    provider = Provider("LackingExecutionProvider", "TEST_LACKING", "onnxruntime_ep_lacking", "onnxruntime-ep-lacking")
+
+
+@pytest.fixture
+def region():
+    return RegionModel(dovetail.open(onnx.parser.parse_model(MODEL)))
+
+
+@pytest.fixture(params=["this-process", "another-environment"])
+def where(request, monkeypatch):
+    """The same test in both: the other environment is this one, in a process of its own."""
+    if request.param == "another-environment":
+        for engine in (Cpu, Azure, Lacking, Cann):
+            monkeypatch.setenv(engine.provider.variable, sys.prefix)
+
+
+def test_a_region_runs_on_its_provider(region, where):
+    assert Cpu().available().ok
+    session = Cpu().load(region, {"threads": 1})
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    found = session.run({"x": x})["y"]
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-np.maximum(x, 0))) + x, rtol=1e-5)
+    assert session.facts == {"provider": "CPUExecutionProvider", "nodes": 3}
+    session.close()
+
+
+def test_what_a_provider_leaves_to_the_cpu_is_refused_by_name(region, where):
+    with pytest.raises(EngineError) as caught:
+        Azure().load(region, {})
+    assert "AzureExecutionProvider leaves 'first' (Relu), 'second' (Sigmoid), 'third' (Add) to the CPU" in str(
+        caught.value
+    )
+    assert set(caught.value.nodes) == {"first", "second", "third"}
+
+
+def test_a_provider_that_is_not_built_in_is_named(region, where):
+    with pytest.raises(EngineError, match="onnxruntime .* has no CANNExecutionProvider"):
+        Cann().load(region, {})
+
+
+def test_a_session_fails_with_the_name_of_its_provider(region, where):
+    session = Cpu().load(region, {})
+    with pytest.raises(EngineError, match=r"(CPUExecutionProvider|onnxruntime-ep-test-cpu)"):
+        session.run({"x": np.zeros((3, 9), np.float32)})
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [(Lacking, "onnxruntime-ep-lacking is not installed"), (Cann, "onnxruntime-cann is not installed")],
+)
+def test_an_engine_that_is_not_here_says_what_to_install(engine, says):
+    found = engine().available()
+    assert not found.ok
+    assert says in found.why and f"DOVETAIL_{engine.provider.key}_ENV=PATH" in found.why
+
+
+def test_an_environment_that_is_not_there_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOVETAIL_QNN_ENV", str(tmp_path / "gone"))
+    found = Qnn().available()
+    assert not found.ok and "gone" in found.why
+
+
+def test_an_environment_without_onnxruntime_says_so(monkeypatch, region, tmp_path):
+    import subprocess
+
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
+    monkeypatch.setenv("DOVETAIL_TEST_CPU_ENV", str(tmp_path / "env"))
+    with pytest.raises(EngineError, match="No module named 'onnxruntime'") as caught:
+        Cpu().load(region, {})
+    assert "pip install onnxruntime" in caught.value.hint
+
+
+BACKEND = """
+backend: test-azure
+device: cloud
+opset: 13..21
+precision: {low: float16, high: float32}
+types: {f: [float16, float32]}
+ops: {"Conv, Relu, MaxPool, Gemm, Flatten": {types: f, policy: lower}}
+place: {strategy: autocast}
+emit: {engines: [azure, onnxruntime-cpu]}
+"""
+
+
+def test_refused_nodes_are_placed_elsewhere_in_one_round(with_backend):
+    from pathlib import Path
+
+    plugins = with_backend(BACKEND)
+    plugins.registry.engine("azure", f"{__name__}:Azure")
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    result = dovetail.compile(digits, "test-azure", plugins=plugins)
+    assert {node.backend for node in result.plan.nodes} == {"host"}
+    reasons = {remark.why for remark in result.remarks if remark.kind == "failed" and remark.node == "conv_2"}
+    assert any("leaves" in why and "to the CPU" in why for why in reasons)

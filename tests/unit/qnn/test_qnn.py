@@ -1,0 +1,131 @@
+"""Qualcomm's HTP: what the plan gives it, and with the emulator of onnxruntime-qnn, what it computes."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dovetail
+import numpy as np
+import onnx
+import pytest
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+LIBRARY = "onnxruntime_qnn"
+ROWS = 24
+
+needs_emulator = pytest.mark.skipif(
+    importlib.util.find_spec(LIBRARY) is None and not os.environ.get("DOVETAIL_QNN_ENV"),
+    reason="the emulator is not installed (pip install 'dovetail-qnn[emulator]')",
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    images = np.load(DIGITS / "test.npz")["image"][:ROWS]
+    return [{"image": image[np.newaxis]} for image in images]
+
+
+def compiled(data, backend="qnn", **request):
+    return dovetail.compile(DIGITS / "digits.onnx", backend, data=data, fix_shapes={"image": [1, 1, 8, 8]}, **request)
+
+
+@pytest.mark.parametrize("activations", ["uint8", "uint16"])
+def test_the_whole_net_is_planned_for_it(data, activations):
+    plan = dovetail.plan(
+        DIGITS / "digits.onnx", f"qnn:activations={activations}", data=data, fix_shapes={"image": [1, 1, 8, 8]}
+    )
+    formats = {str(node.precision) for node in plan.nodes if node.backend == "qnn"}
+    assert formats == {f"{activations}[asymmetric]"}
+    assert {node.backend for node in plan.nodes} == {"qnn"}
+
+
+def test_open_extents_are_refused_with_the_reason():
+    plan = dovetail.plan(DIGITS / "digits.onnx", "qnn")
+    assert {node.backend for node in plan.nodes} == {"host"}
+    assert any("takes fixed shapes" in remark.why for remark in plan.remarks)
+
+
+def test_without_the_emulator_the_result_says_so(data, monkeypatch):
+    monkeypatch.delenv("DOVETAIL_QNN_ENV", raising=False)
+    monkeypatch.setitem(sys.modules, LIBRARY, None)
+    monkeypatch.setattr(importlib.util, "find_spec", _without(importlib.util.find_spec))
+    result = compiled(data)
+    assert any("onnxruntime-qnn is not installed" in note for note in result.notes())
+    assert any("was not compiled" in remark.why for remark in result.remarks)
+    assert result.verification.worst_snr_db > 40
+
+
+def _without(find_spec):
+    return lambda name, package=None: None if name == LIBRARY else find_spec(name, package)
+
+
+@needs_emulator
+@pytest.mark.parametrize("activations", ["uint8", "uint16"])
+def test_it_computes_what_the_plan_says_and_nothing_is_on_the_cpu(data, activations):
+    result = compiled(data, f"qnn:activations={activations}")
+    assert "onnxruntime-cpu" not in result.summary()
+    assert [node.op_type for node in result.model.graph if node.domain == "com.microsoft"] == ["EPContext"]
+    assert result.verification.worst_snr_db > 44
+    facts = next(remark.facts for remark in result.remarks if remark.rule == "artifact-facts")
+    assert facts["nodes"] > 13 and "onnxruntime_qnn" in facts["tool"]
+
+
+@needs_emulator
+def test_the_saved_result_runs_here_and_in_plain_onnxruntime(data, tmp_path):
+    result = compiled(data)
+    result.save(tmp_path / "out")
+    wanted = result.run(data[0])["probabilities"]
+    np.testing.assert_array_equal(dovetail.load(tmp_path / "out").run(data[0])["probabilities"], wanted)
+    np.save(tmp_path / "image.npy", data[0]["image"])
+    done = subprocess.run([_python(), "-c", PLAIN, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), wanted)
+
+
+PLAIN = """
+import sys, numpy as np, onnxruntime as ort, onnxruntime_qnn as qnn
+ort.register_execution_provider_library(qnn.get_ep_name(), qnn.get_library_path())
+settings = ort.SessionOptions()
+devices = [device for device in ort.get_ep_devices() if device.ep_name == qnn.get_ep_name()]
+settings.add_provider_for_devices(devices[:1], {"backend_path": qnn.get_qnn_htp_path()})
+session = ort.InferenceSession(sys.argv[1] + "/out/model.onnx", settings)
+(found,) = session.run(None, {"image": np.load(sys.argv[1] + "/image.npy")})
+np.save(sys.argv[1] + "/found.npy", found)
+"""
+
+
+def _python():
+    environment = os.environ.get("DOVETAIL_QNN_ENV")
+    return str(Path(environment) / "bin" / "python") if environment else sys.executable
+
+
+@needs_emulator
+def test_a_goal_is_met_on_the_emulator():
+    images = np.load(DIGITS / "test.npz")["image"][:90]
+    result = compiled([{"image": image[np.newaxis]} for image in images], min_snr=49)
+    assert result.plan.summary["accuracy"]["met"]
+    assert result.verification.worst_snr_db >= 49
+    assert any(node.backend == "qnn" for node in result.plan.nodes)
+
+
+@needs_emulator
+def test_an_operator_that_the_htp_lacks_is_refused_by_name(tmp_path):
+    from dovetail.plugin import EngineError, RegionModel
+    from dovetail_qnn.htp import Htp
+
+    text = '<ir_version: 10, opset_import: ["": 21]> g (float[2,4] x) => (float[2,4] y) { [det] y = Hardmax(x) }'
+    with pytest.raises(EngineError) as caught:
+        Htp().load(RegionModel(dovetail.open(onnx.parser.parse_model(text))), {})
+    assert caught.value.nodes == ("det",)
+
+
+@needs_emulator
+def test_a_damaged_program_is_one_clear_message(data, tmp_path):
+    compiled(data).save(tmp_path / "out")
+    (binary,) = (tmp_path / "out" / "artifacts").rglob("*.bin")
+    binary.write_bytes(b"no program")
+    result = dovetail.load(tmp_path / "out")
+    with pytest.raises(dovetail.DovetailError, match="net_qnn.bin is not the file that was saved"):
+        result.run(data[0])
