@@ -9,6 +9,6 @@ dovetail_api = 1
 def register(registry):
     """Register the backend `qnn`, its engine and its emitter."""
     registry.engine("qnn-htp", "dovetail_qnn.htp:Htp")
-    registry.emitter("qnn-context", "dovetail_qnn.htp:Context")
+    registry.emitter("qnn-context", "dovetail_qnn.htp:HtpContext")
     registry.backend("qnn", "dovetail_qnn:qnn.yaml")
     registry.conformance("qnn", "dovetail_qnn:conformance.yaml")

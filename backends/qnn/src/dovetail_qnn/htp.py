@@ -23,7 +23,7 @@ class Htp(Qnn):
         return {**self.provider.options, **_of_chip(chosen if isinstance(chosen, dict) else {})}
 
 
-class Context(ContextEmitter):
+class HtpContext(ContextEmitter):
     """Compiles a region into a context binary for the HTP."""
 
     provider = Qnn.provider

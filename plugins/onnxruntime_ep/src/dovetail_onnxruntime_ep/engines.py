@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from dovetail.plugin import RegionModel
 
-    from dovetail_onnxruntime_ep.providers import Host
+    from dovetail_onnxruntime_ep.providers import ProviderHost
 
 
 TYPES = frozenset(
@@ -88,7 +88,7 @@ class ProviderSession(dovetail.plugin.Session):
         nodes: The number of nodes that the provider reports as its own; 0 if it does not report.
     """
 
-    def __init__(self, host: Host, number: int, region: RegionModel, provider: Provider, nodes: int):
+    def __init__(self, host: ProviderHost, number: int, region: RegionModel, provider: Provider, nodes: int):
         self._host, self._number, self._title = host, number, provider.name
         self._nodes = [node.name or "" for node in region.model.nodes()]
         self._outputs = [value.name or "" for value in region.model.graph.outputs]

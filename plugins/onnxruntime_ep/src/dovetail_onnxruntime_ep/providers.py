@@ -62,13 +62,13 @@ class Provider:
             return Availability(True, "")
         return Availability(False, f"{self.package} is not installed ({self.hint})")
 
-    def host(self, title: str) -> Host:
+    def host(self, title: str) -> ProviderHost:
         """Return what holds sessions of the provider: this process, or one in the environment of the variable."""
         place = os.environ.get(self.variable)
         return OtherEnvironment(self, title, place) if place else ThisProcess(self, title)
 
 
-class Host(Protocol):
+class ProviderHost(Protocol):
     """Holds sessions of a provider."""
 
     def ask(self, function: str, /, **given: Any) -> Any:
@@ -95,7 +95,7 @@ class ThisProcess:
         self._numbers: list[int] = []
 
     def ask(self, function: str, /, **given: Any) -> Any:
-        """Call a function; see `Host`."""
+        """Call a function; see `ProviderHost`."""
         try:
             answer = getattr(sessions, function)(**given)
         except sessions.ProviderError as error:
@@ -124,7 +124,7 @@ class OtherEnvironment:
         self._tool = Tool.start(_WORKER, title=title, hint=provider.hint, python=place, timeout=_SECONDS)
 
     def ask(self, function: str, /, **given: Any) -> Any:
-        """Call a function; see `Host`."""
+        """Call a function; see `ProviderHost`."""
         return self._tool.ask(function, **given)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST = 4  # inserted nodes on an edge that are remembered; chains are rarely longer than two
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """What a value comes from, across nodes that are not in the plan.
 
     Attributes:
@@ -40,7 +40,7 @@ class Source(NamedTuple):
     through: tuple[int, ...] = ()
 
 
-class Edge(NamedTuple):
+class DrawnEdge(NamedTuple):
     """An edge between items: planned nodes, inputs, outputs, and conversions.
 
     Attributes:
@@ -82,7 +82,7 @@ class PlanGraph:
     main: list[int] = field(default_factory=list)
     parts: dict[int, list[int]] = field(default_factory=dict)
     holder: dict[int, int] = field(default_factory=dict)
-    edges: list[Edge] = field(default_factory=list)
+    edges: list[DrawnEdge] = field(default_factory=list)
 
     @classmethod
     def of(cls, compiled: CompiledModel, result: ResultGraph) -> PlanGraph:
@@ -167,7 +167,7 @@ class _Contraction:
         for index, join in enumerate(made.joins):
             self._joins.setdefault(join.value, []).append(index)
         self._entered: set[int] = set()
-        self._known: dict[int, tuple[Source, ...]] = {}
+        self._known: dict[int, tuple[ValueSource, ...]] = {}
         self._seen: set[tuple[int, int]] = set()
 
     def run(self) -> None:
@@ -220,9 +220,9 @@ class _Contraction:
     def _edge(self, source: int, target: int, value: ir.Value | None) -> None:
         if source != target and (source, target) not in self._seen:
             self._seen.add((source, target))
-            self._made.edges.append(Edge(source, target, value))
+            self._made.edges.append(DrawnEdge(source, target, value))
 
-    def _join_for(self, source: Source, reading: tuple[str, frozenset[Format | None]]) -> int | None:
+    def _join_for(self, source: ValueSource, reading: tuple[str, frozenset[Format | None]]) -> int | None:
         """Return the conversion through which a reader reads a value, or None if it reads the value as it is."""
         name, formats = reading
         for index in self._joins.get(source.value, ()):
@@ -239,22 +239,22 @@ class _Contraction:
         if reader is not None:
             self._edge(made.first_join + index, reader, None)
 
-    def _sources(self, value: ir.Value) -> tuple[Source, ...]:
+    def _sources(self, value: ir.Value) -> tuple[ValueSource, ...]:
         """Return the items that a value comes from; none for a constant."""
         maker = self._result.makers.get(id(value))
         if maker is None:
             item = self._inputs.get(id(value))
-            return () if item is None else (Source(item, value.name or "", value),)
+            return () if item is None else (ValueSource(item, value.name or "", value),)
         home = self._made.home[maker]
         if home >= 0 and home < len(self._made.nodes) and self._stands(maker, home):
-            return (Source(home, self._planned_name(home, value), value),)
+            return (ValueSource(home, self._planned_name(home, value), value),)
         return self._followed(maker)
 
     def _stands(self, number: int, home: int) -> bool:
         """Whether the results of a node of the file are those of its planned node; inserted nodes pass theirs on."""
         return number == self._made.main[home] or PART in self._result.nodes[number].metadata_props
 
-    def _followed(self, number: int) -> tuple[Source, ...]:
+    def _followed(self, number: int) -> tuple[ValueSource, ...]:
         """Return the sources of an inserted node, found without recursion: chains of them may be long."""
         waiting = [number]
         while waiting:
@@ -267,7 +267,7 @@ class _Contraction:
             if todo:
                 waiting += todo
                 continue
-            found: dict[int, Source] = {}
+            found: dict[int, ValueSource] = {}
             for value in self._result.reads(at):
                 maker = self._inserted(value)
                 for source in self._sources(value) if maker is None else self._known.get(maker, ()):

@@ -22,7 +22,7 @@ _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}  # what ONNX calls otherwise 
 
 
 @dataclass
-class Region:
+class DrawnRegion:
     """Nodes of one backend that run together.
 
     Attributes:
@@ -81,7 +81,7 @@ class ResultGraph:
 
     nodes: list[ir.Node] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
-    regions: list[Region] = field(default_factory=list)
+    regions: list[DrawnRegion] = field(default_factory=list)
     region_of: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
@@ -116,7 +116,7 @@ class ResultGraph:
         region = self.region_index.get(key)
         if region is None:
             region = self.region_index[key] = len(self.regions)
-            self.regions.append(Region(*key))
+            self.regions.append(DrawnRegion(*key))
         self.regions[region].nodes.append(len(self.nodes))
         self.regions[region].operators[node.op_type] += 1
         self.nodes.append(node)

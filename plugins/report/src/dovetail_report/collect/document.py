@@ -16,7 +16,7 @@ from dovetail_report.collect import summary
 from dovetail_report.collect.activations import activation_histograms
 from dovetail_report.collect.files import sizes
 from dovetail_report.collect.histograms import histograms
-from dovetail_report.collect.items import Items
+from dovetail_report.collect.items import ReportItems
 from dovetail_report.collect.predicted_times import predicted_times
 from dovetail_report.collect.ranges import layers, ranges, scales
 from dovetail_report.collect.reasons import Commands, Reasons
@@ -81,7 +81,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
         "goals": summary.goals(compiled),
         "tuning": tuning(folder),
         "obstacles": summary.obstacles(reasons),
-        **Items(planned, compiled, reasons).tables(),
+        **ReportItems(planned, compiled, reasons).tables(),
         "regions": _regions(planned),
         "borders": summary.borders(planned, compiled),
         "reasons": reasons.table,

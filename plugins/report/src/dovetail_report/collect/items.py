@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import operator_name
-from dovetail_commands.plan_graph.contraction import Edge, PlanGraph
+from dovetail_commands.plan_graph.contraction import DrawnEdge, PlanGraph
 from dovetail_commands.plan_graph.result_graph import size_of, type_of
 from dovetail_onnx.signatures import Signatures, input_name
 
@@ -26,7 +26,7 @@ _EXPANDED = 60  # nodes of an expansion that are drawn
 _FOLDED = "folded into "
 
 
-class Items:
+class ReportItems:
     """Collects the tables of the items of a plan's graph.
 
     Args:
@@ -55,7 +55,7 @@ class Items:
             "expansions": list(self._expansions),
         }
 
-    def _edge(self, edge: Edge) -> tuple[int, int, int]:
+    def _edge(self, edge: DrawnEdge) -> tuple[int, int, int]:
         return edge.source, edge.target, self._type(edge.value)
 
     def _type(self, value: ir.Value | None) -> int:
