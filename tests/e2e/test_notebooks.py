@@ -42,7 +42,7 @@ def test_a_plan_is_a_data_frame_where_pandas_is_installed(compiled, monkeypatch)
 
 
 def has_convolution(model, _):
-    return any(node.op_type == "Conv" for node in model.graph.node)
+    return any(node.op_type == "Conv" for node in model.graph)
 
 
 def test_rankings_reductions_and_tunings_say_what_they_found():

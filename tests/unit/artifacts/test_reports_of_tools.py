@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from dovetail.plugin import Artifact, Availability, Emitter, Engine, EngineError, Executed, Reads, Session, StandIn
-from dovetail_runtime.serialize import engine_source
+from dovetail_runtime import engine_source
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 BACKEND = """

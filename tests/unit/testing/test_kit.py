@@ -172,6 +172,22 @@ def test_coverage_counts_nodes_work_and_borders(with_backend):
     assert "does not list Erf" in next(iter(erf.reasons))
 
 
+def test_coverage_of_a_backend_that_takes_fixed_shapes(with_backend, tmp_path, capsys):
+    fixed = HEAD + "dynamic: refuse\nops:\n  Conv, Add: {types: f, policy: lower}\n" + TAIL
+    plugins = with_backend(fixed)
+    model = net()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    name = model.graph.input[0].name
+    extents = [dim.dim_value or 1 for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    assert coverage("acme-kit", [model], plugins=plugins).taken == 0
+    assert coverage("acme-kit", [model], plugins=plugins, fix_shapes={name: extents}).taken == 3
+    (tmp_path / "acme.backend.yaml").write_text(fixed)
+    onnx.save(model, tmp_path / "net.onnx")
+    words = ["coverage", str(tmp_path / "acme.backend.yaml"), str(tmp_path / "net.onnx")]
+    assert main([*words, "--fix-shape", f"{name}:{'x'.join(map(str, extents))}"]) == 0
+    assert "takes 3 of 4 nodes" in capsys.readouterr().out
+
+
 def test_differences_of_backend_files(tmp_path):
     (tmp_path / "one.yaml").write_text(HEAD + OPS + TAIL)
     other = OPS.replace("KH, KW: 1..7", "KH, KW: 1..5").replace(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail_onnxruntime_ep.context import ContextEmitter
-from dovetail_onnxruntime_ep.engines import Qnn
+from dovetail_onnxruntime_ep import ContextEmitter, Qnn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from dovetail.errors import DovetailError
@@ -97,7 +96,7 @@ class Session(ABC):
     """
 
     notes: Sequence[str] = ()
-    facts: Mapping[str, object] = MappingProxyType({})
+    facts: Mapping[str, object] = {}
 
     @abstractmethod
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

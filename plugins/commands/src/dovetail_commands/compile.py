@@ -14,9 +14,7 @@ from dovetail.planning import HOST, assumed
 from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
-from dovetail_commands.next_command import next_command
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
-from dovetail_commands.stages import stage_lines
 from dovetail_commands.terminal import Progress, say_note, say_notes, styled, table, warn
 
 if TYPE_CHECKING:
@@ -59,6 +57,9 @@ def run_compile(args: argparse.Namespace) -> int:
     request |= option_keywords(args)
     from dovetail import api
     from dovetail.plugin.loading import store_for
+
+    from dovetail_commands.next_command import next_command
+    from dovetail_commands.stages import stage_lines
 
     if args.output:  # before anything is compiled
         with store_for(args.output, "save", plugins_of(args).registry) as store:

@@ -12,17 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail import api
 from dovetail.cli import PlainCommand, broken_lines, existing, plugins_of, print_json, say
-from dovetail.planning import operator_name
 from dovetail.text import pluralize
-from dovetail_onnx.frontend import fixing_option, open_inputs
-
-from dovetail_commands.backends import BackendInfo, backends
-from dovetail_commands.terminal import table
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
+
+    from dovetail_commands.backends import BackendInfo
 
 _FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx_vnni": "AVX-VNNI",
           "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16", "amx_int8": "AMX-INT8", "asimd": "NEON",
@@ -39,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from dovetail import api
+
+    from dovetail_commands.backends import backends
+    from dovetail_commands.terminal import table
+
     path, plugins = existing(args.model), plugins_of(args)
     found = backends(plugins)
     machine = examine_machine(found)
@@ -110,6 +111,8 @@ def _versions() -> dict[str, str]:
 
 def examine_model(model: Model, path: Path) -> dict[str, Any]:
     """Return what a model needs: opset, nodes and operators, open extents, weights, and operators of other domains."""
+    from dovetail.planning import operator_name
+    from dovetail_onnx.frontend import fixing_option, open_inputs
     from onnx_ir import ExternalTensor
 
     operators = Counter(operator_name(node.domain, node.op_type) for node in model.nodes())

@@ -1,12 +1,22 @@
 """Engines that run regions on execution providers of ONNX Runtime: from plugin libraries, or of another environment."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.lazy_imports import attach_stub
 from dovetail.plugin import hookimpl
+
+if TYPE_CHECKING:
+    from dovetail.plugin import Registry
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 dovetail_api = 1
 
 
 @hookimpl
-def register(registry):
+def register(registry: Registry) -> None:
     """Register an engine for every provider that is known by name."""
     for name, engine in (
         ("qnn", "Qnn"),

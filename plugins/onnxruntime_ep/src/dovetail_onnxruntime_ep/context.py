@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
-from dovetail_runtime.serialize import engine_source
+from dovetail_runtime import engine_source
 
 if TYPE_CHECKING:
     from pathlib import Path

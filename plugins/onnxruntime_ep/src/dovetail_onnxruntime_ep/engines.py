@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import dovetail.plugin
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads
-from dovetail_runtime.serialize import engine_source
+from dovetail_runtime import engine_source
 
 from dovetail_onnxruntime_ep.context import compiled_context, sent
 from dovetail_onnxruntime_ep.providers import Provider

@@ -10,7 +10,11 @@ from dovetail_runtime.direct_run import SelfChecking as SelfChecking
 from dovetail_runtime.engines import engines_of as engines_of
 from dovetail_runtime.executor import RegionExecutor as RegionExecutor
 from dovetail_runtime.native_session import OnnxRuntimeBacked as OnnxRuntimeBacked
-from dovetail_runtime.nested_graphs import extract_body as extract_body, inline_regions as inline_regions
+from dovetail_runtime.nested_graphs import (
+    extract_body as extract_body,
+    inline_regions as inline_regions,
+    with_nodes as with_nodes,
+)
 from dovetail_runtime.processor import has_bfloat16 as has_bfloat16, saturates_dot_products as saturates_dot_products
 from dovetail_runtime.region_runner import (
     NOT_REPORTED as NOT_REPORTED,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import named_backends, requested
-from dovetail.compiler import Driver
+from dovetail.compiler import Driver, OptionChain
 from dovetail.ir import name_of, reads_of
 from dovetail.passes import Context
 from dovetail.planning import get_placement, operator_name
@@ -100,6 +100,7 @@ def coverage(
     models: Iterable[Any],
     *,
     plugins: PluginSet | None = None,
+    fix_shapes: Any = None,
     **options: Any,
 ) -> Coverage:
     """Plan models for a backend, and count what it does not take.
@@ -108,6 +109,7 @@ def coverage(
         backend: The backend, or the path of its file.
         models: Models, each as `dovetail.open` takes it.
         plugins: The plugins; all installed ones by default.
+        fix_shapes: Shapes of inputs that the models leave open, as for `dovetail.plan`.
         options: Further parts of the request, such as `strategy`.
 
     Raises:
@@ -115,13 +117,14 @@ def coverage(
     """
     plugins = plugins or dovetail.load_plugins()
     (named,) = named_backends(backend, plugins)
-    request = requested(named, **options)
-    found = Coverage(request.backends[0].name)
+    chosen = OptionChain(plugins.registry, {"fix_shapes": fix_shapes} if fix_shapes else {}, "plan")
+    common = requested(named, **options)
+    found = Coverage(common.backends[0].name)
     operators: dict[str, MissingOperator] = {}
     for source in models:
-        ctx = Context(request, plugins=plugins)
-        ctx.load_backends()
         original = dovetail.open(source, plugins)
+        ctx = Context(chosen.requested(common, original), plugins=plugins)
+        ctx.load_backends()
         model, plan = Driver(original, ctx).decide()
         found.models.append(str(source) if isinstance(source, (str, Path)) else model.graph.name or "model")
         found.regions += len({node.region for node in plan.nodes if node.backend == found.backend})

@@ -13,6 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `coverage`."""
     parser.add_argument("backend", metavar="BACKEND|FILE", help="a backend, or the file of one")
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
+    parser.add_argument(
+        "--fix-shape", action="append", default=[], metavar="NAME:1x3x224x224", help="as `compile` does (repeatable)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         existing(path)
     from dovetail_testing.kit.coverage import coverage
 
-    found = coverage(args.backend, args.models, plugins=plugins_of(args))
+    found = coverage(args.backend, args.models, plugins=plugins_of(args), fix_shapes=args.fix_shape)
     if args.json:
         print_json(found.as_dict())
         return 0
