@@ -125,7 +125,7 @@ def test_the_table_compares_source_and_result_as_a_generator_runs_them(dovetail,
         "model", "prefill ms per 100 tokens", "tokens per second", "memory MB", "size MB", "KL", "same tokens",
     ]  # fmt: skip
     assert [line[0] for line in lines if line[0] in ("source", "result")] == ["source", "result"]
-    assert "gpu-fp16 34/34 nodes in 1 region" in done.stdout
+    assert "gpu-fp16 20/20 nodes in 1 region; 14 conversions" in done.stdout
     assert sorted(path.name for path in Path("out").iterdir() if path.suffix not in (".data", ".json")) == [
         "chat_template.jinja", "model.onnx", "plan.yaml",
     ]  # fmt: skip
