@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import onnx
 import onnx.parser
@@ -82,7 +83,8 @@ def test_the_page_works(dovetail, out):
             page.theme(theme)
             page.open(out.parent / "page.html")
             text = page.run("document.getElementById('panels').innerText")
-            assert "host 1" in text and "What stands in the way" in text
+            assert "host 1" in text and "What stands in the way" in text and "13\nnodes of the plan" in text
+            assert "was not saved" not in text and "model.onnx" in text
             for tab in ("Findings", "Nodes", "Borders", "Reasons", "Numbers", "Graph"):
                 page.run(f"document.getElementById('tab-{tab}').click()")
                 assert page.run("document.body.dataset.tab") == tab
@@ -109,8 +111,6 @@ def test_pictures_of_the_documentation_are_those_of_the_page(dovetail, out, tmp_
         page.open(out / "report.html")
         for tab in ("Summary", "Graph"):
             page.run(f"dovetailReport.show('{tab}')")
-            if tab == "Graph":
-                page.run("dovetailReport.view().expandAll(true)")
             page.run("new Promise(done => setTimeout(done, 800))")
             page.screenshot(folder / f"report-{tab.lower()}.png")
     for name in ("report-summary.png", "report-graph.png"):
@@ -119,26 +119,144 @@ def test_pictures_of_the_documentation_are_those_of_the_page(dovetail, out, tmp_
         assert 0.5 < len(taken) / len(kept) < 2, f"{name} shows something else: take it again with DOVETAIL_PICTURES=1"
 
 
+BOXES = """dovetailReport.view().drawing.boxes.map(one => one.key)"""
+
+
+def graph_of(page, path):
+    """Open a page at its graph."""
+    page.open(path)
+    page.run("dovetailReport.show('Graph')")
+    page.run("new Promise(done => setTimeout(done, 300))")
+
+
+def centre(page, key):
+    """The middle of a box in the window."""
+    return page.run(f"""(() => {{ const {{ camera, hierarchy }} = dovetailReport.view();
+        const found = [hierarchy.root];
+        for (const one of found) found.push(...(one.children ?? []));
+        const {{ x, y, w, h }} = found.find(one => one.key === {json.dumps(key)});
+        const box = document.querySelector('.drawing').getBoundingClientRect();
+        const place = [[box.left, x + w / 2 - camera.x], [box.top, y + h / 2 - camera.y]];
+        return place.map(([start, far]) => start + far * camera.scale); }})()""")
+
+
+def press(page, key):
+    """Press a key in the graph."""
+    page.run(f"""document.querySelector('.drawing').dispatchEvent(
+        new KeyboardEvent('keydown', {{ key: {json.dumps(key)}, bubbles: true }}))""")
+
+
 @browser
-def test_a_region_expands_by_a_double_click(dovetail, out):
-    dovetail("report", "out", "-o", "page.html")
-    with chromium.Chromium() as page:
-        page.open(out.parent / "page.html")
-        page.run("dovetailReport.show('Graph')")
-        page.run("dovetailReport.view().expandAll(false)")
-        page.run("new Promise(done => setTimeout(done, 500))")
-        assert page.run("dovetailReport.view().graph.order") == 3
-        x, y = page.run("""(() => { const { sigma } = dovetailReport.view();
-            const box = document.getElementById('canvas').getBoundingClientRect();
-            const at = sigma.framedGraphToViewport(sigma.getNodeDisplayData('r2'));
-            return [box.left + at.x, box.top + at.y]; })()""")
+def test_the_graph_shows_every_node_of_the_plan_as_a_box_at_a_size_that_can_be_read(out):
+    for width, height in ((1400, 900), (2560, 1440)):
+        with chromium.Chromium(width, height) as page:
+            graph_of(page, out / "report.html")
+            boxes = page.run(BOXES)
+            names = data_of(out / "report.html")["nodes"]["name"]
+            assert sorted(one for one in boxes if one.startswith("node=")) == sorted(f"node={name}" for name in names)
+            assert page.run("dovetailReport.view().drawing.scale") > 0.8
+            assert page.run("dovetailReport.view().drawing.edges.length") == len(names) + 4 + 1, (
+                "a chain with four conversions"
+            )
+
+
+@browser
+def test_regions_close_and_nodes_open_by_a_double_click(out):
+    with chromium.Chromium(1400, 900) as page:
+        graph_of(page, out / "report.html")
+        before = len(page.run(BOXES))
+        page.run("dovetailReport.view().detail(0)")
+        page.run("new Promise(done => setTimeout(done, 300))")
+        assert len([one for one in page.run(BOXES) if one.startswith("region=")]) == 3
+        x, y = centre(page, "region=2")
         page.mouse("mouseMoved", x, y)
-        page.click(x, y)
-        page.run("new Promise(done => setTimeout(done, 400))")
-        assert "region 2: cpu-bf16" in page.run("document.getElementById('detail').innerText")
-        page.run("document.getElementById('expand').click()")
-        assert page.run("dovetailReport.view().graph.order") > 3
+        page.click(x, y, times=2)
+        page.run("new Promise(done => setTimeout(done, 300))")
+        assert len([one for one in page.run(BOXES) if one.startswith("region=")]) == 2
+        assert "cpu-bf16, region 2" in page.run("document.getElementById('detail').innerText")
+        page.run("dovetailReport.view().detail(2)")
+        assert len(page.run(BOXES)) == before
         assert page.messages == []
+
+
+@browser
+def test_the_keyboard_reaches_everything(out):
+    with chromium.Chromium(1400, 900) as page:
+        graph_of(page, out / "report.html")
+        said = "document.querySelector('.said').textContent"
+        press(page, "Home")
+        seen = [page.run(said)]
+        for _ in range(40):
+            press(page, "ArrowDown")
+            if page.run(said) != seen[-1]:
+                seen.append(page.run(said))
+        assert seen[0] == "input image" and seen[-1] == "output probabilities"
+        assert "Conv conv_2, host, float32" in seen and "cast of image from float32 to bfloat16" in seen
+        assert page.run("location.hash") == "#output=probabilities"
+        press(page, "d")
+        assert page.run(said) == "left to right"
+        press(page, "Escape")
+        assert page.run("document.getElementById('detail').hidden") and page.run("location.hash") == ""
+        press(page, "/")
+        assert page.run("document.activeElement.id") == "search"
+        assert page.messages == []
+
+
+@browser
+def test_an_address_leads_to_a_node_and_a_pin_is_a_command(out):
+    with chromium.Chromium(1400, 900) as page:
+        page.open(out / "report.html")
+        page.run("location.hash = '#node=pool_2'")
+        page.run("new Promise(done => setTimeout(done, 300))")
+        assert page.run("document.body.dataset.tab") == "Graph"
+        assert page.run("document.getElementById('detail').innerText").startswith("×\nMaxPool pool_2")
+        page.run("[...document.querySelectorAll('#detail .bar button')].find(one => one.innerText === 'host').click()")
+        pinned = page.run("document.querySelector('#detail .command code').innerText")
+        assert pinned.startswith("dovetail compile ") and pinned.endswith("--pin pool_2=host")
+
+
+@browser
+def test_a_path_between_two_nodes_and_who_forced_what(out):
+    with chromium.Chromium(1400, 900) as page:
+        graph_of(page, out / "report.html")
+        item = "dovetailReport.result.byName('{}')"
+        page.run(f"dovetailReport.view().showPath({item.format('conv_1')}, {item.format('pool_1')})")
+        assert page.run("dovetailReport.view().way.map(one => dovetailReport.result.label(one))") == [
+            "conv_1", "relu_1", "cast relu_1_out", "conv_2", "relu_2", "pool_1",
+        ]  # fmt: skip
+
+
+@browser
+def test_the_drawing_is_saved_as_svg(out):
+    with chromium.Chromium(1400, 900) as page:
+        graph_of(page, out / "report.html")
+        text = page.run("dovetailReport.view().svg()")
+    root = ElementTree.fromstring(text)
+    texts = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Conv", "conv_1", "Softmax", "softmax_1", "image", "probabilities"} <= texts
+
+
+AXE = ROOT / "plugins/report/web/node_modules/axe-core/axe.min.js"
+
+
+@browser
+@pytest.mark.skipif(not AXE.exists(), reason="no axe-core here: npm ci in plugins/report/web")
+def test_axe_finds_no_violation_on_any_tab(dovetail, out):
+    assert (
+        dovetail("compile", DIGITS, "--backend", "cpu-int8", "--data", DATA, "--layers", "-o", "other").returncode == 0
+    )
+    assert dovetail("report", "other", "out", "-o", "both.html").returncode == 0
+    with chromium.Chromium(1400, 900) as page:
+        for theme in ("light", "dark"):
+            page.theme(theme)
+            page.open(out.parent / "both.html")
+            page.run(AXE.read_text(encoding="utf-8") + "; 1")
+            for tab in ("Summary", "Graph", "Findings", "Nodes", "Borders", "Reasons", "Numbers", "Comparison"):
+                page.run(f"dovetailReport.show('{tab}')")
+                if tab == "Graph":
+                    page.run("dovetailReport.go('n2')")
+                found = page.run("axe.run(document).then(all => all.violations.map(one => one.id + one.nodes[0].html))")
+                assert found == [], (theme, tab)
 
 
 @browser

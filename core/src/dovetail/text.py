@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # C0 and C1 controls, DEL, line and paragraph separators, and the marks that reorder text on a terminal.
@@ -85,3 +86,13 @@ def plain_value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def html_table(rows: Iterable[Mapping[str, object]], *lines: str) -> str:
+    """Return rows with the same keys as an HTML table for notebooks, and lines of text below it, all escaped."""
+    found = [list(row.items()) for row in rows]
+    head = "".join(f"<th>{html.escape(key)}</th>" for key, _ in (found[0] if found else ()))
+    cells = ("".join(f"<td>{html.escape('' if cell is None else str(cell))}</td>" for _, cell in row) for row in found)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if found else ""
+    return table + "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)

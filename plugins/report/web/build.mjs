@@ -7,7 +7,7 @@ const assets = "../src/dovetail_report/assets";
 const result = await build({
   entryPoints: ["src/main.js"],
   bundle: true,
-  minify: true,
+  minify: !process.env.DOVETAIL_PLAIN,
   format: "iife",
   target: "es2020",
   charset: "ascii",

@@ -75,9 +75,9 @@ def test_a_control_flow_body_is_part_of_the_graph():
     }"""
     found = document(dovetail.compile(onnx.parser.parse_model(source), "host"))
     names = found["nodes"]["name"]
-    edges = list(zip(found["edges"][::2], found["edges"][1::2]))
+    edges = list(zip(found["edges"][::3], found["edges"][1::3]))
     assert (names.index("before"), names.index("inside")) in edges
-    assert (names.index("inside"), names.index("choice")) in edges
+    assert found["nodes"]["holder"] == {names.index(name): names.index("choice") for name in ("inside", "other")}
 
 
 def test_the_comparison_lists_what_differs(model, compiled):
@@ -88,7 +88,7 @@ def test_the_comparison_lists_what_differs(model, compiled):
 
 
 def test_a_trace_gives_times_of_regions(compiled, tmp_path):
-    from dovetail_report.collect.graph import ResultGraph
+    from dovetail_commands.plan_graph.result_graph import ResultGraph
 
     def event(backend, duration):
         return {"name": "region 1: 1 node of host", "cat": "region", "dur": duration,

@@ -28,7 +28,7 @@ def test_an_island_of_another_precision_costs_borders():
     }""".replace("WEIGHTS", ",".join(["0.5"] * 16))
     compiled = dovetail.compile(onnx.parser.parse_model(source), "gpu-fp16", high=["soft"], try_engines=False)
     (text,) = findings(compiled, "island")
-    assert text.startswith("float32 island of 1 node costs 2 borders: 'soft'; most of it because: ")
+    assert text.startswith("float32 island of 1 node costs 2 conversions: 'soft'; most of it because: ")
 
 
 def test_a_pair_of_casts_that_the_source_model_has():

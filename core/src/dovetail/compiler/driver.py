@@ -116,7 +116,6 @@ class Driver:
         Raises:
             DovetailError: The model or the request is at fault.
         """
-        from dovetail.compiler.planned import number_regions
         from dovetail.plugin.compiled import CompiledModel
 
         ctx = self._ctx
@@ -125,7 +124,6 @@ class Driver:
             self._refusals = ctx.refusals
         made = ctx.outcome
         trial, made.trial = made.trial, None  # the context outlives unloaded results
-        number_regions(decided, work)
         decided.remarks, decided.values = list(ctx.remarks), quantized_values_document(made.quantized_values)
         return CompiledModel(
             work, decided, (*ctx.backends, ctx.host), files=dict(ctx.round.files), artifacts=made.artifacts,

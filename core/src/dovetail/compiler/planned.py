@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.ir.origin import origin_of
-from dovetail.planning.node_keys import decided_key, identity, structural_keys, walk
-from dovetail.planning.placement import PART, Placement, get_placement, kind_of
+from dovetail.planning.node_keys import identity, structural_keys, walk
+from dovetail.planning.placement import Placement, get_placement, kind_of
 from dovetail.planning.plan import Plan, PlannedBackend, PlannedNode, SourceNode
-from dovetail.plugin.artifacts import nodes_of
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -51,21 +49,6 @@ def plan_of(model: Model, ctx: Context | None = None, source: Model | None = Non
         source=model.path,
         registry=ctx.plugins.registry if ctx and ctx.plugins else None,
     )
-
-
-def number_regions(plan: Plan, model: Model) -> None:
-    """Give the nodes of a plan the regions of the model that it became, where conversions form regions, too."""
-    found: dict[str, int | None] = {}
-    for node in model.graph:
-        for part in nodes_of(model, node):
-            key, placement = decided_key(part), get_placement(part)
-            if key and placement is not None and PART not in part.metadata_props:
-                found[key] = placement.region
-    for index, planned in enumerate(plan.nodes):
-        region = found.get(planned.output, planned.region)
-        if region != planned.region:
-            plan.nodes[index] = replace(planned, region=region)
-    plan.summary["regions"] = len({node.region for node in plan.nodes} - {None})
 
 
 def _planned_backend(backend: Backend, ctx: Context) -> PlannedBackend:

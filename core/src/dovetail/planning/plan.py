@@ -14,12 +14,13 @@ from dovetail.planning.node_keys import operator_name
 from dovetail.planning.placement import HOST, Placement
 from dovetail.planning.remark import Remark
 from dovetail.planning.request import STRATEGY, BackendChoice, Request
-from dovetail.text import pluralize
+from dovetail.text import html_table, pluralize
 
 if TYPE_CHECKING:
     from dovetail.ir.formats import Format
 
 
+_ROWS = 40  # nodes in the table of a notebook
 VERSION = 2
 """Version of the file format of plans."""
 
@@ -227,8 +228,35 @@ class Plan:
         dovetail.save(self, path)
 
     def __repr__(self) -> str:
-        where = ", ".join(f"{backend} {number}" for backend, number in self.summary.get("coverage", {}).items())
-        return f"<Plan of {self.model.get('path') or 'a model'}: {where or pluralize(len(self.nodes), 'node')}>"
+        conversions = pluralize(len(self.joins), "conversion")
+        return f"<Plan of {self.model.get('path') or 'a model'}: {coverage_line(self.nodes)}; {conversions}>"
+
+    def _repr_html_(self) -> str:
+        """Return the first nodes as a table, and the coverage, for notebooks."""
+        rows, more = self.rows()[:_ROWS], len(self.nodes) - _ROWS
+        left = f"and {pluralize(more, 'more node')}: `to_dataframe()` has all" if more > 0 else ""
+        return html_table(rows, left, coverage_line(self.nodes, precisions=True))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each node: name, operator, backend, precision, region, and the reason that it is there."""
+        why = {remark.node: remark.why for remark in reversed(self.remarks) if remark.node}
+        return [
+            {"name": node.name or node.output, "operator": node.operator, "backend": node.backend,
+             "precision": str(node.precision or ""), "region": node.region, "why": why.get(node.name, "")}
+            for node in self.nodes
+        ]  # fmt: skip
+
+    def to_dataframe(self) -> Any:
+        """Return the rows of `rows` as a `pandas.DataFrame`.
+
+        Raises:
+            DovetailError: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame  # type: ignore[import-untyped, unused-ignore]
+        except ImportError as error:
+            raise DovetailError("a data frame needs pandas", "pip install pandas; `rows()` needs nothing") from error
+        return DataFrame(self.rows())
 
     def __str__(self) -> str:
         import dovetail
@@ -252,12 +280,9 @@ def coverage_line(nodes: Sequence[PlannedNode], precisions: bool = False) -> str
         placed.setdefault(node.backend, []).append(node)
     parts = []
     for backend, own in sorted(placed.items(), key=lambda item: (item[0] == HOST, -len(item[1]))):
-        text = f"{backend} {len(own)}"
-        if backend != HOST:
-            regions = {node.region for node in own} - {None}
-            text += f"/{pluralize(len(nodes), 'node')} in {pluralize(len(regions), 'region')}"
-        if precisions:
-            kinds = Counter(str(node.precision or "no float") for node in own).most_common()
-            text += f" ({', '.join(f'{kind} {number}' for kind, number in kinds)})"
-        parts.append(text)
+        regions = pluralize(len({node.region for node in own} - {None}), "region")
+        whole = "" if backend == HOST else f"/{pluralize(len(nodes), 'node')} in {regions}"
+        kinds = Counter(str(node.precision or "no float") for node in own).most_common()
+        types = f" ({', '.join(f'{kind} {number}' for kind, number in kinds)})" if precisions else ""
+        parts.append(f"{backend} {len(own)}{whole}{types}")
     return ", ".join(parts) or "no nodes"

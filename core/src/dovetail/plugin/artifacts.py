@@ -84,3 +84,8 @@ def artifact_of(node: ir.Node, name: str | None = None) -> str:
     if name is not None:
         node.metadata_props[_ARTIFACT] = name
     return node.metadata_props.get(_ARTIFACT, "")
+
+
+def stands_for_region(node: ir.Node) -> bool:
+    """Check whether `node` stands for a region: a call of a function that holds one, or a node compiled from one."""
+    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))

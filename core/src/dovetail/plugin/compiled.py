@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.planning.plan import coverage_line
 from dovetail.planning.remark import assumed
 from dovetail.plugin.running import cannot_run, runner_class
-from dovetail.text import pluralize
+from dovetail.text import html_table, pluralize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,12 +87,7 @@ class CompiledModel:
 
     def _repr_html_(self) -> str:
         """Return the placement table and the coverage line as HTML, for notebooks."""
-        rows = self.placement_table()
-        head = "".join(f"<th>{html.escape(key)}</th>" for key in (rows[0] if rows else ()))
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row.values()) + "</tr>" for row in rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{html.escape(self.summary())}</p>"
+        return html_table(self.placement_table(), self.summary())
 
     @property
     def remarks(self) -> list[Remark]:

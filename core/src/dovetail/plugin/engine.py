@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,19 +207,10 @@ class SpanRecorder(Protocol):
         """
 
 
-_CURRENT: ContextVar[SpanRecorder | None] = ContextVar("dovetail-span-recorder", default=None)
+CURRENT_RECORDER: ContextVar[SpanRecorder | None] = ContextVar("dovetail-span-recorder", default=None)
+"""What `span_recorder` returns; an executor that records sets it in the threads that work for a run."""
 
 
 def span_recorder() -> SpanRecorder | None:
     """Return the recorder of the run that the calling thread works for; None if it is not recorded."""
-    return _CURRENT.get()
-
-
-@contextmanager
-def record_spans(recorder: SpanRecorder) -> Iterator[None]:
-    """Make `span_recorder` return `recorder` in this thread until the end of the block."""
-    token = _CURRENT.set(recorder)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return CURRENT_RECORDER.get()

@@ -10,10 +10,12 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the commands `backends`, `compile`, `plan`, `opt`, `passes` and `explain`."""
+    """Register the commands `backends`, `compile`, `plan`, `opt`, `passes`, `explain`, `doctor` and `demo`."""
     registry.command("backends", "dovetail_commands.backends:BACKENDS")
     registry.command("compile", "dovetail_commands.compile:COMPILE")
     registry.command("plan", "dovetail_commands.compile:PLAN")
     registry.command("opt", "dovetail_commands.opt:OPT")
     registry.command("passes", "dovetail_commands.passes_command:PASSES")
     registry.command("explain", "dovetail_commands.explain.command:EXPLAIN")
+    registry.command("doctor", "dovetail_commands.doctor:DOCTOR")
+    registry.command("demo", "dovetail_commands.demo:DEMO")

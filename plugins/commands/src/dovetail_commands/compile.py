@@ -14,8 +14,10 @@ from dovetail.planning import HOST, assumed
 from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
+from dovetail_commands.next_command import next_command
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
-from dovetail_commands.terminal import Progress, say_note, table, warn
+from dovetail_commands.stages import stage_lines
+from dovetail_commands.terminal import Progress, say_note, say_notes, styled, table, warn
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
@@ -43,6 +45,9 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: yes, unless the model is large)",
     )
     parser.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="say what each stage decided and how long it took, and all notes"
+    )
     add_request(parser)
     add_instrumentation(parser)
 
@@ -71,7 +76,8 @@ def run_compile(args: argparse.Namespace) -> int:
                 compiled.save(args.output, external=True if args.external_data else None, progress=progress)
 
         try:
-            watch = instrumentation_of(args, progress)
+            results: list[Any] = []
+            watch = instrumentation_of(args, progress, results=results)
             compiled = api.compile(model, **request, keep=keep, progress=progress, instrumentation=watch)
         except ResultError as error:
             compiled, failure = error.compiled, error
@@ -82,14 +88,18 @@ def run_compile(args: argparse.Namespace) -> int:
         if failure is not None:
             note(f"error: {failure}")
         return code
+    if args.verbose or sys.stderr.isatty():
+        note(*stage_lines(compiled, results, seconds=args.verbose))
     table(_by_place(compiled.placement_table()))
     if verification is not None:
         say(*verification.lines())
-    for text in [*compiled.notes(), *(verification.notes if verification is not None else ())]:
-        say_note(text)
-    say(compiled.summary())
+    say_notes([*compiled.notes(), *(verification.notes if verification is not None else ())], args.verbose)
+    print(styled(compiled.summary(), "bold"))
     if verification is not None:
         warn(verification)
+    if failure is None and not code and sys.stderr.isatty():
+        command, why = next_command(compiled, args.output, request.get("data"))
+        print(styled(f"next: {command}", "cyan", sys.stderr) + f"  ({why})", file=sys.stderr)
     if failure is not None:
         raise failure
     if code:

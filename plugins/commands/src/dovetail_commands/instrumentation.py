@@ -40,8 +40,10 @@ def add_instrumentation(parser: argparse.ArgumentParser) -> None:
     add("--reproducer-weights", action="store_true", help="write the weights into it, too (default: extents and types)")
 
 
-def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_after: str = "") -> Instrumentation:
-    """Build the instrumentation from the options."""
+def instrumentation_of(
+    args: argparse.Namespace, progress: Any = None, stop_after: str = "", results: list[Any] | None = None
+) -> Instrumentation:
+    """Build the instrumentation from the options; the result of every pipeline is added to `results`."""
     from dovetail.passes import Instrumentation
 
     beside = args.output.parent if args.output else Path()
@@ -55,12 +57,14 @@ def instrumentation_of(args: argparse.Namespace, progress: Any = None, stop_afte
         reproducer=args.crash_reproducer or beside / _REPRODUCER,
         reproducer_weights=args.reproducer_weights,
         progress=progress,
-        finished=_reporter(args),
+        finished=_reporter(args, results),
     )
 
 
-def _reporter(args: argparse.Namespace) -> Any:
+def _reporter(args: argparse.Namespace, results: list[Any] | None) -> Any:
     def report(result):
+        if results is not None:
+            results.append(result)
         if args.timing:
             note(*timing_lines(result))
         if args.stats:

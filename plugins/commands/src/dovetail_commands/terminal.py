@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dovetail.cli import columns, note
-from dovetail.text import abbreviated, printable
+from dovetail.text import abbreviated, pluralize, printable
+
+from dovetail_commands.said_today import new_notes
 
 if TYPE_CHECKING:
     from dovetail.plugin import Verification
 
 
-__all__ = ["Progress", "say_note", "table", "warn"]
+__all__ = ["Progress", "say_note", "say_notes", "styled", "table", "warn"]
 
 
 _NARROWEST = 40  # columns
+_STYLES = {"bold": "1", "red": "31", "yellow": "33", "cyan": "36"}
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Return printable text in a style for a terminal; without it where there is none, or `NO_COLOR` asks for none.
+
+    Args:
+        text: The text, whose control characters are escaped.
+        style: `bold`, `red`, `yellow` or `cyan`.
+        stream: Where it is printed; standard output by default.
+    """
+    stream, text = stream or sys.stdout, abbreviated(printable(text))
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def say_notes(notes: Sequence[str], everything: bool = False) -> None:
+    """Print the notes under the table; on a terminal those that were not shown today, unless `everything` is wanted."""
+    shown = list(notes) if everything or not sys.stdout.isatty() else new_notes(notes)
+    for text in shown:
+        say_note(text)
+    if len(shown) < len(notes):
+        say_note(f"{pluralize(len(notes) - len(shown), 'more note')} as earlier today: -v shows all")
 
 
 def say_note(text: str) -> None:
@@ -34,7 +61,7 @@ def say_note(text: str) -> None:
             break_on_hyphens=False,
             initial_indent="note: ",
         )
-        print(text)
+        print(styled("note:", "yellow") + text.removeprefix("note:"))
     else:
         print(f"note: {text}")
 
@@ -98,7 +125,9 @@ class Progress:
             from rich.progress import Progress as Bar
 
             parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bar = Bar(*parts, console=Console(stderr=True), transient=True)
+            # Rich would put its own streams around those that catch the output of plugins, each inside of the other.
+            shown = Console(stderr=True)
+            self._bar = Bar(*parts, console=shown, transient=True, redirect_stdout=False, redirect_stderr=False)
             self._bar.start()
             self._task = self._bar.add_task("")
         self._bar.update(self._task, description=what, completed=done, total=total or None)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import get_placement
+from dovetail_commands.plan_graph.result_graph import ResultGraph
 from dovetail_onnx.files.writing import write_text
 
-from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.texts import SENTENCE, short
 
 if TYPE_CHECKING:

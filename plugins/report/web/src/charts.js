@@ -31,13 +31,14 @@ export function layerChart(rows, pick) {
   const chart = frame(800, shown.length * LINE + 24);
   shown.forEach((row, i) => {
     const y = i * LINE;
-    const group = svg("g", { class: "pick" }, label(232, y + 13, row.node, { "text-anchor": "end" }));
+    const group = svg("g", { class: "pick", tabindex: 0, role: "button" }, label(232, y + 13, row.node, { "text-anchor": "end" }));
     if (row.alone !== undefined)
       group.append(svg("rect", { x: 240, y: y + 3, width: scale(row.alone) - 240, height: 11, class: "bar1" }));
     if (row.accumulated !== undefined)
       group.append(svg("rect", { x: scale(row.accumulated) - 2, y: y + 1, width: 4, height: 15, class: "mark" }));
     group.append(title(`${row.node}: alone ${figure(row.alone)} dB, accumulated ${figure(row.accumulated)} dB`));
     group.addEventListener("click", () => pick(row.node));
+    group.addEventListener("keydown", ({ key }) => key === "Enter" && pick(row.node));
     chart.append(group);
   });
   chart.append(label(240, shown.length * LINE + 16, "0 dB"), label(760, shown.length * LINE + 16, `${figure(most, 3)} dB`, { "text-anchor": "end" }));

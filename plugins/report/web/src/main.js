@@ -163,7 +163,7 @@ search.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     search.value = "";
     find("");
-    view?.canvas.focus();
+    view?.stage.focus();
   }
 });
 addEventListener("hashchange", follow);

@@ -3,9 +3,15 @@
 const PALETTE = ["#3b75af", "#ef8636", "#519e3e", "#8d69b8", "#c53a32", "#84584e", "#d57dbe", "#2f9e9e"];
 const HOST = "#8a8f98";
 
+/** The rows of a long table, which is stored as columns. */
+function unpacked({ columns, rows }) {
+  return rows.map((row) => Object.fromEntries(row.map((value, i) => [columns[i], value ?? undefined])));
+}
+
 export class Result {
   constructor(document) {
     Object.assign(this, document);
+    for (const [name, table] of Object.entries(document)) if (table?.columns) this[name] = unpacked(table);
     const names = [...new Set([...this.regions.map((region) => region.backend), ...this.nodes.backends])];
     this.color = new Map(names.filter((name) => name !== "host").map((name, i) => [name, PALETTE[i % PALETTE.length]]));
     this.color.set("host", HOST);
@@ -30,10 +36,11 @@ export class Result {
     return `${this.conversion(item).kind} ${this.conversion(item).value}`;
   }
 
-  typeOfEnd(item) {
-    const [, type] = item < this.firstOutput ? this.inputs[item - this.firstInput] : this.outputs[item - this.firstOutput];
-    return this.types[type];
+  typeIndexOfEnd(item) {
+    return (item < this.firstOutput ? this.inputs[item - this.firstInput] : this.outputs[item - this.firstOutput])[1];
   }
+
+  typeOfEnd(item) { return this.types[this.typeIndexOfEnd(item)]; }
 
   /** A conversion of the plan: { value, kind, from, to, at, bytes, nodes }. */
   conversion(item) {

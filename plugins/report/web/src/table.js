@@ -12,14 +12,14 @@ export function table(rows, columns, { pick = null, height = 420, filter = true,
   let order = sort ?? { key: null, down: false };
   const text = (row, column) => (column.show ? column.show(row) : figure(row[column.key]));
   const grid = columns.map((column) => column.width ?? "minmax(80px, 1fr)").join(" ");
-  const body = el("div", { class: "rows" });
-  const view = el("div", { class: "view", onscroll: () => draw() }, body);
+  const body = el("div", { class: "rows", role: "presentation" });
+  const view = el("div", { class: "view", role: "rowgroup", tabIndex: 0, onscroll: () => draw(), onkeydown: (event) => step(event) }, body);
   const count = el("span", { class: "count" });
-  const head = el("div", { class: "head" }, columns.map((column) => {
-    const cell = el("button", { class: "cell", onclick: () => {
+  const head = el("div", { class: "head", role: "row" }, columns.map((column) => {
+    const cell = el("div", { class: "cell", role: "columnheader" }, el("button", { onclick: () => {
       order = { key: column.key, down: order.key === column.key ? !order.down : Boolean(column.number) };
       update();
-    } }, column.title);
+    } }, column.title));
     cell.dataset.key = column.key;
     return cell;
   }));
@@ -41,8 +41,10 @@ export function table(rows, columns, { pick = null, height = 420, filter = true,
       keyed.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0) * (order.down ? -1 : 1));
       shown = keyed.map(([, row]) => row);
     }
-    for (const cell of head.children)
+    for (const cell of head.children) {
       cell.dataset.order = cell.dataset.key === order.key ? (order.down ? "down" : "up") : "";
+      cell.setAttribute("aria-sort", { up: "ascending", down: "descending" }[cell.dataset.order] ?? "none");
+    }
     count.textContent = shown.length === rows.length ? `${rows.length} rows` : `${shown.length} of ${rows.length} rows`;
     body.style.height = `${shown.length * ROW}px`;
     view.style.maxHeight = `${Math.min(height, Math.max(1, shown.length) * ROW + 2)}px`;
@@ -54,8 +56,8 @@ export function table(rows, columns, { pick = null, height = 420, filter = true,
     const first = Math.max(0, Math.floor(view.scrollTop / ROW) - 5);
     const last = Math.min(shown.length, first + Math.ceil(height / ROW) + 12);
     body.replaceChildren(...shown.slice(first, last).map((row, offset) => {
-      const line = el("div", { class: "row", onclick: pick ? () => pick(row) : () => {} }, columns.map((column) => {
-        const cell = el("span", { class: column.number ? "cell number" : "cell", title: text(row, column) });
+      const line = el("div", { class: "row", role: "row", onclick: pick ? () => pick(row) : () => {} }, columns.map((column) => {
+        const cell = el("span", { class: column.number ? "cell number" : "cell", role: "cell", title: text(row, column) });
         if (column.color) {
           const dot = el("i", { class: "dot" });
           dot.style.background = column.color(row);
@@ -66,11 +68,29 @@ export function table(rows, columns, { pick = null, height = 420, filter = true,
       }));
       line.style.top = `${(first + offset) * ROW}px`;
       line.style.gridTemplateColumns = grid;
-      if (pick) line.classList.add("pick");
+      line.dataset.at = String(first + offset);
+      if (pick) {
+        line.classList.add("pick");
+        line.tabIndex = -1;
+      }
       return line;
     }));
   }
 
+  /** Arrow keys go from row to row, Enter picks one. */
+  function step(event) {
+    const at = document.activeElement?.dataset.at === undefined ? -1 : Number(document.activeElement.dataset.at);
+    if (event.key === "Enter" && at >= 0 && pick) pick(shown[at]);
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: shown.length - 1 }[event.key];
+    if (!pick || next === undefined || next < 0 || next >= shown.length) return;
+    event.preventDefault();
+    if (next * ROW < view.scrollTop) view.scrollTop = next * ROW;
+    if ((next + 1) * ROW > view.scrollTop + view.clientHeight) view.scrollTop = (next + 1) * ROW - view.clientHeight;
+    draw();
+    body.querySelector(`[data-at="${next}"]`)?.focus();
+  }
+
   update();
-  return el("div", { class: "table" }, filter && rows.length > 8 ? el("div", { class: "bar" }, input, count) : null, head, view);
+  return el("div", {}, filter && rows.length > 8 ? el("div", { class: "bar" }, input, count) : null,
+    el("div", { class: "table", role: "table", "aria-rowcount": String(rows.length) }, head, view));
 }

@@ -7,7 +7,7 @@ import { table } from "./table.js";
 
 const section = (title, ...content) => el("section", {}, el("h2", {}, title), content);
 const none = (text) => el("p", { class: "none" }, text);
-const known = (rows) => (rows.length && rows.every((row) => row.bytes === null) ? "size unknown" : bytes(sum(rows, "bytes")));
+const known = (rows) => (rows.length && rows.every((row) => (row.bytes ?? null) === null) ? "size unknown" : bytes(sum(rows, "bytes")));
 const sum = (rows, key) => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
 
 export function summary(result, go, open) {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from dovetail.ir import all_nodes, used_values
 from dovetail.planning import Region, extract
 from dovetail.plugin import EngineError
-from dovetail.plugin.loading import FUNCTIONS, artifact_of, nodes_of
+from dovetail.plugin.loading import nodes_of, stands_for_region
 
 from dovetail_runtime.region_runner import RegionModel, RegionRefusal
 from dovetail_runtime.serialize import needs_file
@@ -103,7 +103,7 @@ def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: E
         inside = [inner for node in refusal.region.nodes for inner in nodes_of(model, node)]
         all_named = _all_named(refusal, inside)
         # A program loads as a whole or not at all, so its parts are not tried.
-        if len(all_named) > 1 or any(map(_is_program, refusal.region.nodes)):
+        if len(all_named) > 1 or any(map(stands_for_region, refusal.region.nodes)):
             found += all_named or [refusal]
             continue
         named = named_in(refusal.region.nodes, refusal.error.node)
@@ -117,11 +117,6 @@ def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: E
             if error is not None and named_in(part.nodes, error.node) is not None:
                 waiting.append(RegionRefusal(part, engine.name, error))
     return found
-
-
-def _is_program(node: ir.Node) -> bool:
-    """Check whether a node stands for a region: a call of a function that holds one, or a program."""
-    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))
 
 
 def _all_named(refusal: RegionRefusal, nodes: Sequence[ir.Node]) -> list[RegionRefusal]:

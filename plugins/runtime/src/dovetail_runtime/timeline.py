@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.plugin.loading import record_spans
+from dovetail.plugin.loading import CURRENT_RECORDER
 from dovetail.text import pluralize
 from dovetail_onnx.files.writing import replacing_file
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel
+    from dovetail.plugin import CompiledModel, SpanRecorder
 
     from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.executors import GuardedExecutor
@@ -111,7 +111,7 @@ class RecordedRun:
         begun = time.perf_counter_ns()
         given: dict[str, Any] = {}
         try:
-            with record_spans(self._timeline):
+            with _recorded_by(self._timeline):
                 yield given
         finally:
             made = sum(map(_bytes, given.values()))
@@ -162,3 +162,13 @@ def _bytes(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_bytes, value))
     return getattr(value, "nbytes", 0)
+
+
+@contextmanager
+def _recorded_by(recorder: SpanRecorder) -> Iterator[None]:
+    """Make `dovetail.plugin.span_recorder` return `recorder` in this thread until the end of the block."""
+    token = CURRENT_RECORDER.set(recorder)
+    try:
+        yield
+    finally:
+        CURRENT_RECORDER.reset(token)

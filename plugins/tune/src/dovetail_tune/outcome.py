@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.text import html_table, pluralize
 from dovetail_onnx.files.writing import write_text
 
 from dovetail_tune.candidates import Candidate, CandidateSet
@@ -75,7 +76,7 @@ class TunedCandidate:
         }  # fmt: skip
 
 
-@dataclass
+@dataclass(repr=False)
 class Tuned:
     """The outcome for one model.
 
@@ -96,6 +97,13 @@ class Tuned:
     notes: list[str] = field(default_factory=list)
     certificate: str = ""
     front: Sequence[tuple[float, float]] = ()
+
+    def __repr__(self) -> str:
+        return f"<Tuned {self.model}: {self.lines()[0]}; {pluralize(len(self.entries), 'candidate')}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table and what won, for notebooks."""
+        return html_table(self.rows(), *self.lines(), *self.notes)
 
     def rows(self) -> list[dict[str, str]]:
         """Return the rows of the table; columns without any figure are left out."""

@@ -2,7 +2,7 @@
 
 from dovetail.plugin.engine import (
     make_engine as make_engine,
-    record_spans as record_spans,
+    CURRENT_RECORDER as CURRENT_RECORDER,
 )
 from dovetail.plugin.emitter import TRIAL as TRIAL
 from dovetail.plugin.loading.backend_files import (
@@ -45,6 +45,7 @@ from dovetail.plugin.artifacts import (
     ArtifactFolder as ArtifactFolder,
     artifact_of as artifact_of,
     nodes_of as nodes_of,
+    stands_for_region as stands_for_region,
 )
 from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
 from dovetail.plugin.invariant import invariants_of as invariants_of

@@ -95,8 +95,10 @@ def explain(
     lines = explain_plan(decided, selector)
     node = only_node(decided, selector)
     if node is not None:
+        from dovetail_commands.explain.neighborhood import neighborhood
         from dovetail_commands.explain.remedies import remedy_lines
 
+        lines += neighborhood(result, node, plugins)
         lines += remedy_lines(decided, node, result, model, plugins)
     return lines
 

@@ -12,7 +12,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin import input_data
 from dovetail.plugin.loading import DATA_KINDS
 
-from dovetail_onnx.results.versions import requirements_of, version_of
+from dovetail_onnx.results.versions import Versions
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
@@ -104,8 +104,9 @@ def _code(ctx: Context) -> list[list[str]]:
 def _versions(ctx: Context) -> dict[str, str]:
     """Return the versions of Dovetail, of the plugins' distributions, and of their requirements."""
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
-    own = {"dovetail": version_of("dovetail"), **{record.distribution: record.version for record in records}}
+    installed = Versions()
+    own = {"dovetail": installed.of("dovetail"), **{record.distribution: record.version for record in records}}
     # Extras too: an installed one may build what is otherwise only planned.
-    required = {name for distribution in own for name in requirements_of(distribution)}
-    versions = own | {name: version_of(name) for name in required - own.keys()}
+    required = {name for distribution in own for name in installed.requirements_of(distribution)}
+    versions = own | {name: installed.of(name) for name in required - own.keys()}
     return versions | {f"plugin {record.name}": record.version for record in records}

@@ -17,7 +17,7 @@ from dovetail.planning import PlannedBackend, Remark
 
 from dovetail_onnx.files.reading import open_inside
 from dovetail_onnx.results.manifest import MANIFEST, MODEL, PLAN, REMARKS, plain_name
-from dovetail_onnx.results.versions import version_of
+from dovetail_onnx.results.versions import Versions
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
@@ -83,7 +83,7 @@ def origins_of(compiled: CompiledModel) -> dict[str, Any]:
 
 
 def _versioned(distribution: str) -> str:
-    return f"{distribution} {version_of(distribution)}".rstrip()
+    return f"{distribution} {Versions().of(distribution)}".rstrip()
 
 
 def backend_texts(compiled: CompiledModel) -> dict[str, str]:

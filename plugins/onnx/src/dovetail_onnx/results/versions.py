@@ -21,21 +21,25 @@ class _Facts(NamedTuple):
     requirements: frozenset[str]
 
 
-def version_of(distribution: str) -> str:
-    """Return the version of a distribution; empty if it is not installed."""
-    return next((facts.version for facts in _found(distribution)), "")
+class Versions:
+    """Versions and requirements of distributions, at one time: the folders of the path are looked at once."""
 
+    def __init__(self) -> None:
+        self._path = search_path()
 
-def requirements_of(distribution: str) -> frozenset[str]:
-    """Return the names of what a distribution and its extras require; none if it is not installed."""
-    return next((facts.requirements for facts in _found(distribution)), frozenset())
+    def of(self, distribution: str) -> str:
+        """Return the version of a distribution; empty if it is not installed."""
+        return next((facts.version for facts in self._found(distribution)), "")
 
+    def requirements_of(self, distribution: str) -> frozenset[str]:
+        """Return the names of what a distribution and its extras require; none if it is not installed."""
+        return next((facts.requirements for facts in self._found(distribution)), frozenset())
 
-def _found(distribution: str) -> Iterator[_Facts]:
-    for folder, changed in search_path():
-        facts = _facts(distribution, folder, changed)
-        if facts is not None:
-            yield facts
+    def _found(self, distribution: str) -> Iterator[_Facts]:
+        for folder, changed in self._path:
+            facts = _facts(distribution, folder, changed)
+            if facts is not None:
+                yield facts
 
 
 @lru_cache(maxsize=4096)

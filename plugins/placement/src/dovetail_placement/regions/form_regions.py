@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
-from dovetail.planning import Placement, Region, get_placement, placed_backend, set_placement
+from dovetail.planning import (
+    PART,
+    Placement,
+    Region,
+    decided_key,
+    get_placement,
+    identity,
+    placed_backend,
+    set_placement,
+    walk,
+)
 
 from dovetail_placement.conversions import place_later_nodes
 from dovetail_placement.regions.conversions import copy_conversions, settled_regions
@@ -18,6 +28,7 @@ from dovetail_placement.regions.splitting import split_regions
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail.planning import Plan
 
 
 DEFAULT_PARTITIONER = "topological"
@@ -45,6 +56,8 @@ class FormRegions(Pass):
         while copy_conversions(model, formed, _floats_cross(ctx), ctx):
             copied, formed = True, _formed(model, ctx)
         number_regions(model, ctx, formed)
+        if ctx.outcome.plan is not None:
+            _tell(ctx.outcome.plan, model)
         return copied
 
 
@@ -68,6 +81,20 @@ def number_regions(model: Model, ctx: Context, formed: list[Region] | None = Non
             after = moved.get(id(before)) or moved.setdefault(id(before), replace(before, region=region.index))
             set_placement(part, after)
     ctx.count("regions", len(regions))
+
+
+def _tell(plan: Plan, model: Model) -> None:
+    """Give the nodes of the plan the numbers of their regions, which conversions have changed by now."""
+    found = {}
+    for path, node in walk(model):
+        placement = get_placement(node)
+        if decided_key(node) and PART not in node.metadata_props and placement is not None:
+            found[identity(path, node)] = placement.region
+    for index, planned in enumerate(plan.nodes):
+        region = found.get(planned.output, planned.region)
+        if region != planned.region:
+            plan.nodes[index] = replace(planned, region=region)
+    plan.summary["regions"] = len({node.region for node in plan.nodes} - {None})
 
 
 def regions_of(model: Model, ctx: Context) -> list[Region]:

@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import Reads, reads_of
 from dovetail.planning import Groups, Region, in_order, regions_from
 from dovetail.plugin import Partitioner
-from dovetail.plugin.loading import FUNCTIONS, artifact_of, calling, class_of, made
+from dovetail.plugin.loading import calling, class_of, made, stands_for_region
 
 from dovetail_placement.regions.order import UnitDependencies, dependencies, executable_order
 
@@ -65,7 +65,7 @@ def formed_regions(
     backends_of = {node: backend_of(node) for node in nodes}
     backend_of = backends_of.__getitem__
     # A node that stands for a region is a region of its own, regardless of its neighbors.
-    formed = [[node] for node in nodes if _stands_for_region(node)]
+    formed = [[node] for node in nodes if stands_for_region(node)]
     apart = {node for (node,) in formed}
     for name in dict.fromkeys(partitioner_of.values()):
         backends = tuple(backend for backend, partitioner in partitioner_of.items() if partitioner == name)
@@ -167,8 +167,3 @@ def _name(node: ir.Node) -> str:
 
 
 _CONTRACT = "a partitioner returns every node of `view.nodes` in exactly one region, each of one backend"
-
-
-def _stands_for_region(node: ir.Node) -> bool:
-    """Check whether `node` stands for a region: a call of a function that holds one, or a node compiled from one."""
-    return node.domain.startswith(FUNCTIONS) or bool(artifact_of(node))

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import gc_paused
 from dovetail.plugin import load_plugins
+from dovetail_commands.plan_graph.contraction import PlanGraph
+from dovetail_commands.plan_graph.result_graph import ResultGraph
 
 from dovetail_report.collect import summary
 from dovetail_report.collect.activations import activation_histograms
 from dovetail_report.collect.files import sizes
-from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.histograms import histograms
 from dovetail_report.collect.items import Items
-from dovetail_report.collect.plan_graph import PlanGraph
 from dovetail_report.collect.predicted_times import predicted_times
 from dovetail_report.collect.ranges import layers, ranges, scales
 from dovetail_report.collect.reasons import Commands, Reasons
@@ -66,7 +66,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     planned = PlanGraph.of(compiled, graph)
     commands = Commands(plan, registry)
     reasons = Reasons.collect(plan.remarks, commands)
-    subject = Subject(graph, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
+    subject = Subject(graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
     return {
         "version": VERSION,
         "dovetail": version("dovetail"),

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import operator_name
+from dovetail_commands.plan_graph.contraction import Edge, PlanGraph
+from dovetail_commands.plan_graph.result_graph import size_of, type_of
 from dovetail_onnx.signatures import Signatures, input_name
 
-from dovetail_report.collect.graph import size_of, type_of
-from dovetail_report.collect.plan_graph import PlanGraph
 from dovetail_report.collect.texts import Interned, short
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Items:
         self._graph, self._reasons, self._plan = graph, reasons, compiled.plan
         self._signatures = Signatures(compiled.model.ir.opset_imports)
         self._operators, self._types, self._constants = Interned(), Interned(), Interned(2000)
+        self._type_keys: dict[tuple[Any, ...], int] = {}
         self._expansions: dict[tuple[Any, ...], int] = {}
 
     def tables(self) -> dict[str, Any]:
@@ -54,8 +55,18 @@ class Items:
             "expansions": list(self._expansions),
         }
 
-    def _edge(self, edge: tuple[int, int, str]) -> tuple[int, int, int]:
-        return edge[0], edge[1], self._types.index(edge[2])
+    def _edge(self, edge: Edge) -> tuple[int, int, int]:
+        return edge.source, edge.target, self._type(edge.value)
+
+    def _type(self, value: ir.Value | None) -> int:
+        """Return the number of the text of a value's type; texts are made once per distinct type."""
+        if value is None or value.shape is None:
+            return self._types.index("" if value is None else type_of(value))
+        key = (value.dtype, tuple(map(_extent_key, value.shape)))
+        found = self._type_keys.get(key)
+        if found is None:
+            found = self._type_keys[key] = self._types.index(type_of(value))
+        return found
 
     def _nodes(self) -> dict[str, Any]:
         """Return the planned nodes in columns; rare properties by the number of the node."""
@@ -76,7 +87,7 @@ class Items:
             columns["backend"].append(places.index(node.backend))
             columns["precision"].append(precisions.index(str(node.precision or "")))
             columns["output"].append(_cut_output(node.output, name))
-            columns["type"].append(self._types.index(type_of(value) if value is not None else ""))
+            columns["type"].append(self._type(value))
             columns["region"].append(self._graph.region(number))
             columns["bytes"].append(0 if value is None else size_of(value, open_first=True) or 0)
             if node.origin and node.origin != (node.name,):
@@ -107,26 +118,40 @@ class Items:
         return made.outputs[0] if made is not None and made.outputs else None
 
     def _constants_of(self, number: int) -> list[int]:
-        """Return the constants that a node reads, each with its port and type: `W int8[16,8,3,3]`."""
+        """Return the constants that a node reads, each with its port and type: `W int8[16,8,3,3]`.
+
+        A quantized constant is the one that its DequantizeLinear reads.
+        """
         main = self._graph.main[number]
-        members = self._members(number)
+        if main < 0:
+            return []
+        node = self._graph.result.nodes[main]
+        inserted = number in self._graph.parts
         found: list[int] = []
-        for member in members if len(members) < _EXPANDED else ([main] if main >= 0 else []):
-            node = self._graph.result.nodes[member]
-            for index, value in enumerate(node.inputs):
-                if value is None or not value.is_initializer() or len(found) == _CONSTANTS:
-                    continue
-                if len(members) > 1 and _is_scalar(value):
-                    continue  # scales, zero points and limits of the arithmetic
-                port = input_name(index, self._signatures(node)) if member == main else short(value.name or "")
-                found.append(self._constants.index(f"{port} {type_of(value)}"))
+        for index, value in enumerate(node.inputs):
+            if value is None or len(found) == _CONSTANTS:
+                continue
+            stored = self._stored(value) if inserted else value
+            if stored.is_initializer():
+                port = input_name(index, self._signatures(node))
+                found.append(self._constants.index(f"{port} {type_of(stored)}"))
+        return found
+
+    def _stored(self, value: ir.Value) -> ir.Value:
+        """Return the constant behind the inserted nodes that convert it; the value itself if there are none."""
+        found = value
+        while (maker := self._graph.result.makers.get(id(found))) is not None:
+            node = self._graph.result.nodes[maker]
+            if maker in self._graph.main_nodes or not node.inputs or node.inputs[0] is None:
+                return value
+            found = node.inputs[0]
         return found
 
     def _expansion(self, number: int, made: ir.Node | None, op_type: str) -> int | None:
         """Return the number of the pattern of file nodes that stand for a node; None if it stands for itself."""
-        members = self._members(number)[:_EXPANDED]
-        if made is not None and len(members) == 1 and made.op_type == op_type:
+        if made is not None and number not in self._graph.parts and made.op_type == op_type:
             return None
+        members = self._members(number)[:_EXPANDED]
         place = {member: index for index, member in enumerate(members)}
         pattern = []
         for member in members:
@@ -169,8 +194,8 @@ class Items:
         }
 
 
-def _is_scalar(value: ir.Value) -> bool:
-    return value.shape is None or all(extent == 1 for extent in value.shape)
+def _extent_key(extent: int | ir.SymbolicDim) -> int | str | None:
+    return extent if isinstance(extent, int) else extent.value
 
 
 def _cut_output(name: str, node: str) -> str:

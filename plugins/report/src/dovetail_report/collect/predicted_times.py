@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dovetail_commands.plan_graph.contraction import PlanGraph
 from dovetail_precision.predicted_times import nanoseconds, profiles_here
-
-from dovetail_report.collect.plan_graph import PlanGraph
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dovetail.planning import HOST
+from dovetail_commands.plan_graph.contraction import PlanGraph
 
-from dovetail_report.collect.plan_graph import PlanGraph
 from dovetail_report.collect.reasons import Reasons
 from dovetail_report.collect.texts import SENTENCE, short
 

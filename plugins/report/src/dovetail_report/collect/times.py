@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_commands.plan_graph.result_graph import ResultGraph
 
-from dovetail_report.collect.graph import ResultGraph
 from dovetail_report.collect.texts import short
 
 _REGION = re.compile(r"region (\d+): ")

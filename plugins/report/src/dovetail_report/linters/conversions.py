@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dovetail.text import pluralize
+from dovetail_commands.plan_graph.contraction import PlanGraph
 
 from dovetail_report.collect.texts import short
 from dovetail_report.linters.finding import Finding, Subject
 
-CONVERSIONS = frozenset(("Cast", "QuantizeLinear", "DequantizeLinear"))
 _ISLAND = 8  # nodes, at most
 _NAMED = 3
 
@@ -33,84 +33,50 @@ def inverse_casts(subject: Subject) -> Iterator[Finding]:
 
 
 def islands(subject: Subject) -> Iterator[Finding]:
-    """Find few nodes of one precision that conversions separate from everything around them."""
-    graph = subject.graph
-    through = _sources_through(subject)
+    """Find few nodes of one precision that conversions of the plan separate from everything around them."""
+    graph = subject.planned
     groups = _Groups(len(graph.nodes))
-    inward, outward = [], []
-    for reader, makers in enumerate(through):
-        for maker, conversions in makers:
-            if conversions and _key(subject, maker) != _key(subject, reader):
-                inward.append((reader, conversions))
-                outward.append((maker, conversions))
-            elif graph.placements[maker].backend == graph.placements[reader].backend:
-                groups.join(maker, reader)
-    members: dict[int, list[int]] = {}
-    for node, placed in enumerate(graph.nodes):
-        if placed.op_type not in CONVERSIONS:
-            members.setdefault(groups.of(node), []).append(node)
+    makers: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        if edge.source < len(groups) and edge.target < len(groups):
+            if _key(graph, edge.source) == _key(graph, edge.target):
+                groups.join(edge.source, edge.target)
+        elif edge.source < len(groups) and edge.target >= graph.first_join:
+            makers[edge.target] = edge.source
+        elif edge.source >= graph.first_join and edge.target < len(groups):
+            readers.setdefault(edge.source, []).append(edge.target)
     enters: dict[int, set[int]] = {}
     leaves: dict[int, set[int]] = {}
-    for borders, found in ((inward, enters), (outward, leaves)):
-        for node, conversions in borders:
-            found.setdefault(groups.of(node), set()).update(conversions)
-    usual = Counter(_key(subject, node) for nodes in members.values() for node in nodes).most_common(1)
+    for conversion, maker in makers.items():
+        for reader in readers.get(conversion, ()):
+            if _key(graph, maker) != _key(graph, reader):
+                leaves.setdefault(groups.of(maker), set()).add(conversion)
+                enters.setdefault(groups.of(reader), set()).add(conversion)
+    members: dict[int, list[int]] = {}
+    for node in range(len(groups)):
+        members.setdefault(groups.of(node), []).append(node)
+    usual = Counter(_key(graph, node) for node in range(len(groups))).most_common(1)
     for group, nodes in members.items():
-        if (
-            _key(subject, nodes[0]) == usual[0][0]
-            or len(nodes) > _ISLAND
-            or not enters.get(group)
-            or not leaves.get(group)
-        ):
+        if len(nodes) > _ISLAND or not enters.get(group) or not leaves.get(group):
+            continue
+        if _key(graph, nodes[0]) == usual[0][0]:
             continue
         cost = len(enters[group] | leaves[group])
-        precision = str(graph.placements[nodes[0]].precision or "no float")
-        named = ", ".join(f"'{short(graph.name(node))}'" for node in nodes[:_NAMED])
+        precision = str(graph.nodes[nodes[0]].precision or "no float")
+        named = ", ".join(f"'{short(graph.nodes[node].name)}'" for node in nodes[:_NAMED])
         more = ", ..." if len(nodes) > _NAMED else ""
-        why = Counter(filter(None, (subject.why(node) for node in nodes))).most_common(1)
+        files = tuple(graph.main[node] for node in nodes if graph.main[node] >= 0)
+        why = Counter(filter(None, map(subject.why, files))).most_common(1)
         because = f"; most of it because: {why[0][0]}" if why else ""
-        command = next(filter(None, map(subject.command, nodes)), "")
-        text = f"{precision} island of {pluralize(len(nodes), 'node')} costs {pluralize(cost, 'border')}: {named}{more}"
-        yield Finding("island", "warning", text + because, tuple(nodes), command=command)
+        command = next(filter(None, map(subject.command, files)), "")
+        size, price = pluralize(len(nodes), "node"), pluralize(cost, "conversion")
+        text = f"{precision} island of {size} costs {price}: {named}{more}"
+        yield Finding("island", "warning", text + because, files, command=command)
 
 
-def _key(subject: Subject, node: int) -> tuple[str, str]:
-    place = subject.graph.placements[node]
-    return place.backend, str(place.precision)
-
-
-def _sources_through(subject: Subject) -> list[list[tuple[int, tuple[int, ...]]]]:
-    """Return for each node that is no conversion the nodes that it reads, each with the conversions in between."""
-    graph = subject.graph
-    above: list[list[int]] = [[] for _ in graph.nodes]
-    for source, target in graph.edges:
-        above[target].append(source)
-    known: dict[int, tuple[int | None, tuple[int, ...]]] = {}
-    through: list[list[tuple[int, tuple[int, ...]]]] = []
-    for node, sources in enumerate(above):
-        found = []
-        for source in sources if graph.nodes[node].op_type not in CONVERSIONS else ():
-            maker, conversions = _resolved(source, subject, above, known)
-            if maker is not None:
-                found.append((maker, conversions))
-        through.append(found)
-    return through
-
-
-def _resolved(
-    node: int, subject: Subject, above: list[list[int]], known: dict[int, tuple[int | None, tuple[int, ...]]]
-) -> tuple[int | None, tuple[int, ...]]:
-    """Follow conversions upward to the node that computes the value; None if that is an input or a weight."""
-    chain: list[int] = []
-    at: int | None = node
-    while at is not None and at not in known and subject.graph.nodes[at].op_type in CONVERSIONS:
-        chain.append(at)
-        at = above[at][0] if above[at] else None
-    end, conversions = known.get(at, (at, ())) if at is not None else (None, ())
-    for link in reversed(chain):
-        conversions = (*conversions, link)[-4:]  # longer chains are one border all the same
-        known[link] = (end, conversions)
-    return end, conversions
+def _key(graph: PlanGraph, node: int) -> tuple[str, str]:
+    return graph.nodes[node].backend, str(graph.nodes[node].precision)
 
 
 class _Groups:
@@ -118,6 +84,9 @@ class _Groups:
 
     def __init__(self, nodes: int):
         self._parent = list(range(nodes))
+
+    def __len__(self) -> int:
+        return len(self._parent)
 
     def of(self, node: int) -> int:
         while self._parent[node] != node:

@@ -10,8 +10,9 @@ from dovetail_report.collect.reasons import SLOT
 
 if TYPE_CHECKING:
     from dovetail.planning import Plan
+    from dovetail_commands.plan_graph.contraction import PlanGraph
+    from dovetail_commands.plan_graph.result_graph import ResultGraph
 
-    from dovetail_report.collect.graph import ResultGraph
     from dovetail_report.collect.reasons import Reasons
 
 
@@ -47,7 +48,8 @@ class Subject:
     """The input of linters.
 
     Attributes:
-        graph: The graph of the result.
+        graph: The graph of the result's file.
+        planned: The graph of its plan.
         plan: Its plan.
         reasons: The reasons of its nodes.
         ranges: Rows of measured ranges.
@@ -56,6 +58,7 @@ class Subject:
     """
 
     graph: ResultGraph
+    planned: PlanGraph
     plan: Plan
     reasons: Reasons
     ranges: Sequence[dict[str, Any]] = field(default_factory=list)

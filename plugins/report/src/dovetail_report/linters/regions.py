@@ -25,13 +25,15 @@ def small_regions(subject: Subject) -> Iterator[Finding]:
         for end, side in ((crossing.source, "out"), (crossing.target, "in")):
             bytes_of[end] += crossing.bytes or 0
             sides.setdefault(end, set()).add(side)
+    planned = Counter(map(subject.planned.region, range(len(subject.planned.nodes))))
     for index, region in enumerate(graph.regions):
-        if len(region.nodes) > _SMALL or len(sides.get(index, ())) < 2:
+        if planned[index] > _SMALL or len(sides.get(index, ())) < 2:
             continue
         number = "" if region.number is None else f" {region.number}"
         size = f" with {bytes_of[index]} bytes" if bytes_of[index] else ""
+        content = pluralize(planned[index], "node") if planned[index] else "only conversions"
         why = next(filter(None, map(subject.why, region.nodes)), "")
-        text = f"region{number} of {region.backend} has {pluralize(len(region.nodes), 'node')}, and two borders{size}"
+        text = f"region{number} of {region.backend} has {content}, and two borders{size}"
         advice = "pin its nodes to the backend around it, if that has them"
         command = next(filter(None, map(subject.command, region.nodes)), "")
         because = f"; it is there because: {why}" if why else ""

@@ -18,7 +18,7 @@ export function repetition(signatures, cuts) {
         continue;
       }
       const count = Math.floor((run + length) / length);
-      if (count > 1 && (count - 1) * length > saved && (length > 1 || count > 3)) {
+      if (count > 1 && (count - 1) * length > saved && (length > 3 || count > 5)) {
         saved = (count - 1) * length;
         best = { start: i - run - length, length, count, end: i };
       }

@@ -18,6 +18,7 @@ export class Element {
     this.turn = 0; // which repetition of a block it is in
     this.turns = null; // of a group: lists of children, one list for each repetition
     this.shown = 0;
+    this.unrolled = false; // whether all repetitions are drawn, one after the other
     this.open = false;
     this.title = "";
     this.count = 1; // nodes in it
@@ -25,7 +26,13 @@ export class Element {
   }
 
   get children() {
+    if (this.unrolled) return (this.flat ??= this.turns.flat());
     return this.turns ? this.turns[this.shown] : null;
+  }
+
+  /** The position of this element among the children that its group shows. */
+  get place() {
+    return this.parent.unrolled ? this.turn * this.parent.turns[0].length + this.slot : this.slot;
   }
 
   adopt(turns) {
@@ -91,11 +98,24 @@ export class Hierarchy {
     if (kind === "node") {
       element.backend = result.backend(item);
       const { nodes } = result;
-      const shape = result.types[nodes.type[item]].replace(/[^,[\]]*[^0-9,[\]][^,[\]]*/g, "?");
+      const shape = this.shape(nodes.type[item]);
       element.signature = `${nodes.operator[item]};${nodes.backend[item]};${nodes.precision[item]};${shape};${nodes.constants[item] ?? ""}`;
     } else if (kind === "conversion") element.signature = `c${result.conversions[item - result.firstConversion][1]}`;
-    else element.signature = `${kind}${result.typeOfEnd(item).replace(/[^,[\]]*[^0-9,[\]][^,[\]]*/g, "?")}`;
+    else element.signature = kind + this.shape(result.typeIndexOfEnd(item));
     return element;
+  }
+
+  /** A number that types have in common whose extents differ in name alone. */
+  shape(type) {
+    this.shapes ??= new Map();
+    this.shapeOf ??= new Map();
+    let number = this.shapeOf.get(type);
+    if (number === undefined) {
+      const text = this.result.types[type].replace(/[^,[\]]*[^0-9,[\]][^,[\]]*/g, "?");
+      if (!this.shapes.has(text)) this.shapes.set(text, this.shapes.size);
+      this.shapeOf.set(type, (number = this.shapes.get(text)));
+    }
+    return number;
   }
 
   /** Put a node of a body inside of the node that holds the body. */
@@ -180,7 +200,7 @@ export class Hierarchy {
       for (let at = start; at < end; at += best.length) turns.push(this.grouped(list.slice(at, at + best.length)));
       block.adopt(turns);
       block.count = turns[0].reduce((sum, child) => sum + child.count, 0);
-      block.title = this.scope(list.slice(start, start + best.length), list.slice(end - best.length, end));
+      block.title = this.scope(list.slice(start, start + best.length), list.slice(end - best.length, end)) || span(turns[0]);
       block.signature = `b:${signatures.slice(best.start, best.start + best.length).join()}:${best.count}`;
       return [...collect(from, start), block, ...collect(end, to)];
     };
@@ -213,7 +233,7 @@ export class Hierarchy {
       const part = new Element("part", `part=${this.groups++}`);
       part.adopt([this.grouped(piece)]);
       part.count = piece.reduce((sum, child) => sum + child.count * (child.turns?.length ?? 1), 0);
-      part.title = this.scope(piece, piece) || `${firstOperator(piece)} \u2026 ${firstOperator([...piece].reverse())}`;
+      part.title = this.scope(piece, piece) || span(piece);
       part.signature = `p:${piece.map((child) => child.signature).join("|")}`;
       return part;
     });
@@ -304,7 +324,7 @@ export class Hierarchy {
 
   close() {
     const visit = (group) => {
-      group.open = false;
+      group.open = group.unrolled = false;
       for (const turn of group.turns) for (const child of turn) if (child.turns) visit(child);
     };
     visit(this.root);
@@ -315,6 +335,7 @@ export class Hierarchy {
     const visit = (element, level) => {
       if (!element.turns) return;
       element.open = element.kind === "root" || depth >= level[element.kind];
+      element.unrolled = depth > 2 && element.turns.length > 1;
       for (const turn of element.turns) for (const child of turn) visit(child, level);
     };
     visit(this.root, { region: 1, part: 2, block: 2, body: 3, inside: 4 });
@@ -328,20 +349,27 @@ export class Hierarchy {
     }
   }
 
-  /** What is drawn for an item: itself, its counterpart in the repetition that is shown, or the closed group around it. */
-  visible(item) {
-    const path = [];
-    for (let element = this.elements[item]; element.parent; element = element.parent) path.push(element);
-    let at = this.root;
-    let turns = "";
-    while (path.length && at.open) {
-      const step = path.pop();
-      if (at.kind === "block") turns += `${at.key}:${step.turn};`;
-      const next = at.children[step.slot];
-      if (!next) break;
-      at = next;
-    }
-    return { element: at, turns };
+  /**
+   * What is drawn for each item: itself, its counterpart in the repetition that is shown, or the closed group around it;
+   * and which repetitions it is in, as text.
+   */
+  visible() {
+    const { items } = this.result;
+    const found = { elements: new Array(items), turns: new Array(items).fill("") };
+    const label = (element, shown, turns) => {
+      if (element.item >= 0) {
+        found.elements[element.item] = shown;
+        found.turns[element.item] = turns;
+      }
+      if (!element.turns || element.inner) return;
+      const open = shown.open && shown.turns;
+      element.turns.forEach((turn, number) => {
+        const own = open && element.kind === "block" && !element.unrolled ? `${turns}${shown.key}:${number};` : turns;
+        turn.forEach((child, slot) => label(child, open ? (shown.unrolled ? child : shown.children[slot] ?? shown) : shown, own));
+      });
+    };
+    label(this.root, this.root, "");
+    return found;
   }
 }
 
@@ -349,6 +377,9 @@ function scopesOf(name) {
   const parts = name.split(name.includes("/") ? "/" : ".").filter(Boolean);
   return parts.slice(0, -1);
 }
+
+/** A title for a sequence without a scope of its own: its first and last operator. */
+const span = (list) => `${firstOperator(list)} \u2026 ${firstOperator([...list].reverse())}`.replace(/\w+::/g, "");
 
 function firstOperator(list) {
   for (const element of list) {

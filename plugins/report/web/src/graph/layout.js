@@ -53,14 +53,14 @@ export class Layout {
     const edges = new Map();
     const within = new Map();
     const stubs = new Map();
-    const shown = new Array(result.items);
+    const { elements, turns } = hierarchy.visible();
     const numbers = new Map();
     for (let i = 0; i < result.edges.length; i += 3) {
-      const a = (shown[result.edges[i]] ??= hierarchy.visible(result.edges[i]));
-      const b = (shown[result.edges[i + 1]] ??= hierarchy.visible(result.edges[i + 1]));
-      const [from, to] = [a.element, b.element];
-      if (from === to || contains(from, to) || contains(to, from)) continue;
-      if (a.turns !== b.turns && sharesBlock(a.turns, b.turns)) {
+      const from = elements[result.edges[i]];
+      const to = elements[result.edges[i + 1]];
+      if (from === to || (from.open && contains(from, to)) || (to.open && contains(to, from))) continue;
+      const [before, after] = [turns[result.edges[i]], turns[result.edges[i + 1]]];
+      if (before !== after && sharesBlock(before, after)) {
         stubs.set(`${idOf(from, numbers)}>`, { at: from, out: true });
         stubs.set(`>${idOf(to, numbers)}`, { at: to, out: false });
         continue;
@@ -80,6 +80,7 @@ export class Layout {
       edges.set(`${group.key}${from}>${to}`, edge);
       return edge;
     }));
+    this.shown = elements;
     return { edges: [...edges.values()], within, stubs: [...stubs.values()] };
   }
 
@@ -89,12 +90,12 @@ export class Layout {
     const most = this.most;
     if (group.parent) this.most = Math.max(240, most - HEAD - 2 * PAD);
     const boxes = group.children.map((child) => {
-      if (!child.open) return this.turned(boxOf(child, this.result, this.compact));
+      if (!child.open) return this.turned(boxOf(child, this.result, this.compact, this.fast));
       const plan = this.inside(child, within);
       plans.set(child, plan);
       return this.turned(plan);
     });
-    const edges = [...new Map((within.get(group) ?? []).map(({ ends: [a, b] }) => [`${a.slot} ${b.slot}`, [a.slot, b.slot]])).values()];
+    const edges = [...new Map((within.get(group) ?? []).map(({ ends: [a, b] }) => [`${a.place} ${b.place}`, [a.place, b.place]])).values()];
     const keep = withoutCircles(boxes.length, edges);
     const forward = edges.filter((_, i) => keep[i]);
     const key = `${boxes.map(({ w, h }) => `${Math.round(w)},${Math.round(h)}`).join(" ")};${forward.join(" ")};${this.fast}`;
@@ -102,7 +103,7 @@ export class Layout {
     if (!drawing) this.drawings.set(key, (drawing = layered(boxes, forward, this.fast || boxes.length > LARGE)));
     const columns = folded(drawing, boxes, forward, this.most);
     this.most = most;
-    const routes = new Map(forward.map(([a, b], i) => [a * 65536 + b, columns.routes[i]]));
+    const routes = new Map(forward.map(([a, b], i) => [a * 2097152 + b, columns.routes[i]]));
     const frame = group.parent ? { x: PAD, y: HEAD + PAD / 2, right: PAD, bottom: PAD } : { x: 0, y: 0, right: 0, bottom: 0 };
     const [w, h] = this.sideways ? [columns.h, columns.w] : [columns.w, columns.h];
     return { w: Math.max(w + frame.x + frame.right, group.parent ? 190 : 0), h: h + frame.y + frame.bottom, frame, columns, routes, plans };
@@ -131,7 +132,7 @@ export class Layout {
   routes(edges) {
     for (const edge of edges) {
       const { group, ends, from, to } = edge;
-      const route = group.plan.routes.get(ends[0].slot * 65536 + ends[1].slot) ?? [];
+      const route = group.plan.routes.get(ends[0].place * 2097152 + ends[1].place) ?? [];
       const [start, end] = [this.end(from, true), this.end(to, false)];
       const along = this.sideways ? "y" : "x"; // a bend below a frame stands below the box in it that the edge comes from
       const middle = route.slice(1, -1).map(({ x, y, at }) => {

@@ -29,7 +29,7 @@ export class Minimap {
     this.picture = document.createElement("canvas");
     this.picture.width = WIDTH * 2;
     this.picture.height = HEIGHT * 2;
-    const context = this.picture.getContext("2d");
+    const context = this.picture.getContext("2d", { willReadFrequently: true });
     context.scale(2, 2);
     const draw = (group) => {
       for (const child of group.children) {
@@ -46,7 +46,7 @@ export class Minimap {
     const whole = view.x <= 0 && view.y <= 0 && view.x + view.w >= drawing.w && view.y + view.h >= drawing.h;
     this.canvas.hidden = whole;
     if (whole) return;
-    const context = this.canvas.getContext("2d");
+    const context = this.canvas.getContext("2d", { willReadFrequently: true });
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, WIDTH * 2, HEIGHT * 2);
     context.drawImage(this.picture, 0, 0);

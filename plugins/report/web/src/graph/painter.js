@@ -5,6 +5,7 @@ import { boxOf, fitted, frameTitle } from "./sizes.js";
 import { heatColor, mixed, readable } from "./theme.js";
 
 const READABLE = 0.42; // scale, below which texts in boxes are left out
+const PLAIN = 0.25; // scale, below which edges are straight hairlines
 const ARROW = 6;
 
 /**
@@ -16,11 +17,10 @@ export class Painter {
     this.result = result;
   }
 
-  draw(pen, drawing, root, state, view, moving = false) {
+  draw(pen, drawing, root, state, view) {
     Object.assign(this, { pen, state, view, theme: state.theme, pass: {} });
     this.frames(root);
-    const plain = moving && drawing.edges.length > 4000;
-    if (!plain) this.edges(drawing);
+    this.edges(drawing);
     for (const stub of drawing.stubs) this.stub(stub);
     this.boxes(root);
     for (const [from, to] of state.causes) this.cause(from, to);
@@ -47,14 +47,14 @@ export class Painter {
     const small = 1 / Math.max(view.scale, 0.001);
     const fill = color ? mixed(color, theme.back, region ? 0.1 : 0.06) : theme.group;
     const stroke = color ? mixed(color, theme.back, 0.75) : theme.frame;
-    if (group.turns.length > 1)
+    if (group.turns.length > 1 && !group.unrolled)
       for (const offset of [8, 4]) pen.box(group.x + offset, group.y + offset, group.w, group.h, { fill: theme.group, stroke: theme.frame, round: 8 });
     pen.box(group.x, group.y, group.w, group.h, { fill, stroke, line: region ? 1.6 : 1.2, round: 8, dash: group.kind === "part" ? [5, 4] : null });
     const size = Math.min(Math.max(13, 12 * small), 17);
     if (view.scale * size < 5) return;
     const left = group.x + (color ? 16 : 12);
     if (color && region) pen.box(group.x + 10, group.y + 9, 5, 14, { fill: color, round: 2 });
-    const controls = group.turns.length > 1 ? 96 : 0;
+    const controls = group.turns.length > 1 && !group.unrolled ? 96 : 0;
     const title = frameTitle(group, this.result, group.w - (left - group.x) - 12 - controls, size);
     pen.text(title, left + (region ? 6 : 0), group.y + Math.max(20, size + 6), { size, weight: 600, fill: theme.text });
     if (controls && view.scale > READABLE && !state.export) {
@@ -70,7 +70,8 @@ export class Painter {
   edges(drawing) {
     const { theme, view, state } = this;
     const bold = [];
-    const plain = view.scale < 0.25;
+    const thin = [];
+    const plain = view.scale < PLAIN;
     for (const edge of drawing.edges) {
       if (!this.crosses(edge)) continue;
       const marked = this.marked(edge);
@@ -78,9 +79,10 @@ export class Painter {
         bold.push([edge, marked]);
         continue;
       }
-      const faint = state.path.size && view.scale > 0;
-      this.edge(edge, faint ? theme.line : theme.edge, plain ? 1 / view.scale : 1.2, !plain);
+      if (plain) thin.push(edge.points);
+      else this.edge(edge, state.path.size ? theme.line : theme.edge, 1.2, true);
     }
+    this.pen.lines(thin, { stroke: state.path.size ? theme.line : theme.edge, line: 1 / view.scale });
     for (const [edge, color] of bold) this.edge(edge, color, Math.max(2.4, 1.6 / view.scale), true);
   }
 
@@ -194,9 +196,10 @@ export class Painter {
     let used = 0;
     if (badge) {
       const width = badge.length * 6.4 + 12;
-      used = width + 6;
-      pen.box(x + w - width - 7, y + 7, width, 16, { fill: heat ? fill : theme.badge, stroke: heat ? text : color ? mixed(color, theme.box, 0.5) : theme.line, round: 8 });
-      pen.text(badge, x + w - width / 2 - 7, y + 19, { size: 11, weight: 600, fill: heat ? text : theme.text, anchor: "middle" });
+      const top = heat ? y + h - 8 : y + 7; // numbers stand on the lower border, so that they cut no operator
+      if (!heat) used = width + 6;
+      pen.box(x + w - width - 7, top, width, 16, { fill: heat ? fill : theme.badge, stroke: heat ? text : color ? mixed(color, theme.box, 0.5) : theme.line, round: 8 });
+      pen.text(badge, x + w - width / 2 - 7, top + 12, { size: 11, weight: 600, fill: heat ? text : theme.text, anchor: "middle" });
     }
     pen.text(fitted(box.head, room - used, 14, 600), x + 12, y + 20, { size: 14, weight: 600, fill: text });
     let line = y + 36;

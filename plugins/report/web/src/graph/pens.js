@@ -9,10 +9,23 @@ export class CanvasPen {
 
   box(x, y, w, h, { fill, stroke, line = 1, round = 0, dash = null }) {
     const { context } = this;
+    if (!round && !stroke) {
+      context.fillStyle = fill;
+      context.fillRect(x, y, w, h);
+      return;
+    }
     context.beginPath();
     if (round) context.roundRect(x, y, w, h, round);
     else context.rect(x, y, w, h);
     this.paint(fill, stroke, line, dash);
+  }
+
+  /** Many lines in one go, straight from point to point. */
+  lines(all, { stroke, line }) {
+    const { context } = this;
+    context.beginPath();
+    for (const points of all) points.forEach(({ x, y }, i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+    this.paint(null, stroke, line, null);
   }
 
   shape(points, { fill, stroke, line = 1, dash = null, closed = false }) {
@@ -78,6 +91,10 @@ export class SvgPen {
   shape(points, { fill, stroke, line = 1, dash = null, closed = false }) {
     const tag = closed ? "polygon" : "polyline";
     this.parts.push(`<${tag} points="${points.map(({ x, y }) => `${figure(x)},${figure(y)}`).join(" ")}" ${this.style(fill, stroke, line, dash)}/>`);
+  }
+
+  lines(all, { stroke, line }) {
+    for (const points of all) this.shape(points, { stroke, line });
   }
 
   curve(points, { stroke, line = 1, dash = null }) {

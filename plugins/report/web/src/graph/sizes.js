@@ -8,6 +8,7 @@ export const PAD = 14; // around what is in a frame
 const LINE = 15;
 const NARROW = 104;
 const WIDE = 216;
+const LONGEST = 300; // of an operator, which may be a sentence in a model of somebody
 
 const context = typeof document === "undefined" ? null : document.createElement("canvas").getContext("2d");
 const widths = new Map();
@@ -23,6 +24,9 @@ export function textWidth(text, size, weight = 400) {
   return width;
 }
 
+/** About the width of a text, where very many are laid out. */
+const roughWidth = (text, size) => text.length * size * 0.56;
+
 /** A text that fits in a width: whole, or with its middle left out, because names differ at both ends. */
 export function fitted(text, width, size, weight = 400) {
   if (textWidth(text, size, weight) <= width) return text;
@@ -35,14 +39,14 @@ export function fitted(text, width, size, weight = 400) {
 }
 
 /** The texts of a box: { head, badge, lines, foot, w, h }; of a conversion or an end, `head` and `lines`. */
-export function boxOf(element, result, compact = element.box?.compact ?? false) {
+export function boxOf(element, result, compact = element.box?.compact ?? false, rough = false) {
   if (element.box?.compact === compact) return element.box;
   const make = { node: nodeBox, body: nodeBox, conversion: conversionBox, input: endBox, output: endBox, inner: innerBox }[element.kind] ?? groupBox;
-  element.box = { ...make(element, result, compact), compact };
+  element.box = { ...make(element, result, compact, rough ? roughWidth : textWidth), compact };
   return element.box;
 }
 
-function nodeBox(element, result, compact) {
+function nodeBox(element, result, compact, measure) {
   const { item } = element;
   const head = result.operator(item).split("::").pop();
   const badge = shortFormat(result.precision(item));
@@ -54,12 +58,15 @@ function nodeBox(element, result, compact) {
   const foot = [];
   if (inside.length) foot.push(`+ ${[...new Set(inside)].slice(0, 2).join(", ")}${inside.length > 2 ? ` (${inside.length})` : ""}`);
   if (element.held) foot.push(`\u25b8 ${element.count - 1} nodes inside`);
-  else if (expansion && expansion.length > 1) foot.push(`\u25b8 ${expansion.length} in the file`);
+  else if (expansion && arithmetic(expansion) > 1) foot.push(`\u25b8 ${expansion.length} in the file`);
   if (compact && foot.length) lines[0] += ` ${foot.splice(0).map((text) => text[0]).join("")}`;
-  const w = clamp(Math.max(textWidth(head, 14, 600) + (badge ? textWidth(badge, 11, 600) + 22 : 0), ...lines.map((line) => textWidth(line, 11.5)),
-    ...foot.map((line) => textWidth(line, 11.5))) + 26, compact);
+  const top = measure(head, 14, 600) + (badge ? badge.length * 6.4 + 26 : 8) + 22; // operators are never cut
+  const w = Math.max(Math.min(top, LONGEST), clamp(Math.max(...lines.map((line) => measure(line, 11.5)), ...foot.map((line) => measure(line, 11.5))) + 26, compact));
   return { head, badge, lines, foot, w, h: 14 + 16 + LINE * (lines.length + foot.length) };
 }
+
+/** The nodes of an expansion that compute something: QuantizeLinear and DequantizeLinear only say how values are stored. */
+const arithmetic = (expansion) => expansion.filter(([operator]) => !["QuantizeLinear", "DequantizeLinear"].includes(operator)).length;
 
 /** As many constants as fit in a line. */
 function constantsLine(constants) {
@@ -88,7 +95,7 @@ function innerBox(element) {
 }
 
 function groupBox(element, result) {
-  const head = element.title || "block";
+  const head = element.title;
   const many = element.turns.length > 1 ? `\u00d7 ${element.turns.length}` : "";
   const counts = new Map();
   collect(element.turns[0], counts, result);
@@ -119,13 +126,11 @@ export function frameTitle(element, result, width, size) {
     const texts = [`${title} \u00b7 ${nodes} \u00b7 ${part}`, `${title} \u00b7 ${nodes}`, title, region.backend];
     return texts.find((text) => textWidth(text, size, 600) <= width) ?? fitted(region.backend, width, size, 600);
   }
-  return fitted(innerTitle(element, result), width, size, 600);
-}
-
-function innerTitle(element, result) {
-  if (element.kind === "node" || element.kind === "body") return `${result.operator(element.item)} ${result.name(element.item)}`;
-  const many = element.turns.length;
-  return `${element.title || "block"}${many > 1 ? `  \u00d7 ${many}` : ""} \u00b7 ${element.count} node${element.count === 1 ? "" : "s"}${many > 1 ? " each" : ""}`;
+  if (element.kind === "node" || element.kind === "body") return fitted(`${result.operator(element.item)} ${result.name(element.item)}`, width, size, 600);
+  const many = element.turns.length > 1 ? `\u00d7 ${element.turns.length}` : "";
+  const nodes = `${element.count} node${element.count === 1 ? "" : "s"}${many ? " each" : ""}`;
+  const texts = [`${element.title}  ${many} \u00b7 ${nodes}`, `${element.title}  ${many}`];
+  return texts.find((text) => textWidth(text, size, 600) <= width) ?? (many && textWidth(texts[1], size, 600) > width ? many : fitted(element.title, width, size, 600));
 }
 
 const SHORT = { float32: "f32", float16: "f16", bfloat16: "bf16", float64: "f64" };

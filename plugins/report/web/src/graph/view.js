@@ -11,7 +11,9 @@ import { CanvasPen, SvgPen } from "./pens.js";
 import { themeOf } from "./theme.js";
 import { neighbor, shortestPath } from "./walking.js";
 
-const HUGE = 3000; // visible boxes, from which on a moving view is the last picture, and drawn anew when it rests
+const HUGE = 1500; // visible boxes, up to which the picture is drawn anew while the view moves out of it
+const MARGIN = 0.2; // of the window, drawn around it, so that a moving picture has no holes at once
+const REST = 120; // milliseconds without a move, after which the picture is drawn anew
 const LEGIBLE = 0.78; // scale, from which on everything that is open at first can be read
 const ENOUGH = 30; // boxes, from which on more of them count less than larger ones
 const CLOSE = 0.5; // part of the window that a closed group fills before a turn of the wheel opens it
@@ -23,21 +25,23 @@ export class GraphView {
     this.hierarchy = new Hierarchy(result);
     this.layout = new Layout(this.hierarchy, result);
     this.measures = measures(result);
-    this.canvas = el("canvas", { class: "drawing", tabIndex: 0, role: "application", "aria-roledescription": "graph",
-      "aria-label": `Graph of ${result.title}: ${result.coverage}. Arrow keys follow the edges, Enter opens, Escape leaves.` });
+    this.canvas = el("canvas", { "aria-hidden": "true" });
+    this.stage = el("div", { class: "drawing", tabIndex: 0, role: "application", "aria-roledescription": "graph",
+      "aria-label": `Graph of ${result.title}: ${result.coverage}. Arrow keys follow the edges, Enter opens, Escape leaves.` }, this.canvas);
     this.said = el("div", { class: "said", role: "status", "aria-live": "polite" });
     this.legend = el("div", { class: "legends" });
-    this.context = this.canvas.getContext("2d");
-    this.camera = new Camera(this.canvas, (moving) => this.redraw(moving), (place, event) => this.click(place, event));
+    this.context = this.canvas.getContext("2d", { willReadFrequently: true });
+    this.camera = new Camera(this.stage, (moving) => this.redraw(moving), (place, event) => this.click(place, event));
     this.camera.zoomed = (closer, place) => closer && this.openByZoom(place);
     this.minimap = new Minimap(this.camera);
-    container.append(this.canvas, this.minimap.canvas, this.legend, this.said);
+    container.append(this.stage, this.minimap.canvas, this.legend, this.said);
     this.state = { selected: null, path: new Set(), matches: null, causes: [], heat: null, colors: result.color };
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.dark.addEventListener("change", () => this.recolor());
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.canvas.addEventListener("dblclick", (event) => this.doubleClick(event));
-    new ResizeObserver(() => this.resize()).observe(container);
+    this.stage.addEventListener("keydown", (event) => this.key(event));
+    this.stage.addEventListener("dblclick", (event) => this.doubleClick(event));
+    addEventListener("resize", () => this.resize());
+    new ResizeObserver(() => this.redraw(false)).observe(container);
     this.arrangeFirst();
   }
 
@@ -64,14 +68,11 @@ export class GraphView {
     this.redraw(false);
   }
 
+  /** The window has another size. When the facts open beside the graph, the drawing stays where it is instead. */
   resize() {
-    const { width, height } = this.camera.window();
-    if (width === this.lastWidth && height === this.lastHeight) return;
-    const fitted = this.atFit;
-    [this.lastWidth, this.lastHeight] = [width, height];
-    if (fitted && !this.touched) this.arrangeFirst();
-    else if (fitted) this.arrange(true);
-    else this.redraw(false);
+    if (!this.atFit) return this.redraw(false);
+    if (this.touched) this.arrange(true);
+    else this.arrangeFirst();
   }
 
   /** Lay out what is open. The view shows all of it, or keeps `anchor` where it was. */
@@ -98,7 +99,7 @@ export class GraphView {
 
   /** Everything that is drawn now for what is selected, found, and on the path. */
   restate() {
-    const shown = (item) => this.hierarchy.visible(item).element;
+    const shown = (item) => this.layout.shown[item];
     const { state } = this;
     state.selected = this.selection === undefined || this.selection === null ? null : this.selection instanceof Element ? this.selection : shown(this.selection);
     state.path = new Set((this.way ?? []).map(shown));
@@ -114,59 +115,55 @@ export class GraphView {
     state.sideways = this.layout.sideways;
   }
 
+  /** Draw anew, or while the view moves, move the picture; it is drawn anew when it rests or leaves the window. */
   redraw(moving) {
     if (moving) this.atFit = false;
-    this.moving = moving;
+    else this.stale = true;
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      this.draw();
+      if (this.stale || !this.painted || (this.drawing.number < HUGE && this.uncovered())) this.paint();
+      this.shift();
     });
   }
 
-  draw() {
+  /** Move and scale the picture to where the view is now. */
+  shift() {
+    const { camera, painted, canvas } = this;
+    const scale = camera.scale / painted.scale;
+    canvas.style.transform = `translate(${(painted.x - camera.x) * camera.scale}px, ${(painted.y - camera.y) * camera.scale}px) scale(${scale})`;
+    this.minimap.draw(camera.view(), this.drawing);
+    clearTimeout(this.resting);
+    if (painted.scale !== camera.scale || this.uncovered()) this.resting = setTimeout(() => this.redraw(false), REST);
+  }
+
+  /** Whether the view shows something that the picture lacks: it was painted with a margin. */
+  uncovered() {
+    const view = this.camera.view();
+    const { x, y, w, h, scale } = this.painted;
+    return view.x < x || view.y < y || view.x + view.w > x + w || view.y + view.h > y + h || view.scale > 1.6 * scale;
+  }
+
+  paint() {
     const { canvas, context, camera } = this;
     const { width, height } = camera.window();
     const ratio = window.devicePixelRatio || 1;
-    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
+    const [wide, high] = [Math.round(width * (1 + 2 * MARGIN)), Math.round(height * (1 + 2 * MARGIN))];
+    if (canvas.width !== Math.round(wide * ratio) || canvas.height !== Math.round(high * ratio)) {
+      canvas.width = Math.round(wide * ratio);
+      canvas.height = Math.round(high * ratio);
+      Object.assign(canvas.style, { width: `${wide}px`, height: `${high}px` });
     }
-    const view = camera.view();
-    if (this.moving && this.snapshot && this.drawing.number > HUGE) this.drawSnapshot(view, ratio);
-    else {
-      context.setTransform(1, 0, 0, 1, 0, 0);
-      context.fillStyle = this.state.theme.back;
-      context.fillRect(0, 0, canvas.width, canvas.height);
-      context.setTransform(view.scale * ratio, 0, 0, view.scale * ratio, -view.x * view.scale * ratio, -view.y * view.scale * ratio);
-      this.painter.draw(new CanvasPen(context), this.drawing, this.hierarchy.root, this.state, view, this.moving);
-      if (this.drawing.number > HUGE) this.keepSnapshot(view);
-    }
-    this.minimap.draw(view, this.drawing);
-    clearTimeout(this.resting);
-    if (this.moving) this.resting = setTimeout(() => {
-      this.moving = false;
-      this.draw();
-    }, 120);
-  }
-
-  keepSnapshot(view) {
-    this.snapshot ??= document.createElement("canvas");
-    this.snapshot.width = this.canvas.width;
-    this.snapshot.height = this.canvas.height;
-    this.snapshot.getContext("2d").drawImage(this.canvas, 0, 0);
-    this.snapshotView = view;
-  }
-
-  drawSnapshot(view, ratio) {
-    const { context, canvas } = this;
-    const old = this.snapshotView;
-    const scale = view.scale / old.scale;
+    const { scale } = camera;
+    const view = { x: camera.x - (MARGIN * width) / scale, y: camera.y - (MARGIN * height) / scale, w: wide / scale, h: high / scale, scale };
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = this.state.theme.back;
     context.fillRect(0, 0, canvas.width, canvas.height);
-    context.drawImage(this.snapshot, (old.x - view.x) * view.scale * ratio, (old.y - view.y) * view.scale * ratio, canvas.width * scale, canvas.height * scale);
+    context.setTransform(scale * ratio, 0, 0, scale * ratio, -view.x * scale * ratio, -view.y * scale * ratio);
+    this.painter.draw(new CanvasPen(context), this.drawing, this.hierarchy.root, this.state, view);
+    this.painted = view;
+    this.stale = false;
   }
 
   /** The innermost thing at a place, and whether the place is in the title of an open frame. */
@@ -184,10 +181,10 @@ export class GraphView {
   }
 
   click(place, event) {
-    this.canvas.focus({ preventScroll: true });
+    this.stage.focus({ preventScroll: true });
     const element = this.at(place);
     if (!element) return this.choose(null);
-    if (element.open && element.turns.length > 1 && place.y < element.y + 30 && place.x > element.x + element.w - 100) {
+    if (element.open && element.turns.length > 1 && !element.unrolled && place.y < element.y + 30 && place.x > element.x + element.w - 100) {
       const forward = place.x > element.x + element.w - 52;
       element.shown = (element.shown + (forward ? 1 : element.turns.length - 1)) % element.turns.length;
       element.open = true;

@@ -1,11 +1,11 @@
 // Ways through the graph: to the next box in a direction, and from one item to another.
 
-/** The box that an arrow key leads to: along an edge, or to the nearest one beside it. */
+/** The box that an arrow key leads to: along an edge, or across to the nearest one beside it; null if there is none. */
 export function neighbor(drawing, from, key, sideways) {
   const [forward, back] = sideways ? ["ArrowRight", "ArrowLeft"] : ["ArrowDown", "ArrowUp"];
   if (key === forward || key === back) {
     const ends = drawing.edges.filter((edge) => (key === forward ? edge.from : edge.to) === from).map((edge) => (key === forward ? edge.to : edge.from));
-    if (ends.length) return nearest(from, ends);
+    return nearest(from, ends);
   }
   const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[key];
   const a = middle(from);

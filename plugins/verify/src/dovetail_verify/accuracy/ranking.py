@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
-from dovetail.text import pluralize
+from dovetail.text import html_table, pluralize
 
 from dovetail_verify.accuracy.baseline import measure_baseline
 from dovetail_verify.accuracy.goals import Goals
@@ -115,7 +115,7 @@ class RankedNodes:
         return f"~{decibels_text(self.snr_alone)}" if self.share else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ranking:
     """Ranking of a request's nodes by lost accuracy.
 
@@ -145,6 +145,14 @@ class Ranking:
     errors: Mapping[str, tuple[float, float]] = field(repr=False, default_factory=dict)
     notes: tuple[str, ...] = ()
     request: Request | None = field(repr=False, compare=False, default=None)
+
+    def __repr__(self) -> str:
+        worst = f"worst {self.rows[0].name} with {100 * self.rows[0].share:.0f} % of the error; " if self.rows else ""
+        return f"<Ranking of {pluralize(len(self.rows), 'group')}: {worst}{self.lines()[-1]}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table and its summary, for notebooks."""
+        return html_table(self.table_rows(), *self.lines(), *self.notes)
 
     def lines(self) -> list[str]:
         """Return summary lines to print after `table_rows`."""

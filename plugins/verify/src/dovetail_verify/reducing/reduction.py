@@ -13,7 +13,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.passes import Context, Request
 from dovetail.plugin import TemporaryFolder
-from dovetail.text import pluralize
+from dovetail.text import html_table, pluralize
 from dovetail_runtime.data.batches import batches
 
 from dovetail_verify.random_inputs import random_batch
@@ -36,7 +36,7 @@ _TRIES = 3  # runs of the check on the whole model, and on the smallest one
 _BATCHES = 16  # batches that are searched for one that fails
 
 
-@dataclass
+@dataclass(repr=False)
 class Reduction:
     """The smallest model that still fails.
 
@@ -59,6 +59,14 @@ class Reduction:
     answered: int = 0
     said: str = ""
     notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<Reduction: {self.line()}>"
+
+    def _repr_html_(self) -> str:
+        """Return the nodes that are left and what the check said, for notebooks."""
+        rows = [{"node": node.name, "operator": node.op_type} for node in self.model.nodes()]
+        return html_table(rows, self.line(), self.said, *self.notes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import all_nodes, bodies
 from dovetail.planning import HOST, Placement, get_placement, origin_of
 
-from dovetail_report.collect.functions import called
+from dovetail_commands.plan_graph.functions import called
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -195,13 +195,12 @@ def size_of(value: ir.Value, open_first: bool = False) -> int | None:
     """
     if value.dtype is None or value.shape is None:
         return None
-    extents = list(value.shape)
-    if open_first and extents and not isinstance(extents[0], int):
-        extents[0] = 1
-    if not all(isinstance(extent, int) for extent in extents):
+    extents = [extent for extent in value.shape if isinstance(extent, int)]
+    unknown = value.shape.rank() - len(extents)
+    if unknown > (open_first and unknown > 0 and not isinstance(value.shape[0], int)):
         return None
     try:
-        return (math.prod(extents) * value.dtype.bitwidth + 7) // 8  # type: ignore[arg-type]
+        return (math.prod(extents) * value.dtype.bitwidth + 7) // 8
     except (TypeError, ValueError):  # a type without a width, such as text
         return None
 

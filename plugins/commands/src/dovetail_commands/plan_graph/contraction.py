@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.planning import PART
 
-from dovetail_report.collect.graph import ResultGraph, type_of
+from dovetail_commands.plan_graph.result_graph import ResultGraph, type_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.planning import Join, Plan, PlannedNode
-    from dovetail.plugin import CompiledModel
+    from dovetail.plugin import CompiledModel, Format
 
 _LONGEST = 4  # inserted nodes on an edge that are remembered; chains are rarely longer than two
 
@@ -29,13 +30,13 @@ class Source(NamedTuple):
     Attributes:
         item: Index of the planned node, or of the input of the model after the last planned node.
         value: Name of the value as in the plan.
-        type: Element type and shape of the value.
+        read: The value in the file.
         through: Indices of the nodes of the result in between, from the source on.
     """
 
     item: int
     value: str
-    type: str
+    read: ir.Value
     through: tuple[int, ...] = ()
 
 
@@ -45,12 +46,12 @@ class Edge(NamedTuple):
     Attributes:
         source: Index of the item that computes the value.
         target: Index of the item that reads it.
-        type: Element type and shape of the value.
+        value: The value; None for a constant that is converted.
     """
 
     source: int
     target: int
-    type: str
+    value: ir.Value | None
 
 
 @dataclass
@@ -94,6 +95,11 @@ class PlanGraph:
         _Contraction(made, graph).run()
         return made
 
+    @cached_property
+    def main_nodes(self) -> frozenset[int]:
+        """The nodes of the result that have the name of a planned node."""
+        return frozenset(self.main)
+
     @property
     def first_input(self) -> int:
         """The index of the first input."""
@@ -127,8 +133,8 @@ class PlanGraph:
     def _find_homes(self, plan: Plan) -> None:
         """Match nodes of the result by name with nodes of the plan, and parts with the node that they stand for."""
         waiting: dict[str, list[int]] = {}
-        for index, node in enumerate(plan.nodes):
-            waiting.setdefault(node.name, []).append(index)
+        for index, planned in enumerate(plan.nodes):
+            waiting.setdefault(planned.name, []).append(index)
         first = {name: found[0] for name, found in waiting.items()}
         for found in waiting.values():
             found.reverse()
@@ -174,21 +180,23 @@ class _Contraction:
             home = made.home[number]
             if home < 0:
                 continue  # followed from its readers
+            reading = self._reading(home)
             for value in result.reads(number):
-                self._connect(home, value, self._reading(home))
+                if not value.is_initializer():
+                    self._connect(home, value, reading)
         for index, value in enumerate(self._graph.outputs):
             name = value.name or ""
-            self._connect(made.first_output + index, result.resolved(value), (name, set()))
+            self._connect(made.first_output + index, result.resolved(value), (name, frozenset()))
         for index, join in enumerate(made.joins):
             if index not in self._entered:  # what it converts is no node's result, such as a constant
                 self._enter_at_reader(index, join)
 
-    def _reading(self, item: int) -> tuple[str, set[str]]:
+    def _reading(self, item: int) -> tuple[str, frozenset[Format | None]]:
         """Return the name of a reader, and the formats that it reads."""
         node = self._made.nodes[item]
-        return node.name, {str(node.precision or ""), *map(str, node.ports.values())}
+        return node.name, frozenset((node.precision, *node.ports.values()))
 
-    def _connect(self, target: int, value: ir.Value, reading: tuple[str, set[str]]) -> None:
+    def _connect(self, target: int, value: ir.Value, reading: tuple[str, frozenset[Format | None]]) -> None:
         made = self._made
         for source in self._sources(value):
             if made.holder.get(source.item) == target:
@@ -196,12 +204,12 @@ class _Contraction:
             join = self._join_for(source, reading)
             owner = source.item if source.item < made.first_input else target
             if join is None:
-                self._edge(source.item, target, source.type)
+                self._edge(source.item, target, source.read)
             else:
                 item = owner = made.first_join + join
                 self._entered.add(join)
-                self._edge(source.item, item, source.type)
-                self._edge(item, target, source.type)
+                self._edge(source.item, item, source.read)
+                self._edge(item, target, source.read)
             for number in source.through:
                 if made.home[number] < 0:
                     made.belongs(number, owner)
@@ -209,19 +217,19 @@ class _Contraction:
             if made.home[number] < 0:
                 made.belongs(number, target)
 
-    def _edge(self, source: int, target: int, kind: str) -> None:
+    def _edge(self, source: int, target: int, value: ir.Value | None) -> None:
         if source != target and (source, target) not in self._seen:
             self._seen.add((source, target))
-            self._made.edges.append(Edge(source, target, kind))
+            self._made.edges.append(Edge(source, target, value))
 
-    def _join_for(self, source: Source, reading: tuple[str, set[str]]) -> int | None:
+    def _join_for(self, source: Source, reading: tuple[str, frozenset[Format | None]]) -> int | None:
         """Return the conversion through which a reader reads a value, or None if it reads the value as it is."""
         name, formats = reading
         for index in self._joins.get(source.value, ()):
             join = self._made.joins[index]
             if join.at == name:
                 return index
-            if str(join.wanted) in formats and (source.through or str(join.held) not in formats):
+            if join.wanted in formats and (source.through or join.held not in formats):
                 return index
         return None
 
@@ -229,17 +237,17 @@ class _Contraction:
         made = self._made
         reader = next((at for at, node in enumerate(made.nodes) if node.name == join.at), None)
         if reader is not None:
-            self._edge(made.first_join + index, reader, "")
+            self._edge(made.first_join + index, reader, None)
 
     def _sources(self, value: ir.Value) -> tuple[Source, ...]:
         """Return the items that a value comes from; none for a constant."""
         maker = self._result.makers.get(id(value))
         if maker is None:
             item = self._inputs.get(id(value))
-            return () if item is None else (Source(item, value.name or "", type_of(value)),)
+            return () if item is None else (Source(item, value.name or "", value),)
         home = self._made.home[maker]
         if home >= 0 and home < len(self._made.nodes) and self._stands(maker, home):
-            return (Source(home, self._planned_name(home, value), type_of(value)),)
+            return (Source(home, self._planned_name(home, value), value),)
         return self._followed(maker)
 
     def _stands(self, number: int, home: int) -> bool:

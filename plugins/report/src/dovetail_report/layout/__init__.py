@@ -1,1 +1,0 @@
-"""Layered drawings of graphs, in linear time."""

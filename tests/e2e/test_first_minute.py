@@ -1,0 +1,59 @@
+"""`dovetail doctor` and `dovetail demo`: what this machine has, and all of it in a minute."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DIGITS, DATA = ROOT / "examples/digits/digits.onnx", ROOT / "examples/digits/test.npz"
+
+
+def test_doctor_says_what_is_here_and_what_to_type_first(dovetail):
+    done = dovetail("doctor", DIGITS)
+    assert done.returncode == 0, done.stderr
+    assert "cpu-bf16  " in done.stdout and "openvino-cpu" in done.stdout
+    assert "16 nodes (Relu 4, Conv 3, BatchNormalization 3" in done.stdout
+    assert "backends with fixed shapes need --fix-shape image:1x1x8x8" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(f"type first  dovetail compile {DIGITS} --backend ")
+
+
+def test_doctor_as_json_names_an_install_line_for_what_is_missing(dovetail):
+    found = json.loads(dovetail("doctor", "--json").stdout)
+    assert found["model"] == {}
+    rows = {row["backend"]: row for row in found["machine"]["backends"]}
+    assert rows["host"] == {"backend": "host", "engine": "onnxruntime-cpu", "lacks": ""}
+    for row in rows.values():
+        if "pip install" in row["lacks"]:
+            assert any(line.removeprefix("pip install ") in row["lacks"] for line in found["machine"]["install"])
+
+
+def test_doctor_of_no_model_gives_no_traceback(dovetail, tmp_path):
+    (tmp_path / "no.onnx").write_bytes(b"nothing")
+    for name in ("no.onnx", "absent.onnx"):
+        done = dovetail("doctor", name)
+        assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+
+
+def test_the_demo_brings_the_model_of_the_examples():
+    from importlib.resources import files
+
+    for path in (DIGITS, DATA):
+        assert (files("dovetail_commands") / "demo_files" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_demo_writes_into_a_new_folder_only(dovetail, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("kept")
+    done = dovetail("demo", "mine")
+    assert done.returncode == 2 and "name a new folder" in done.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
+
+
+@pytest.mark.slow
+def test_the_demo_shows_everything(dovetail, tmp_path):
+    done = dovetail("demo", "shown", "--no-open")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.name for path in (tmp_path / "shown").iterdir()} >= {
+        "bfloat16", "int8", "accelerator", "goal", "tuned", "report.html",
+    }  # fmt: skip
