@@ -7,7 +7,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,12 +16,12 @@ from typing import NamedTuple
 
 from dovetail.cli import PlainCommand, note, plugins_of, print_json, say
 from dovetail.errors import UsageError
+from dovetail.plugin import PythonProcess
 
 from dovetail_commands.terminal import styled
 
 _MODEL, _DATA = "digits.onnx", "test.npz"
 _SECONDS = "20"  # of tuning
-_PROGRAM = "from dovetail.cli.main import program; raise SystemExit(program())"
 
 
 class DemoStep(NamedTuple):
@@ -86,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
             print()
             print(styled(step.why, "bold"))
             print(styled(f"$ dovetail {shlex.join(step.words)}", "cyan"), flush=True)
-            if subprocess.run([sys.executable, "-c", _PROGRAM, *step.words], check=False).returncode:
+            with PythonProcess("dovetail", step.words) as program:
+                code = program.wait()
+            if code:
                 failed.append(step.words[0])
     page = folder / "report.html"
     if args.json:
