@@ -255,7 +255,9 @@ class Plan:
         try:
             from pandas import DataFrame  # type: ignore[import-untyped, unused-ignore]
         except ImportError as error:
-            raise DovetailError("a data frame needs pandas", "pip install pandas; `rows()` needs nothing") from error
+            raise DovetailError(
+                "a data frame needs pandas", "pip install 'dovetail[tables]'; `rows()` needs nothing"
+            ) from error
         return DataFrame(self.rows())
 
     def __str__(self) -> str:

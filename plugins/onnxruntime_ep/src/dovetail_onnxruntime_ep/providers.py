@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dovetail.plugin import Availability, EngineError, Tool
@@ -27,7 +29,7 @@ class Provider:
         name: Its name, such as `QNNExecutionProvider`.
         key: Its name in variables of the environment, such as `QNN`.
         library: The module that brings it as a plugin library; empty if it is only built into packages.
-        package: The package to install.
+        package: The package to install, with the system in parentheses if it is built into that of one system alone.
         options: Its options. A value `@name` is what the function `name` of the library's module returns.
     """
 
@@ -56,11 +58,19 @@ class Provider:
             return Availability(False, f"onnxruntime is not installed ({self.hint})")
         if self.library and importlib.util.find_spec(self.library) is not None:
             return Availability(True, "")
-        import onnxruntime
-
-        if self.name in onnxruntime.get_available_providers():
+        if self._is_built_in():
             return Availability(True, "")
         return Availability(False, f"{self.package} is not installed ({self.hint})")
+
+    def _is_built_in(self) -> bool:
+        """Check whether its package is installed; ONNX Runtime itself, which takes long to import, is asked on loading."""
+        package, _, system = self.package.partition(" ")
+        if system:
+            return sys.platform == "darwin"
+        try:
+            return bool(metadata.version(package))
+        except metadata.PackageNotFoundError:
+            return False
 
     def host(self, title: str) -> ProviderHost:
         """Return what holds sessions of the provider: this process, or one in the environment of the variable."""
