@@ -63,7 +63,7 @@ class Provider:
         return Availability(False, f"{self.package} is not installed ({self.hint})")
 
     def _is_built_in(self) -> bool:
-        """Check whether its package is installed; ONNX Runtime itself, which takes long to import, is asked on loading."""
+        """Check whether its package is installed. ONNX Runtime, which takes long to import, is asked on loading."""
         package, _, system = self.package.partition(" ")
         if system:
             return sys.platform == "darwin"
