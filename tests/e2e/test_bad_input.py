@@ -143,7 +143,7 @@ REQUESTS = [
     ("--backend cpu-bf61", ["'cpu-bf61'", "cpu-bf16"]),
     (
         "--backend acme-npu",
-        ["'acme-npu'", "installed backends: bpu-int8, cpu-bf16, cpu-int8, gpu-fp16, host, ppl-int8, tensorrt"],
+        ["'acme-npu'", "installed backends: bpu-int8, cpu-bf16, cpu-int8, gpu-fp16, host, ppl-int8, qnn, tensorrt"],
     ),
     ("--backend cpu-bf16:threds=2", ["threds"]),
     ("--backend cpu-bf16 --data names.npz", ["names.npz", "no input 'X'", "did you mean 'x'?"]),
