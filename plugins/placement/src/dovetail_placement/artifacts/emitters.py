@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -82,8 +83,16 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
                 raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", "leave one of them out")
             files[file] = title
             (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(own.root / file, target / file)
+            _link(own.root / file, target / file)
     return Artifact(tuple(files), node, tuple(notes), facts)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Link a file, which may be large and is used again, or another name of one; copy it where that is impossible."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[Artifact, ArtifactFolder]:
