@@ -1,7 +1,7 @@
 """Partitioners cut the nodes of a backend into regions; what they return is checked, and the executor runs it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -117,7 +117,7 @@ def test_the_regions_of_a_random_graph_compute_what_the_whole_graph_computes(gra
     assert sorted(node.name for region in regions for node in region.nodes) == sorted(node.name for node in graph)
     for region in regions:
         for node in region.nodes:
-            set_placement(node, get_placement(node).in_region(region.index))
+            set_placement(node, replace(get_placement(node), region=region.index))
     assert names(numbered_or_formed(graph)) == names(regions)
     model = dovetail.open(ir.Model(graph, ir_version=8))
     engines = {name: [ReferenceEngine()] for name in "abc"}
@@ -136,7 +136,7 @@ def test_the_default_partitioner_forms_as_few_regions_as_possible(registry):
 def test_numbers_that_an_edit_made_wrong_are_formed_anew():
     graph = chain("a", "b", "a")
     for node, region in zip(graph, (1, 0, 2)):
-        set_placement(node, get_placement(node).in_region(region))
+        set_placement(node, replace(get_placement(node), region=region))
     assert names(numbered_or_formed(graph)) == [["n0"], ["n1"], ["n2"]]
 
 
