@@ -50,6 +50,14 @@ def test_backends_use_public_names(folder):
     assert [(path.name, name) for path in sources for name in hidden(path.read_text("utf-8"), folder.name)] == []
 
 
+def test_what_new_backend_writes_uses_public_names():
+    templates = [*ROOT.glob("plugins/testing/src/dovetail_testing/kit/templates/*.py.txt")]
+    assert templates
+    for template in templates:
+        text = re.sub(r"@(\w+)@", r"\1", template.read_text("utf-8"))
+        assert list(hidden(text)) == [], template.name
+
+
 def test_pages_for_plugin_authors_use_public_names():
     pages = [ROOT / "docs" / "plugins.md", *ROOT.glob("docs/kinds/*.md"), *ROOT.glob("docs/guides/*.md")]
     for page in [*pages, *ROOT.glob("docs/tutorials/*.md")]:
