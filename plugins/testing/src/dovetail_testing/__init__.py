@@ -37,7 +37,7 @@ _PUBLIC = {
     "lists": "dovetail_testing.list_files",
     "measure": "dovetail_testing.running",
     "probe": "dovetail_testing.probe.probing",
-    "progress_lines": "dovetail_testing.progress_lines",
+    "progress_lines": "dovetail_testing.progress",
     "verdict": "dovetail_testing.verdicts",
 }
 __all__ = sorted(_PUBLIC)

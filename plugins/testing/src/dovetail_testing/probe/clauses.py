@@ -221,11 +221,9 @@ def _conditions(observations: Sequence[Observation], rule: OperatorRule) -> Iter
         yield from _on_name(name, values, right, any(name not in each.names.values for each in observations))
     for port in dict.fromkeys(port for each in observations for port in each.names.extents):
         for place in range(2):
-            numbers = {
-                extent[place] for each in observations
-                if len(extent := each.names.extents.get(port, ())) > place and extent[place] is not None
-            }  # fmt: skip
-            yield from _on_extent(port, place, sorted(filter(None.__ne__, numbers)), right)
+            found_at = (each.names.extents.get(port, ())[place : place + 1] for each in observations)
+            numbers = {extent for extents in found_at for extent in extents if extent is not None}
+            yield from _on_extent(port, place, sorted(numbers), right)
 
 
 def _on_type(parameter: str, dtype: str) -> Condition:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.cli import PlainCommand, note, output, plugins_of, print_json, say
 from dovetail.errors import UsageError
+from dovetail_schemas.check_command import seconds
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operator", action="append", default=[], metavar="NAME", help="probe only this operator (repeatable)"
     )
     parser.add_argument(
-        "--time-limit", type=float, default=_SECONDS, metavar="SECONDS",
+        "--time-limit", type=seconds, default=_SECONDS, metavar="SECONDS",
         help="stop after this time, and write what is known (default: 900)",
     )  # fmt: skip
 
@@ -46,11 +47,9 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_testing.probe.claims import contradictions, lines_of
     from dovetail_testing.probe.probing import probe
     from dovetail_testing.probe.writing import file_of
-    from dovetail_testing.progress_lines import progress_lines
+    from dovetail_testing.progress import progress_lines
 
     plugins = plugins_of(args)
-    if args.time_limit <= 0:
-        raise UsageError(f"--time-limit {args.time_limit:g} is no time", "write a number of seconds above 0")
     target, against = args.target, args.against or _own_file(args.target, plugins)
     file = args.output or Path(target.partition(":")[0] + _SUFFIX)
     name = _name_of(file, plugins)
