@@ -18,7 +18,9 @@ from pathlib import Path
 
 import dovetail
 import onnx
+from dovetail.passes import BackendChoice
 from dovetail.plugin import EngineError, Tool
+from dovetail.plugin.loading import load_chosen, use_file
 from dovetail_testing.case import Case
 from dovetail_testing.probe.cases import ProbeCase
 from dovetail_testing.probe.observing import Outcome
@@ -116,6 +118,8 @@ def main() -> None:
         found = probe(engine, state=state, time_limit=args.time_limit)
         file = args.folder / f"{engine}-measured.backend.yaml"
         file.write_text(file_of(found, f"{engine}-measured"))
+        plugins = dovetail.load_plugins()
+        load_chosen(plugins.registry, BackendChoice.parse(use_file(plugins.registry, str(file))))  # it is valid
         rows = rows_of(found, file, args.folder / f"{engine}.tests.state")
         for kind, single in (("single operators", True), ("bodies of operators", False)):
             table.append(line(engine, kind, [row for row in rows if row["single"] is single], found))

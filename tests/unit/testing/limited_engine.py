@@ -28,7 +28,7 @@ class Runs(Session):
         self._session, self._operator, self._name = session, node.op_type, node.name
 
     def run(self, inputs):
-        (first, *_) = inputs.values()
+        first = next(iter(inputs.values()), np.float32(0))
         if self._operator == "Neg" and first.dtype == np.float64:
             raise RuntimeError("no kernel for doubles")
         if self._operator == "Abs" and first.dtype == np.int8:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dovetail.errors import UsageError
 from dovetail.ir import from_name
+from dovetail.planning import operator_name
 from dovetail.text import did_you_mean
 
 from dovetail_testing.kit.limit_models import attribute_knobs, extent_knobs
@@ -26,8 +27,9 @@ _IR = 11
 _MOST_SAMPLES = 3  # of an operator that are varied
 _MOST_VALUES = 8  # of an attribute that are tried
 _RANKS = range(7)
-_LARGE = (1 << 14, 1 << 10, 1 << 7, 16)  # the first that fits is tried, and where it fails the limit is searched
+_LARGE = (1 << 14, 1 << 10, 1 << 7, 31, 16)  # the first that fits is tried, and where it fails the limit is searched
 _HALVINGS = 12
+_ROOM = 64  # extents of an image in which windows of any size are tried
 _NUMBERS: dict[str, tuple[object, ...]] = {"FLOAT": (0.0, 0.5, 2.0), "INT": (0, 1, 2, -1)}
 _TYPED = {"to": 26, "dtype": 26, "output_dtype": 26}
 """Attributes that name an element type, by its number in onnx; all are tried up to this one."""
@@ -86,14 +88,16 @@ def tested_nodes(plugins: PluginSet, opset: int, operators: Collection[str] = ()
         if work.proto is None or len(work.proto.graph.node) != 1:
             continue
         sample = _sample(work.proto, work.inputs, opset)
-        listed = found.setdefault(test.operator, [])
+        node = work.proto.graph.node[0]
+        operator = operator_name(node.domain, node.op_type)  # a body of another operator may be one node, too
+        listed = found.setdefault(operator, [])
         proto = onnx.ModelProto()
         proto.CopyFrom(work.proto)
         _declare_older(proto, opset)
-        listed.append(ProbeCase(test.operator, test.name, proto, work.inputs, work.expected, sample, weight=3))
+        listed.append(ProbeCase(operator, test.name, proto, work.inputs, work.expected, sample, weight=3))
         if sample is not None and len(sample.inputs) > 1:
             held = replace(sample, constant=(False,) + (True,) * (len(sample.inputs) - 1))
-            if (case := _case(test.operator, f"{test.name} with constants", held, weight=2)) is not None:
+            if (case := _case(operator, f"{test.name} with constants", held, weight=2)) is not None:
                 listed.append(case)
     return found
 
@@ -328,6 +332,7 @@ def _open_extents(operator: str, label: str, sample: NodeSample) -> Exploration:
 def _limits(operator: str, label: str, sample: NodeSample) -> Exploration:
     """Search for limits of extents and of numbers in attributes, each by halving."""
     schema = _schema(sample)
+    sample = _roomy(sample) if "strides" in schema.attributes else sample
     knobs: list[tuple[str, int, Knob]] = []
     for index, shape in sample.floats():
         for axis, extent in enumerate(shape):
@@ -341,6 +346,14 @@ def _limits(operator: str, label: str, sample: NodeSample) -> Exploration:
     for what, value, knob in knobs:
         if what not in done and (yield from _bisected(operator, label, sample, what, value, knob)):
             done.add(what)
+
+
+def _roomy(sample: NodeSample) -> NodeSample:
+    """Return a sample of an operator with windows whose image has room for large ones."""
+    first = sample.inputs[0]
+    extents = {(0, axis): _ROOM for axis in range(2, first.ndim if first is not None else 0)}
+    larger = sample.with_extents(extents)
+    return larger if larger.proto() is not None else sample
 
 
 def _bisected(

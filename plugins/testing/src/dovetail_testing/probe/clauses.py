@@ -15,7 +15,7 @@ from typing import Any
 
 from dovetail_testing.probe.observing import UNKNOWN, NodeNames, Observation
 
-_ENGINE = re.compile(r"^[\w-]+ (?:refuses|fails at|could not load) [^:]*: ")
+_ENGINE = re.compile(r"^[\w-]+ (?:refuses|fails at|failed while|could not load) [^:]*: ")
 """What an engine's error begins with, which is the same for all nodes."""
 
 _PRICE = 3  # right nodes that are excluded count as so many wrong ones
