@@ -194,6 +194,8 @@ def _candidates(
         if number == 2:
             paired, guards = paired[:_MOST_TRIPLED], guards[:_MOST_TRIPLED]
         for at, chosen in itertools.product(paired, itertools.combinations(guards, number)):
+            if any(conditions[guard].name == conditions[at].name for guard in chosen):
+                continue  # a limit that depends on the value that it limits reads as a riddle
             mask = forbidden[at]
             for guard in chosen:
                 mask &= held[guard]
