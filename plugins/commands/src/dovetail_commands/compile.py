@@ -20,6 +20,7 @@ from dovetail_commands.terminal import Progress, say_note, say_notes, styled, ta
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
 
+    from dovetail_commands.stages import StageReport
 
 _SHOWN = 6  # operators in a row of the table
 
@@ -59,7 +60,6 @@ def run_compile(args: argparse.Namespace) -> int:
     from dovetail.plugin.loading import store_for
 
     from dovetail_commands.next_command import next_command
-    from dovetail_commands.stages import stage_lines
 
     if args.output:  # before anything is compiled
         with store_for(args.output, "save", plugins_of(args).registry) as store:
@@ -77,8 +77,7 @@ def run_compile(args: argparse.Namespace) -> int:
                 compiled.save(args.output, external=True if args.external_data else None, progress=progress)
 
         try:
-            results: list[Any] = []
-            watch = instrumentation_of(args, progress, results=results)
+            watch = instrumentation_of(args, progress, report=_stage_report(args, progress))
             compiled = api.compile(model, **request, keep=keep, progress=progress, instrumentation=watch)
         except ResultError as error:
             compiled, failure = error.compiled, error
@@ -89,8 +88,6 @@ def run_compile(args: argparse.Namespace) -> int:
         if failure is not None:
             note(f"error: {failure}")
         return code
-    if args.verbose or sys.stderr.isatty():
-        note(*stage_lines(compiled, results, seconds=args.verbose))
     table(_by_place(compiled.placement_table()))
     if verification is not None:
         say(*verification.lines())
@@ -106,6 +103,15 @@ def run_compile(args: argparse.Namespace) -> int:
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
+
+
+def _stage_report(args: argparse.Namespace, progress: Progress) -> StageReport | None:
+    """Return what says what each part of the compilation decides: on a terminal, and with `--verbose`."""
+    if args.json or not (args.verbose or sys.stderr.isatty()):
+        return None
+    from dovetail_commands.stages import StageReport
+
+    return StageReport(progress.say, plugins_of(args).registry, seconds=args.verbose)
 
 
 def _run_whole(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int | None:

@@ -118,6 +118,13 @@ class Progress:
         if sys.stderr.isatty():
             self._draw(what, done, total)
 
+    def say(self, text: str) -> None:
+        """Print a line on standard error; above the bar where one is shown."""
+        if self._bar is None:
+            note(text)
+        else:
+            self._bar.console.print(abbreviated(printable(text)), highlight=False, markup=False, soft_wrap=True)
+
     def _draw(self, what: str, done: int, total: int) -> None:
         if self._bar is None:
             from rich.console import Console
