@@ -14,8 +14,9 @@ from dovetail.planning import HOST, assumed
 from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
+from dovetail_commands.progress import Progress
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
-from dovetail_commands.terminal import Progress, say_note, say_notes, styled, table, warn
+from dovetail_commands.terminal import say_note, say_notes, styled, table, warn
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
