@@ -1,6 +1,6 @@
 // How large boxes are, and the texts in them.
 
-import { shapeText } from "../names.js";
+import { onlyStores, shapeText } from "../names.js";
 
 export const FONT = 'system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 export const HEAD = 30; // height of a frame's title
@@ -73,8 +73,8 @@ function nodeBox(element, result, compact, measure) {
   return { head, badge, lines, foot, w, h: 14 + 16 + LINE * (lines.length + foot.length) };
 }
 
-/** The nodes of an expansion that compute something: QuantizeLinear and DequantizeLinear only say how values are stored. */
-const arithmetic = (expansion) => expansion.filter(([operator]) => !["QuantizeLinear", "DequantizeLinear"].includes(operator)).length;
+/** The nodes of an expansion that compute something. */
+const arithmetic = (expansion) => expansion.filter(([operator]) => !onlyStores(operator)).length;
 
 /** As many constants as fit in a line. */
 function constantsLine(constants) {
@@ -107,7 +107,7 @@ function groupBox(element, result) {
   const many = element.turns.length > 1 ? `\u00d7 ${element.turns.length}` : "";
   const counts = new Map();
   collect(element.turns[0], counts, result);
-  const sorted = [...counts].sort((a, b) => b[1] - a[1]);
+  const sorted = [...counts].sort((a, b) => onlyStores(a[0]) - onlyStores(b[0]) || b[1] - a[1]);
   const top = sorted.slice(0, 3).map(([name, count]) => (count > 1 ? `${name} ${count}` : name));
   const lines = [`${element.count} node${element.count === 1 ? "" : "s"}${many ? " each" : ""}`];
   if (top.length) lines.push(top.join(", ") + (sorted.length > 3 ? ", \u2026" : ""));
