@@ -188,6 +188,15 @@ class WebGpu(ProviderEngine):
     reads = Reads(opset=21, ir_version=11, types=TYPES)
     """From opset 22 on it lacks the kernels of definitions that only got another element type."""
 
+    def available(self) -> Availability:
+        """Return whether there is a device, with what its sums are in as a caveat."""
+        found = super().available()
+        return (
+            Availability(True, "it adds float16 in float16, which gpu-fp16:accumulate=half expects")
+            if found.ok
+            else found
+        )
+
     def miscomputes(self, node: ir.Node) -> str:
         """Return why the provider computes a node wrongly (onnxruntime-ep-webgpu 0.4.0, in float32 and float16)."""
         if not is_onnx(node):
