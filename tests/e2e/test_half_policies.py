@@ -14,7 +14,8 @@ HEAD = '<ir_version: 10, opset_import: ["": 17]>\n'
 )
 def test_means_whose_sums_overflow_are_right(call):
     model = onnx.parser.parse_model(
-        HEAD + f"""g (float[1,4,20,20] x, float[4,4,1,1] w) => (float[1,4,1,1] y) {{
+        HEAD
+        + f"""g (float[1,4,20,20] x, float[4,4,1,1] w) => (float[1,4,1,1] y) {{
           c = Conv(x, w) [mean] m = {call} y = Conv(m, w) }}"""
     )
     weights = np.eye(4, dtype=np.float32).reshape(4, 4, 1, 1)

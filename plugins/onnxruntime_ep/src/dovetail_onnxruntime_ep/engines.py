@@ -34,7 +34,7 @@ class ProviderEngine(DeviceEngine):
 
     Attributes:
         provider: The provider.
-        leaves_integers: Whether nodes without floats, such as arithmetic of shapes, may stay on the CPU within the
+        leaves_integers: Whether nodes that read no floats, such as arithmetic of shapes, may stay on the CPU within the
             session, as ONNX Runtime itself prefers it for GPUs; `executed()` reports them.
     """
 
@@ -96,11 +96,9 @@ class ProviderEngine(DeviceEngine):
         return ProviderSession(host, loaded["number"], region, self.provider, int(loaded["nodes"]), loaded["left"])
 
     def _may_stay(self, node: ir.Node) -> bool:
-        """Check whether a node may stay on the CPU: it neither reads nor computes floats."""
-        values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-        return self.leaves_integers and not any(
-            value.dtype is None or value.dtype.is_floating_point() for value in values
-        )
+        """Check whether a node may stay on the CPU: it reads no floats."""
+        values = [value for value in node.inputs if value is not None]
+        return self.leaves_integers and not any(each.dtype is None or each.dtype.is_floating_point() for each in values)
 
     def _refuse_miscomputed(self, region: RegionModel) -> None:
         """Check that a region has no node that the provider computes wrongly.

@@ -77,12 +77,12 @@ class Load(Pass):
         except DovetailError as error:
             # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
-            refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
+            refuse_nodes(located_refusals(model, refused, engines, preferred), preferred, ctx, whole)
             if not ctx.refusals.fresh:
                 raise
         else:
             refused = executor.refusals
-            refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
+            refuse_nodes(located_refusals(model, refused, engines, preferred), preferred, ctx, whole)
             ctx.outcome.trial = LoadTrial(engines, executor)
             for runner in executor.runners if not ctx.refusals.fresh else ():
                 if facts := runner.facts:
