@@ -23,7 +23,7 @@ CRASHED = TunedCandidate(
     Candidate("crashing-npu", ("crashing-npu",)), remark="left out: its process ended with signal SIGSEGV"
 )
 TUNED = Tuned(
-    "net.onnx", [LOW, HOST, NOISY, CRASHED], LOW, None, [], "within 4 % of ...", [(0.4, 29.0), (1.0, math.inf)]
+    "net.onnx", [LOW, HOST, NOISY, CRASHED], LOW, certificate="within 4 % of ...", front=[(0.4, 29.0), (1.0, math.inf)]
 )
 
 
@@ -44,6 +44,14 @@ def test_the_lines_name_the_winner_its_speed_and_the_certificate():
         "within 4 % of ...",
     ]
     assert Tuned("net").lines() == ["no candidate meets the goals"]
+
+
+def test_a_goal_on_too_few_samples_is_not_called_met():
+    why = "measured on too few: 1 row of 4 can judge, 3 must, and 5 independent rows give as many"
+    assert Tuned("net", [LOW, HOST], LOW, too_few=why).lines() == [
+        "fastest of those that do not miss the goal: cpu-int8, 2.00 times as fast as the host alone",
+        f"the goal is not called met: {why}",
+    ]
 
 
 def test_a_folder_of_models_has_one_row_each():

@@ -223,7 +223,8 @@ class Tuner:
         raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
         winner = winner_of(raced, result) if raced else None
         if winner is not None:
-            winner.remark = "the fastest within the goal"
+            too_few = self._runner.data.too_few
+            winner.remark = "the fastest that does not miss the goal" if too_few else "the fastest within the goal"
             self._notes += doubts_of(winner, raced, result)
         self._notes += slower_integers(entries, self._candidates)
         if any(trial.status == NOT_TRIED for trial in self._trials.values()):
@@ -233,6 +234,7 @@ class Tuner:
             entries,
             winner,
             notes=self._notes,
+            too_few=self._runner.data.too_few,
             certificate=self._certificate(winner),
             front=() if self._certified is None else self._certified.front,
         )

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
+    from dovetail_verify.held_out import HeldOut
     from dovetail_verify.layers import LayerErrors
+    from dovetail_verify.preparation import PreparationCheck
 
 
 class VerifyResult(Option):
@@ -106,14 +108,18 @@ class VerifyResult(Option):
             raise UsageError(
                 "there is no data to look at layers with", "give --data: inputs like those that the model will see"
             )
+        prepared: PreparationCheck | None = None
         if _checks_preparation(job.keywords):
             from dovetail_verify.preparation import PreparationCheck
 
             shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-            job.on_prepared.append(PreparationCheck(job, shapes))
+            prepared = PreparationCheck(job, shapes)
+            job.on_prepared.append(prepared)
         failure: DovetailError | None = None
+        held_out: HeldOut | None = None
+        measures = verify or verify is None and data is not None
         if not goals:
-            compiled = proceed()
+            compiled, held_out = _compiled(job, proceed, divided=measures)
         elif job.recognized is not None:
             # A recognized result was measured before; its source is not available, and not needed.
             from dovetail_verify.accuracy.goals import recorded_failure
@@ -122,12 +128,13 @@ class VerifyResult(Option):
             failure = recorded_failure(compiled, goals)
         else:
             compiled, failure = _meeting(goals, job, proceed)
-        layers = self._layers(job, compiled)
-        if compiled.verification is None and (verify or verify is None and data is not None):
+        compiled.plan.remarks += prepared.remarks if prepared is not None else ()
+        layers = self._layers(job, compiled, data if held_out is None else held_out.judgment)
+        if compiled.verification is None and measures:
             if job.ctx.try_engines is not False:  # otherwise a remark may still be added
                 job.keep(compiled)
             try:
-                compiled.verification = _compared(job, compiled)
+                compiled.verification = _compared(job, compiled, held_out)
             except VerificationError as error:
                 cause = error.__cause__
                 if verify or not isinstance(cause, NoEngineError) or job.ctx.try_engines is not False:
@@ -144,7 +151,7 @@ class VerifyResult(Option):
             raise GoalError(compiled, failure)
         return compiled
 
-    def _layers(self, job: CompileJob, compiled: CompiledModel) -> LayerErrors | None:
+    def _layers(self, job: CompileJob, compiled: CompiledModel, data: object) -> LayerErrors | None:
         """Measure the errors of all nodes and record them in the plan; None if not requested, or recorded already."""
         by = _order(job.keywords)
         if not by or job.recognized is compiled:
@@ -155,7 +162,6 @@ class VerifyResult(Option):
 
         try:
             ctx = Context(job.request, plugins=job.ctx.plugins)
-            data = job.request.data
             found = layers_of_request(job.original, compiled, data, ctx, job.passes, by=by, progress=job.progress)
         except DovetailError as error:
             job.keep(compiled)
@@ -196,14 +202,34 @@ def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledM
     return outcome.compiled, outcome.failure
 
 
-def _compared(job: CompileJob, compiled: CompiledModel) -> OutputVerification:
+def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[CompiledModel, HeldOut | None]:
+    """Compile without goals, on a part of the data if the rest of it is to judge, and a backend learns from data."""
+    data = job.request.data
+    # Passes measure data for integers and for low floats.
+    learns = any(one.has_integers or one.low and one.low != one.high for one in job.ctx.backends)
+    if data is None or job.recognized is not None or not learns:
+        return proceed(), None
+    from dovetail_verify.held_out import HeldOut, record_use
+
+    if divided:
+        held_out = HeldOut(job, proceed, searched=False)
+        return held_out.compile(), held_out
+    compiled = proceed()
+    record_use(compiled, data)
+    return compiled, None
+
+
+def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:
     from dovetail_verify.runners import compared
 
+    data = job.request.data if held_out is None else held_out.judgment
     try:
         shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-        return compared(job.original, compiled, job.request.data, job.request.seed, shapes, job.progress, job.ctx)
+        found = compared(job.original, compiled, data, job.request.seed, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
+    found.held_back = held_out.split.text if held_out is not None else ""
+    return found
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
