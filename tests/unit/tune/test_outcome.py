@@ -88,5 +88,16 @@ def test_a_plot_of_nothing_is_a_document_too():
 def test_integers_that_are_not_faster_are_said_to_be_so(integers, floats, said):
     whole, part = Candidate("int", ("cpu-int8:weights=int8",)), Candidate("float", ("cpu-bf16",))
     high = Candidate("int high", ("cpu-int8",), high=("*",))  # in floats
-    entries = [TunedCandidate(whole, integers), TunedCandidate(part, floats), TunedCandidate(high, 2.0)]
+    entries = [
+        TunedCandidate(whole, integers), TunedCandidate(part, floats, meets=True), TunedCandidate(high, 2.0, meets=True)
+    ]  # fmt: skip
     assert slower_integers(entries, CandidateSet((whole, part, high), {}, 3, frozenset({"cpu-int8"}))) == said
+
+
+def test_integers_that_win_are_not_said_to_be_slower():
+    """Faster floats that miss the goal are no reason to do without integers."""
+    whole, part = Candidate("int", ("cpu-int8",)), Candidate("float", ("cpu-bf16",))
+    competing = CandidateSet((whole, part), {}, 2, frozenset({"cpu-int8"}))
+    winner = TunedCandidate(whole, 1.14, meets=True)
+    assert slower_integers([winner, TunedCandidate(part, 1.0, meets=False)], competing, winner) == []
+    assert slower_integers([winner, TunedCandidate(part, 1.13, meets=True)], competing, winner) == []

@@ -148,17 +148,20 @@ class Tuned:
             write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
 
 
-def slower_integers(entries: Sequence[TunedCandidate], candidates: CandidateSet) -> list[str]:
-    """Return a sentence if the fastest candidate in integers is no faster than that in floats, whatever goals say.
+def slower_integers(
+    entries: Sequence[TunedCandidate], candidates: CandidateSet, winner: TunedCandidate | None = None
+) -> list[str]:
+    """Return a sentence if the fastest candidate in integers is no faster than floats that do not miss the goal.
 
     Args:
         entries: The entries; mixtures count for neither.
         candidates: What competes.
+        winner: The winner; one in integers needs no such sentence.
     """
     timed = [entry for entry in entries if entry.seconds is not None and not entry.candidate.is_mixed]
     integers = [entry for entry in timed if candidates.has_integers(entry.candidate)]
-    floats = [entry for entry in timed if not candidates.has_integers(entry.candidate)]
-    if not integers or not floats:
+    floats = [entry for entry in timed if not candidates.has_integers(entry.candidate) and entry.meets]
+    if not integers or not floats or winner is not None and candidates.has_integers(winner.candidate):
         return []
     ours, theirs = (min(found, key=lambda entry: entry.seconds or 0.0) for found in (integers, floats))
     ratio = (ours.seconds or 0.0) / (theirs.seconds or math.inf)
