@@ -35,6 +35,8 @@ class VerifyResult(Option):
             on random inputs if the model is small, before anything is decided; by default unless `verify` is False. A
             difference beyond rounding is an error.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
+        compare_floats: Compare the time of a result with integers with that of floats in the fastest engine here; by
+            default (None) where there are goals.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
@@ -43,15 +45,18 @@ class VerifyResult(Option):
     """
 
     commands = ("compile",)
-    keywords = ("verify", "check_prepare", "input_shapes", "layers", *GOALS)
+    keywords = ("verify", "check_prepare", "input_shapes", "compare_floats", "layers", *GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--verify`, `--no-check-prepare`, `--input-shapes` and the goals to the parser."""
+        """Add the arguments, and the goals, to the parser."""
         parser.add_argument(
             "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
         )
         parser.add_argument(
             "--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first"
+        )
+        parser.add_argument(
+            "--no-compare-floats", action="store_true", help="do not compare the time of integers with that of floats"
         )
         parser.add_argument(
             "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
@@ -69,6 +74,7 @@ class VerifyResult(Option):
             "verify": args.verify or None,
             "check_prepare": False if args.no_check_prepare else None,
             "input_shapes": checked_shapes(args),
+            "compare_floats": not args.no_compare_floats,
             "layers": args.layers,
             **goals_of(args, data_later=True),
         }
@@ -146,6 +152,8 @@ class VerifyResult(Option):
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
+            if data is not None and (asked if (asked := job.keywords.get("compare_floats")) is not None else goals):
+                verification.pace = _pace(job, compiled, data)
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)
@@ -230,6 +238,18 @@ def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None
         raise VerificationError(compiled, error) from error
     found.held_back = held_out.split.text if held_out is not None else ""
     return found
+
+
+def _pace(job: CompileJob, compiled: CompiledModel, data: object) -> str:
+    """Say whether integers make a result faster than floats; empty if it is an existing one, or runs elsewhere."""
+    if job.recognized is compiled or job.ctx.try_engines is False:
+        return ""
+    from dovetail_verify.float_comparison import compared_with_floats
+
+    try:
+        return compared_with_floats(job, compiled, data)
+    except DovetailError:
+        return ""  # the result itself was run before
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
