@@ -14,8 +14,8 @@ that a driver that crashes or hangs costs its group. After `--minutes` or an int
 follows.
 
 Without an NVIDIA GPU it runs on what is there: WebGPU takes any GPU, and where ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER is
-1 Mesa's software Vulkan. `--wheels` collects what another machine needs, cut into `--parts`, and `--from-wheels` joins and
-installs them there into an environment of its own, without network, and measures with that.
+1 Mesa's software Vulkan. `--wheels` collects what another machine needs, cut into `--parts`, and `--from-wheels` joins
+and installs them there into an environment of its own, without network, and measures with that.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ class OutputVerification:
         cautious: The outputs with figures that a similar batch is unlikely to fall below; see `Spread`.
         held_back: After a search, the part of the data that the figures cover, as a sentence.
         doubts: Objections to a goal by the labels, as sentences.
+        engines: The engines that computed the result, each with its backend: `half-sums (gpu-fp16)`.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -61,6 +62,7 @@ class OutputVerification:
     cautious: list[OutputComparison] = field(default_factory=list)
     held_back: str = ""
     doubts: list[str] = field(default_factory=list)
+    engines: list[str] = field(default_factory=list)
 
     @property
     def advice(self) -> str:
@@ -98,7 +100,8 @@ class OutputVerification:
                     data[key] = "inf" if data[key] > 0 else "-inf"
             outputs.append(data)
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
-        return {"batches": self.batches, "random": self.random, "input_shapes": shapes, "broken": self.broken,
+        return {"batches": self.batches, "random": self.random, "engines": self.engines,
+                "input_shapes": shapes, "broken": self.broken,
                 "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings,
                 **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
 
@@ -111,6 +114,7 @@ class OutputVerification:
             f"verified on {source}:",
             *(f"  {output.line()}" for output in self.outputs),
             *([worst] if worst else ()),
+            *([f"computed by {', '.join(self.engines)}"] if self.engines else ()),
         ]
 
     def short(self) -> str:

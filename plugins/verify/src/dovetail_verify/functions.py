@@ -13,6 +13,7 @@ from dovetail.api import AnyModel, named_backends, requested
 from dovetail.compiler import Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
+from dovetail.planning import HOST
 from dovetail.plugin import CompiledModel, load_plugins
 from dovetail.plugin.loading import check_installed
 from dovetail_runtime.data.input_data import input_data
@@ -86,6 +87,9 @@ def verify(
     data = None if data is None else input_data(data).given
     verification = compared(original, result, data, seed, shapes_of(input_shapes, original), progress, ctx)
     verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
+    if isinstance(result, CompiledModel):
+        ran = dict.fromkeys((one.engine, one.backend) for one in result.regions if one.backend != HOST)
+        verification.engines = [f"{engine} ({backend})" for engine, backend in ran]
     return verification
 
 
