@@ -189,8 +189,6 @@ def conformance(cases: int, seconds: float) -> Iterator[Row]:
         "-m",
         "pytest",
         "-v",
-        "-n",
-        "0",
         "-p",
         "no:cacheprovider",
         "--dovetail-backend",
