@@ -90,6 +90,8 @@ class Provider:
 
     def _is_built_in(self) -> bool:
         """Check whether its package is installed. ONNX Runtime, which takes long to import, is asked on loading."""
+        if self.library:
+            return False  # the package is that of the library, whose module would be here
         package, _, system = self.package.partition(" ")
         if system:
             return sys.platform == "darwin"
