@@ -15,6 +15,8 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.load_profile("untimed")
 
+os.environ.setdefault("DOVETAIL_CACHE", "off")  # no result of another run, whose code may have been another
+
 
 def pytest_addoption(parser):
     parser.addoption("--all-rows", action="store_true", help="run slow tests, and all generated rows")

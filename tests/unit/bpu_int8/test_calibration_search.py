@@ -104,7 +104,9 @@ def test_candidates_of_a_scheme_share_their_decisions_and_equal_ones_are_compare
     assert runs["quantize"] == 1  # candidates run without what is made of the result
     found = re.findall(r"(?:asymmetric )?(?:minmax|percentile\{percentile=99.995\}) (0\.\d+)", why)
     assert all(found.count(cosine) % 2 == 0 for cosine in found), "the percentile clips none of so few numbers"
-    assert runs["calibrate"] <= 9  # equal candidates are calibrated once, as the percentile clips none of so few numbers
+    assert (
+        runs["calibrate"] <= 9
+    )  # equal candidates are calibrated once, as the percentile clips none of so few numbers
 
 
 @pytest.mark.slow

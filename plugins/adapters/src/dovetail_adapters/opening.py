@@ -13,6 +13,8 @@ from dovetail.api import AnyModel, compile, load
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
 
+from dovetail_adapters.cached_compilation import compiled_or_cached
+
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
 
@@ -31,9 +33,10 @@ def open_compiled(
     *,
     providers: Providers | None = None,
     plugins: PluginSet | None = None,
+    cache: bool = True,
     **options: Any,
 ) -> CompiledModel:
-    """Load a saved result, or compile a model.
+    """Load a saved result, or compile a model, unless an earlier process did.
 
     Args:
         model: The folder of a result, its `model.onnx`, or any model that `dovetail.compile` takes.
@@ -41,16 +44,28 @@ def open_compiled(
             backends already.
         providers: Names of backends, in order of preference; see `backends_of`.
         plugins: The plugins to use; all installed ones by default.
+        cache: Whether results are kept in the user's cache folder for other processes, and taken from there; never with
+            `plugins`, which may be anything.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `pins`, ...
 
     Raises:
         UsageError: A saved result is to be compiled again.
         DovetailError: The model or the request is at fault.
     """
+    keeps = cache and plugins is None
     plugins = plugins or load_plugins()
     saved = saved_result(model)
     if saved is None:
-        return compile(model, backend or backends_of(providers or (), plugins), plugins=plugins, **options)
+        chosen = backend or backends_of(providers or (), plugins)
+        if not keeps:
+            return compile(model, chosen, plugins=plugins, **options)
+        backends = [chosen] if isinstance(chosen, str) else list(chosen)
+        return compiled_or_cached(
+            model,
+            {"backends": backends, **options},
+            lambda: compile(model, chosen, plugins=plugins, **options),
+            plugins,
+        )
     given = [*(["backend"] if backend else []), *options]
     if given:
         raise UsageError(

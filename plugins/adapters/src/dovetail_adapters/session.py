@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
+from dovetail.planning import HOST
 from dovetail_onnx.native_runtime import onnx_runtime
 from dovetail_runtime.whole_session import whole_session
 
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import metadata_of, node_args
-from dovetail_adapters.opening import open_compiled
+from dovetail_adapters.opening import open_compiled, saved_result
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -45,6 +47,9 @@ class InferenceSession:
         enable_fallback: Ignored, because engines are replaced in any case; ONNX Runtime has this argument.
         disabled_optimizers: Names of optimizers that ONNX Runtime should not use.
         plugins: The plugins to use; all installed ones by default.
+        cache: Whether a compiled result is kept in the user's cache folder, and taken from there by the next process;
+            `dovetail cache` shows and clears it. Never with `plugins`.
+        background: Answer from the host at once, and compile beside that; `wait` waits until the result has taken over.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `high`, ...
 
     Attributes:
@@ -66,23 +71,55 @@ class InferenceSession:
         enable_fallback: int = 1,
         disabled_optimizers: Sequence[str] | None = None,
         plugins: PluginSet | None = None,
+        cache: bool = True,
+        background: bool = False,
         **options: Any,
     ):
         chosen = _joined(providers, provider_options)
-        self.compiled: CompiledModel = open_compiled(
-            path_or_bytes, backend, providers=chosen, plugins=plugins, **options
-        )
-        if sess_options is not None:
-            self.compiled.options["session_options"] = sess_options
-            if sess_options.intra_op_num_threads:
-                self.compiled.options["threads"] = sess_options.intra_op_num_threads
-        if disabled_optimizers:
-            self.compiled.options["disabled_optimizers"] = list(disabled_optimizers)
         self._sess_options = sess_options
-        self._outputs = [name_of(value) for value in self.compiled.model.graph.outputs]
-        whole = whole_session(self.compiled)
-        self._native = whole.native if whole is not None else None
+        self._disabled_optimizers = list(disabled_optimizers or ())
+        self._compiling: threading.Thread | None = None
+
+        def opened() -> CompiledModel:
+            return open_compiled(path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, **options)
+
+        if not background or saved_result(path_or_bytes) is not None:
+            self._take_over(opened())
+            return
+        self._take_over(open_compiled(path_or_bytes, HOST, plugins=plugins, cache=cache))
+
+        def work() -> None:
+            try:
+                self._take_over(opened())
+            except DovetailError as error:
+                warnings.warn(f"the host goes on answering, since the model was not compiled: {error}", stacklevel=1)
+
+        self._compiling = threading.Thread(target=work, name="dovetail-compile", daemon=True)
+        self._compiling.start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until a compilation in the background has ended; return whether it has.
+
+        Args:
+            timeout: Seconds; None for as long as it takes.
+        """
+        if self._compiling is not None:
+            self._compiling.join(timeout)
+        return self._compiling is None or not self._compiling.is_alive()
+
+    def _take_over(self, compiled: CompiledModel) -> None:
+        """Answer with a result from now on; calls that are under way end with the one before."""
+        if self._sess_options is not None:
+            compiled.options["session_options"] = self._sess_options
+            if self._sess_options.intra_op_num_threads:
+                compiled.options["threads"] = self._sess_options.intra_op_num_threads
+        if self._disabled_optimizers:
+            compiled.options["disabled_optimizers"] = self._disabled_optimizers
+        whole = whole_session(compiled)
+        self._outputs = [name_of(value) for value in compiled.model.graph.outputs]
         self._is_last = whole is None or whole.is_last
+        self.compiled: CompiledModel = compiled
+        self._native = whole.native if whole is not None else None
 
     def run(
         self,
@@ -101,11 +138,12 @@ class InferenceSession:
             DovetailError: An input is missing or does not fit, there is no such output, or an engine fails. Where ONNX
                 Runtime runs the whole result, its own exceptions are raised instead.
         """
-        if self._native is not None:
+        native = self._native  # which a compilation in the background may replace meanwhile
+        if native is not None:
             if self._is_last:
-                return self._native.run(output_names, input_feed, run_options)
+                return native.run(output_names, input_feed, run_options)
             try:
-                return self._native.run(output_names, input_feed, run_options)
+                return native.run(output_names, input_feed, run_options)
             except Exception:
                 if run_options is not None:
                     raise
