@@ -14,9 +14,10 @@ import tempfile
 from pathlib import Path
 
 OURS = """
-import sys, time, json, onnxruntime, dovetail
+import sys, time, json, onnxruntime
+from dovetail import InferenceSession
 begun = time.perf_counter(); cpu = time.process_time()
-session = dovetail.InferenceSession(sys.argv[1], backend=sys.argv[2])
+session = InferenceSession(sys.argv[1], backend=sys.argv[2])
 print(json.dumps([time.perf_counter() - begun, time.process_time() - cpu]))
 """
 THEIRS = """
