@@ -15,8 +15,6 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.load_profile("untimed")
 
-os.environ.setdefault("DOVETAIL_CACHE", "off")  # no result of another run, whose code may have been another
-
 
 def pytest_addoption(parser):
     parser.addoption("--all-rows", action="store_true", help="run slow tests, and all generated rows")
@@ -107,6 +105,7 @@ SOME = FILE.replace("test-fp16", "test-some").replace(
 @pytest.fixture(scope="session", autouse=True)
 def engine_cache(tmp_path_factory):
     """Engines that tests build are kept for the other tests, and never in the user's folder."""
+    os.environ["DOVETAIL_RESULT_CACHE"] = "off"  # tests of the cache name a folder
     os.environ["DOVETAIL_ENGINE_CACHE"] = str(tmp_path_factory.mktemp("engines"))
 
 

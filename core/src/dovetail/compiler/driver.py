@@ -128,6 +128,7 @@ class Driver:
             trial=trial, registry=ctx.registry, with_nodes=made.with_nodes,
         )  # fmt: skip
 
+    @gc_paused()  # once, because the collector looks at all objects made meanwhile when it goes on
     def _decide(self, asked: Asked | None, pins: Sequence[str], carry_out: bool) -> tuple[Model, Plan]:
         ctx = self._ctx
         ctx.asked = dict(asked or {})
@@ -146,7 +147,6 @@ class Driver:
             self._watch.finished(result)
         return work, plan
 
-    @gc_paused()
     def _plan(self, decided: Model) -> Plan:
         from dovetail.compiler.planned import plan_of
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
-from dovetail.planning import HOST
 from dovetail_onnx.native_runtime import onnx_runtime
 from dovetail_runtime.whole_session import whole_session
 
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import metadata_of, node_args
-from dovetail_adapters.opening import open_compiled, saved_result
+from dovetail_adapters.opening import open_compiled, saved_result, source_session
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -46,14 +47,11 @@ class InferenceSession:
             which is ONNX Runtime on the CPU.
         enable_fallback: Ignored, because engines are replaced in any case; ONNX Runtime has this argument.
         disabled_optimizers: Names of optimizers that ONNX Runtime should not use.
+        cache: Whether a result of an earlier program is taken from the user's cache, and this one kept there
+            (`dovetail cache`); requests with data from generators or plugins without a distribution are not.
+        background: Answer at once, by ONNX Runtime on the source model, until the result is compiled in another thread.
         plugins: The plugins to use; all installed ones by default.
-        cache: Whether a compiled result is kept in the user's cache folder, and taken from there by the next process;
-            `dovetail cache` shows and clears it. Never with `plugins`.
-        background: Answer from the host at once, and compile beside that; `wait` waits until the result has taken over.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `high`, ...
-
-    Attributes:
-        compiled: The `CompiledModel` that runs.
 
     Raises:
         UsageError: A saved result is to be compiled again, or providers and their options do not match.
@@ -70,55 +68,60 @@ class InferenceSession:
         backend: str | Sequence[str] = (),
         enable_fallback: int = 1,
         disabled_optimizers: Sequence[str] | None = None,
-        plugins: PluginSet | None = None,
         cache: bool = True,
         background: bool = False,
+        plugins: PluginSet | None = None,
         **options: Any,
     ):
         chosen = _joined(providers, provider_options)
         self._sess_options = sess_options
-        self._disabled_optimizers = list(disabled_optimizers or ())
-        self._compiling: threading.Thread | None = None
+        self._optimizers = list(disabled_optimizers or ())
+        self._coming: Future[CompiledModel] | None = None
+        opened = partial(
+            open_compiled, path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, **options
+        )
+        if background and saved_result(path_or_bytes) is None:
+            self._native: Any = source_session(path_or_bytes, sess_options)
+            self._outputs = [value.name for value in self._native.get_outputs()]
+            self._is_last = True
+            self._coming = Future()
+            threading.Thread(target=self._compile, args=(opened,), name="dovetail-compile", daemon=True).start()
+        else:
+            self._take(opened())
 
-        def opened() -> CompiledModel:
-            return open_compiled(path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, **options)
+    @property
+    def compiled(self) -> CompiledModel:
+        """The `CompiledModel` that runs; it is waited for if it is compiled in the background.
 
-        if not background or saved_result(path_or_bytes) is not None:
-            self._take_over(opened())
-            return
-        self._take_over(open_compiled(path_or_bytes, HOST, plugins=plugins, cache=cache))
-
-        def work() -> None:
-            try:
-                self._take_over(opened())
-            except DovetailError as error:
-                warnings.warn(f"the host goes on answering, since the model was not compiled: {error}", stacklevel=1)
-
-        self._compiling = threading.Thread(target=work, name="dovetail-compile", daemon=True)
-        self._compiling.start()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until a compilation in the background has ended; return whether it has.
-
-        Args:
-            timeout: Seconds; None for as long as it takes.
+        Raises:
+            DovetailError: It could not be compiled in the background; the source model runs.
         """
-        if self._compiling is not None:
-            self._compiling.join(timeout)
-        return self._compiling is None or not self._compiling.is_alive()
+        return self._compiled if self._coming is None else self._coming.result()
 
-    def _take_over(self, compiled: CompiledModel) -> None:
-        """Answer with a result from now on; calls that are under way end with the one before."""
+    def _compile(self, opened: Callable[[], CompiledModel]) -> None:
+        """Compile in a thread, and run the result from then on; what fails is a warning, and the source model stays."""
+        assert self._coming is not None, "the thread is started with it"
+        try:
+            compiled = opened()
+            self._take(compiled)
+        except BaseException as error:
+            self._coming.set_exception(error)
+            warnings.warn(f"not compiled in the background, the source model runs: {error}", stacklevel=1)
+        else:
+            self._coming.set_result(compiled)
+
+    def _take(self, compiled: CompiledModel) -> None:
+        """Run a result from now on."""
         if self._sess_options is not None:
             compiled.options["session_options"] = self._sess_options
             if self._sess_options.intra_op_num_threads:
                 compiled.options["threads"] = self._sess_options.intra_op_num_threads
-        if self._disabled_optimizers:
-            compiled.options["disabled_optimizers"] = self._disabled_optimizers
+        if self._optimizers:
+            compiled.options["disabled_optimizers"] = self._optimizers
         whole = whole_session(compiled)
+        self._compiled = compiled
         self._outputs = [name_of(value) for value in compiled.model.graph.outputs]
         self._is_last = whole is None or whole.is_last
-        self.compiled: CompiledModel = compiled
         self._native = whole.native if whole is not None else None
 
     def run(
@@ -138,7 +141,7 @@ class InferenceSession:
             DovetailError: An input is missing or does not fit, there is no such output, or an engine fails. Where ONNX
                 Runtime runs the whole result, its own exceptions are raised instead.
         """
-        native = self._native  # which a compilation in the background may replace meanwhile
+        native = self._native  # another one, once what is compiled in the background is there
         if native is not None:
             if self._is_last:
                 return native.run(output_names, input_feed, run_options)
@@ -165,8 +168,9 @@ class InferenceSession:
             callback: Gets the results and an empty text, or an empty list and what went wrong.
             user_data: Passed to `callback`.
         """
-        if self._native is not None and self._is_last:
-            self._native.run_async(output_names, input_feed, callback, user_data, run_options)
+        native = self._native
+        if native is not None and self._is_last:
+            native.run_async(output_names, input_feed, callback, user_data, run_options)
             return
 
         def work() -> None:
@@ -186,8 +190,9 @@ class InferenceSession:
         run_options: ort.RunOptions | None = None,
     ) -> list[ort.OrtValue]:
         """Compute outputs from values of ONNX Runtime, as such values; see `run`."""
-        if self._native is not None and self._is_last:
-            return list(self._native.run_with_ort_values(output_names, input_dict_ort_values, run_options))
+        native = self._native
+        if native is not None and self._is_last:
+            return list(native.run_with_ort_values(output_names, input_dict_ort_values, run_options))
         ort = onnx_runtime()
         return [ort.OrtValue.ortvalue_from_numpy(a) for a in self.run(output_names, input_dict_ort_values, run_options)]
 
@@ -270,7 +275,8 @@ class InferenceSession:
         """Do nothing: engines are replaced in any case."""
 
     def __repr__(self) -> str:
-        return f"<InferenceSession of {self.compiled!r}>"
+        waiting = self._coming is not None and not self._coming.done()
+        return f"<InferenceSession of {'a model that is being compiled' if waiting else repr(self.compiled)}>"
 
     def __getattr__(self, name: str) -> Any:
         # Only for names that are not defined here. Private ones are looked up too: ONNX Runtime's own classes take the
