@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.text import pluralize
-from dovetail_runtime.data.data_split import Use, split_data
+from dovetail_runtime.data.data_split import DataSplit, Use, split_data
 from dovetail_runtime.data.sources import data_digest
 
 from dovetail_verify.runners import source_runner
@@ -15,7 +15,6 @@ from dovetail_verify.runners import source_runner
 if TYPE_CHECKING:
     from dovetail.passes import Request
     from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
-    from dovetail_runtime.data.data_split import DataSplit
 
 _USE = "data"  # key in the summary of a plan
 _FIXED = "fix-shapes"  # the name of the option in a request that gives open extents
@@ -40,10 +39,9 @@ class HeldOut:
 
     def __init__(self, job: CompileJob, proceed: Proceed, searched: bool):
         self._job, self._proceed = job, proceed
-        run = source_runner(job.original, job.ctx)
-        self.split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
-        uses = (Use.CALIBRATION,) if searched else (Use.CALIBRATION, Use.SEARCH)
-        self.request = replace(job.request, data=self.split.part(*uses))
+        divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched))
+        self.split = divided.split
+        self.request = replace(job.request, data=divided.calibration)
         self.search, self.judgment = self.split.part(Use.SEARCH), self.split.part(Use.JUDGMENT)
 
     def compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
@@ -53,6 +51,35 @@ class HeldOut:
             compiled.plan.request = replace(compiled.plan.request, data=self._job.request.data).recorded()
         record_use(compiled, self._job.request.data, self.split)
         return compiled
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """The parts of a job's data, and the one that calibrates: one object, for which measurements are kept."""
+
+    split: DataSplit
+    calibration: object
+
+    @classmethod
+    def of(cls, job: CompileJob, searched: bool) -> _Divided:
+        run = source_runner(job.original, job.ctx)
+        split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
+        job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
+        return cls(split, calibration)
+
+
+def data_of_search(job: CompileJob) -> tuple[object, object]:
+    """Return what candidates of a search are calibrated with, and what they are compared on.
+
+    Neither is what judges the result of the job. Without verification both are all of the data.
+
+    Raises:
+        DovetailError: The data does not match the model.
+    """
+    if job.keywords.get("verify") is False:
+        return job.request.data, job.request.data
+    divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched=True))
+    return divided.calibration, divided.split.part(Use.SEARCH)
 
 
 def record_use(compiled: CompiledModel, data: object, split: DataSplit | None = None) -> None:
