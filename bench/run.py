@@ -17,7 +17,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 from dovetail_runtime.data.batches import batches
-from dovetail_verify.metrics import Difference
+from dovetail_verify.metrics import DifferenceSums
 from dovetail_verify.random_inputs import random_batch
 from measure import table
 
@@ -92,7 +92,7 @@ def _snr(reference: dict, result: dict) -> list[float]:
     found = []
     for name, array in reference.items():
         if np.asarray(array).dtype.kind == "f":
-            difference = Difference()
+            difference = DifferenceSums()
             difference.add(array, np.asarray(result[name]))
             found.append(difference.snr_db)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from dovetail_verify.metrics import Difference
+from dovetail_verify.metrics import DifferenceSums
 
 from trained_nets.candidates import Feeds, Run
 from trained_nets.net import Stream
@@ -24,7 +24,7 @@ class Quality:
         answers, same: Rows of scores, and those whose best class is the same.
     """
 
-    difference: Difference = field(default_factory=Difference)
+    difference: DifferenceSums = field(default_factory=DifferenceSums)
     answers: int = 0
     same: int = 0
 

@@ -16,6 +16,7 @@ from dovetail.plugin import RegionModel
 from dovetail_gpu_fp16 import engine as module
 from dovetail_gpu_fp16.engine import OnnxRuntimeCuda
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_onnxruntime_ep import WebGpu
 from dovetail_schemas import RuleJudge, load_backend
 
 from .models import parse
@@ -34,7 +35,8 @@ def test_registration_names_things_and_imports_nothing_heavy():
         conformance=lambda name, target: things.add(("conformance", name)),
     )
     dovetail_gpu_fp16.register(tables)
-    assert things == {("engine", "onnxruntime-cuda"), ("backend", "gpu-fp16"), ("conformance", "gpu-fp16")}
+    engines = {("engine", "onnxruntime-cuda"), ("engine", "half-sums")}
+    assert things == {*engines, ("backend", "gpu-fp16"), ("conformance", "gpu-fp16")}
     code = (
         "import sys, dovetail_gpu_fp16.engine as e; e.OnnxRuntimeCuda().available();"
         "print({'onnx', 'onnx_ir', 'onnxruntime', 'numpy'} & set(sys.modules))"
@@ -60,7 +62,7 @@ def installed(monkeypatch, folder, *, provider, driver):
 @pytest.mark.parametrize(
     ("provider", "driver", "why"),
     [
-        (False, True, "onnxruntime has no CUDA provider here (pip install 'dovetail-gpu-fp16[cuda]'); on a CPU"),
+        (False, True, "onnxruntime has no CUDA provider here (pip install 'dovetail-gpu-fp16[cuda]'); a CPU"),
         (True, False, "there is no NVIDIA driver"),
         (True, True, ""),
     ],
@@ -69,7 +71,7 @@ def test_available(monkeypatch, tmp_path, provider, driver, why):
     installed(monkeypatch, tmp_path, provider=provider, driver=driver)
     ok, said = OnnxRuntimeCuda().available()
     assert (ok, said.startswith(why)) == (provider and driver, True)
-    assert ok or "computes float16 in float32 and rounds results" in said
+    assert ok or "gpu-fp16:accumulate=half shows by how much" in said
 
 
 def test_a_session_without_cuda_is_refused():
@@ -81,7 +83,7 @@ def test_a_session_without_cuda_is_refused():
 
 
 def test_without_a_gpu_the_cpu_checks_the_model_and_a_note_says_so(tmp_path):
-    if OnnxRuntimeCuda().available().ok:
+    if OnnxRuntimeCuda().available().ok or WebGpu().available().ok:
         pytest.skip("this is about machines without a GPU, and here is one")
     onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + PRODUCT), tmp_path / "m.onnx")
     compiled = dovetail.compile(tmp_path / "m.onnx", ["gpu-fp16"], verify=True)

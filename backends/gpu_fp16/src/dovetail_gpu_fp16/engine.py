@@ -14,7 +14,10 @@ _CUDA = "CUDAExecutionProvider"
 # The wheels ship the provider as a separate library, so its presence can be checked without an import.
 _PROVIDER = "onnxruntime_providers_cuda.dll" if sys.platform == "win32" else "libonnxruntime_providers_cuda.so"
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_INSTEAD = "on a CPU the model can be checked, which computes float16 in float32 and rounds results"
+_INSTEAD = (
+    "a CPU checks the model, which adds in float32 and rounds results; a device that adds in float16 may be worse, and "
+    "gpu-fp16:accumulate=half shows by how much"
+)
 
 
 class OnnxRuntimeCuda(OnnxRuntimeCpu):

@@ -6,11 +6,12 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plugins_of, print_json
+from dovetail.cli import PlainCommand, broken_lines, columns, plugins_of, print_json
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice
 from dovetail.plugin import BackendSummary, load_plugins
 from dovetail.plugin.loading import calling, load_chosen, make_engine, named_format_of
+from dovetail_runtime import DeviceEngine, add_engine_env
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, PluginSet, Registry
@@ -24,7 +25,8 @@ class BackendInfo:
         name: Its name, as after `--backend`.
         summary: A one-line description.
         distribution: The distribution that provides it.
-        engines: Name, availability here, and the reason or caveat of each engine, in order of preference.
+        engines: Name, availability here, and the reason or caveat of each engine, in order of preference; devices where
+            it lists them.
         needs: The device that it runs on.
         error: The error in its file, or empty.
     """
@@ -69,7 +71,10 @@ def _peek(name: str, registry: Registry) -> BackendSummary | Backend:
 
 def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:
     try:
-        ok, why = make_engine(registry, name).available()
+        engine = make_engine(registry, name)
+        ok, why = engine.available()
+        if ok and isinstance(engine, DeviceEngine) and (devices := engine.devices()):
+            why = "; ".join(filter(None, (f"on {', '.join(devices)}", why)))
     except (DovetailError, ImportError) as error:
         return name, False, str(error).partition("\n")[0]
     return name, ok, why
@@ -107,4 +112,4 @@ def _document(info: BackendInfo) -> dict[str, Any]:
     }
 
 
-BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", no_arguments, run)
+BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", add_engine_env, run)

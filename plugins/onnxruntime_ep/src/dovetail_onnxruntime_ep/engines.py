@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import dovetail.plugin
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads
-from dovetail_runtime import engine_source
+from dovetail.plugin import Availability, EngineError, Executed, Reads, is_onnx
+from dovetail_runtime import DeviceEngine, engine_source
 
 from dovetail_onnxruntime_ep.context import compiled_context, sent
 from dovetail_onnxruntime_ep.providers import Provider
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
+    import onnx_ir as ir
     from dovetail.plugin import RegionModel
 
     from dovetail_onnxruntime_ep.providers import ProviderHost
@@ -25,7 +26,7 @@ TYPES = frozenset(
 )
 
 
-class ProviderEngine(Engine):
+class ProviderEngine(DeviceEngine):
     """Base class of engines for one provider; a vendor's own derives from it and sets `provider` and `name`.
 
     A region is loaded as a whole or refused: the error names all nodes that the provider would leave to the CPU. A
@@ -33,15 +34,26 @@ class ProviderEngine(Engine):
 
     Attributes:
         provider: The provider.
+        leaves_integers: Whether nodes that read no floats, such as arithmetic of shapes, may stay on the CPU within the
+            session, as ONNX Runtime itself prefers it for GPUs; `executed()` reports them.
     """
 
     provider: ClassVar[Provider]
+    leaves_integers: ClassVar[bool] = False
     loads_artifacts = True
     reads = Reads(opset=23, ir_version=11, types=TYPES)
 
     def available(self) -> Availability:
         """Return whether the provider may run here, from what is installed."""
         return self.provider.available()
+
+    def devices(self) -> list[str]:
+        """Return the devices of the provider here, as `gpu NVIDIA`.
+
+        Raises:
+            EngineError: It finds none, or does not load.
+        """
+        return self.provider.devices()
 
     def provider_options(self, options: Mapping[str, object]) -> dict[str, str]:
         """Return the provider's options for a region.
@@ -50,6 +62,10 @@ class ProviderEngine(Engine):
             options: The user's engine options, and as `backend` the chosen options of the backend.
         """
         return dict(self.provider.options)
+
+    def miscomputes(self, node: ir.Node) -> str:
+        """Return why the provider computes a node wrongly, or fails when it runs it; empty if nothing is known."""
+        return ""
 
     def load(self, region: RegionModel, options: Mapping[str, object]) -> ProviderSession:
         """Load a region on the provider.
@@ -60,21 +76,41 @@ class ProviderEngine(Engine):
         host = self.provider.host(self.name)
         if region.artifact is not None:
             names: list[str] = []
+            stay: list[str] = []
             model, entries = compiled_context(region, self.name)
         else:
+            self._refuse_miscomputed(region)
             names, entries = [node.name for node in region.model.nodes() if node.name], {}
+            stay = [node.name for node in region.model.nodes() if node.name and self._may_stay(node)]
             model = sent(engine_source(region))
         try:
             given = options.get("threads")
             loaded = host.ask(
                 "load", provider=self.provider.name, library=self.provider.library, model=model,
                 options=self.provider_options(options), entries=entries, names=names,
-                threads=given if isinstance(given, int) else 0,
+                threads=given if isinstance(given, int) else 0, stay=stay,
             )  # fmt: skip
         except EngineError:
             host.close()
             raise
-        return ProviderSession(host, loaded["number"], region, self.provider, int(loaded["nodes"]))
+        return ProviderSession(host, loaded["number"], region, self.provider, int(loaded["nodes"]), loaded["left"])
+
+    def _may_stay(self, node: ir.Node) -> bool:
+        """Check whether a node may stay on the CPU: it reads no floats."""
+        values = [value for value in node.inputs if value is not None]
+        return self.leaves_integers and not any(each.dtype is None or each.dtype.is_floating_point() for each in values)
+
+    def _refuse_miscomputed(self, region: RegionModel) -> None:
+        """Check that a region has no node that the provider computes wrongly.
+
+        Raises:
+            EngineError: It has some; the error names them.
+        """
+        found = {node.name or "": why for node in region.model.nodes() if (why := self.miscomputes(node))}
+        if found:
+            name, why = next(iter(found.items()))
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise EngineError(f"{self.name}: node '{name}'{more}: {why}", nodes=list(found))
 
 
 class ProviderSession(dovetail.plugin.Session):
@@ -86,10 +122,13 @@ class ProviderSession(dovetail.plugin.Session):
         region: The region.
         provider: The provider.
         nodes: The number of nodes that the provider reports as its own; 0 if it does not report.
+        left: Names of nodes that stay on the CPU.
     """
 
-    def __init__(self, host: ProviderHost, number: int, region: RegionModel, provider: Provider, nodes: int):
-        self._host, self._number, self._title = host, number, provider.name
+    def __init__(
+        self, host: ProviderHost, number: int, region: RegionModel, provider: Provider, nodes: int, left: Sequence[str]
+    ):
+        self._host, self._number, self._title, self._left = host, number, provider.name, left
         self._nodes = [node.name or "" for node in region.model.nodes()]
         self._outputs = [value.name or "" for value in region.model.graph.outputs]
         self.facts = {"provider": provider.name, "nodes": nodes} if nodes else {"provider": provider.name}
@@ -109,8 +148,9 @@ class ProviderSession(dovetail.plugin.Session):
         return {name: found[name] for name in self._outputs}
 
     def executed(self) -> dict[str, Executed]:
-        """Return that every node ran on the provider; in which precision, no provider reports."""
-        return dict.fromkeys(self._nodes, Executed("", "not-reported"))
+        """Return that nodes ran on the provider, but for those that stayed; in which precision, no provider reports."""
+        found = dict.fromkeys(self._nodes, Executed("", "not-reported"))
+        return {**found, **dict.fromkeys(self._left, Executed("", "reported-on-cpu"))}
 
     def close(self) -> None:
         """Release the session."""
@@ -137,7 +177,52 @@ class WebGpu(ProviderEngine):
     """GPUs of NVIDIA, AMD, Intel and Apple by WebGPU."""
 
     name = "onnxruntime-ep-webgpu"
-    provider = Provider("WebGpuExecutionProvider", "WEBGPU", "onnxruntime_ep_webgpu", "onnxruntime-ep-webgpu")
+    provider = Provider(
+        "WebGpuExecutionProvider", "WEBGPU", "onnxruntime_ep_webgpu", "onnxruntime-ep-webgpu",
+        without_device="on Linux it needs a Vulkan driver; with ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER=1 it takes Mesa's "
+        "software Vulkan (mesa-vulkan-drivers 25.0 or newer), too",
+    )  # fmt: skip
+    leaves_integers = True
+    reads = Reads(opset=21, ir_version=11, types=TYPES)
+    """From opset 22 on it lacks the kernels of definitions that only got another element type."""
+
+    def available(self) -> Availability:
+        """Return whether there is a device, with what its sums are in as a caveat."""
+        found = super().available()
+        adds = "it adds float16 in float16, which gpu-fp16:accumulate=half expects"
+        return Availability(True, "; ".join(filter(None, (found.why, adds)))) if found.ok else found
+
+    def miscomputes(self, node: ir.Node) -> str:
+        """Return why the provider computes a node wrongly (onnxruntime-ep-webgpu 0.4.0, in float32 and float16)."""
+        if not is_onnx(node):
+            return ""
+        if node.op_type == "BatchNormalization":
+            kinds = {value.dtype for value in node.inputs[:5] if value is not None}
+            return "WebGPU fails on statistics of another type than the data" if len(kinds) > 1 else ""
+        return _wrong_convolution(node) if node.op_type == "Conv" else ""
+
+
+def _wrong_convolution(node: ir.Node) -> str:
+    """Return why WebGPU's kernels compute a convolution wrongly; empty for one that they compute rightly.
+
+    Measured over channels, filters, groups, windows and strides: filters are taken by fours, and channels by threes
+    where their number is a multiple of three; that reads wrong elements beyond three channels. With groups, filters are
+    taken by as many as divide their total, although those of one group may not be a multiple.
+    """
+    weight = node.inputs[1]
+    if weight is None or weight.shape is None or not weight.shape.is_static() or len(weight.shape) > 4:
+        return ""
+    filters, channels, *window = weight.shape.numpy()
+    groups = node.attributes.get_int("group", 1)
+    if groups > 1:
+        each, together = filters // groups, 4 if filters % 4 == 0 else 2 if filters % 2 == 0 else 1
+        wrong = each >= 4 and each % together != 0
+        return f"WebGPU computes groups of {each} filters of {filters} wrongly" if wrong else ""
+    strides = node.attributes.get_ints("strides") or []
+    if all(extent == 1 for extent in window) and all(stride == 1 for stride in strides):
+        return ""
+    wrong = channels > 3 and channels % 3 == 0 and channels % 4 != 0 and filters % 4 == 0
+    return f"WebGPU computes {filters} filters over {channels} channels wrongly" if wrong else ""
 
 
 class NvTensorRtRtx(ProviderEngine):

@@ -5,19 +5,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dovetail.plugin import Availability, EngineError, Tool
+from dovetail_runtime import environment_of, variable_of
 
 from dovetail_onnxruntime_ep import sessions
+from dovetail_onnxruntime_ep.sessions import NO_DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 _WORKER = "dovetail_onnxruntime_ep.sessions"
+_found: dict[tuple[str, str, str], list[str] | EngineError] = {}
+_lock = threading.Lock()
 _SECONDS = 600.0  # of one call in another environment: large models compile for minutes
 
 
@@ -31,6 +36,7 @@ class Provider:
         library: The module that brings it as a plugin library; empty if it is only built into packages.
         package: The package to install, with the system in parentheses if it is built into that of one system alone.
         options: Its options. A value `@name` is what the function `name` of the library's module returns.
+        without_device: What to do where it finds no device.
     """
 
     name: str
@@ -38,32 +44,54 @@ class Provider:
     library: str
     package: str
     options: Mapping[str, str] = field(default_factory=dict)
+    without_device: str = ""
 
     @property
     def variable(self) -> str:
         """The variable that names the environment with the provider's ONNX Runtime."""
-        return f"DOVETAIL_{self.key}_ENV"
+        return variable_of(self.key)
+
+    @property
+    def place(self) -> str:
+        """The environment in which it runs; empty for this process."""
+        return environment_of(self.key, installed=self._is_installed())
 
     @property
     def hint(self) -> str:
         """What to do if it is not here."""
-        return f"pip install {self.package}, or name an environment that has it: {self.variable}=PATH"
+        return (
+            f"pip install {self.package}, or name an environment that has it: --engine-env PATH, {self.variable}=PATH"
+        )
+
+    def way_out(self, message: str) -> str:
+        """Return what to do about an error: where there is no device, what the provider needs for one."""
+        return self.without_device if self.without_device and NO_DEVICE in message else self.hint
 
     def available(self) -> Availability:
-        """Return whether it may run here, from what is installed; nothing is loaded."""
-        if place := os.environ.get(self.variable):
+        """Return whether it may run here: a library that is installed is loaded once and asked for its devices."""
+        if place := self.place:
             there = os.path.exists(place)
             return Availability(there, f"in {place}" if there else f"{self.variable} names no folder: {place}")
         if importlib.util.find_spec("onnxruntime") is None:
             return Availability(False, f"onnxruntime is not installed ({self.hint})")
         if self.library and importlib.util.find_spec(self.library) is not None:
+            try:
+                self.devices()
+            except EngineError as error:
+                return Availability(False, f"{error.message}{f' ({error.hint})' if error.hint else ''}")
             return Availability(True, "")
         if self._is_built_in():
             return Availability(True, "")
         return Availability(False, f"{self.package} is not installed ({self.hint})")
 
+    def _is_installed(self) -> bool:
+        library = bool(self.library) and importlib.util.find_spec(self.library) is not None
+        return library or self._is_built_in()
+
     def _is_built_in(self) -> bool:
         """Check whether its package is installed. ONNX Runtime, which takes long to import, is asked on loading."""
+        if self.library:
+            return False  # the package is that of the library, whose module would be here
         package, _, system = self.package.partition(" ")
         if system:
             return sys.platform == "darwin"
@@ -72,9 +100,33 @@ class Provider:
         except metadata.PackageNotFoundError:
             return False
 
+    def devices(self) -> list[str]:
+        """Return its devices here, as `gpu NVIDIA`; empty if it is built into ONNX Runtime, which lists none.
+
+        Raises:
+            EngineError: It finds none, or does not load.
+        """
+        key = self.name, self.library, self.place
+        with _lock:
+            if key not in _found:
+                _found[key] = self._asked()
+        found = _found[key]
+        if isinstance(found, EngineError):
+            raise found
+        return found
+
+    def _asked(self) -> list[str] | EngineError:
+        host = self.host(self.package)
+        try:
+            return list(host.ask("describe", provider=self.name, library=self.library)["devices"])
+        except EngineError as error:
+            return error
+        finally:
+            host.close()
+
     def host(self, title: str) -> ProviderHost:
         """Return what holds sessions of the provider: this process, or one in the environment of the variable."""
-        place = os.environ.get(self.variable)
+        place = self.place
         return OtherEnvironment(self, title, place) if place else ThisProcess(self, title)
 
 
@@ -109,7 +161,9 @@ class ThisProcess:
         try:
             answer = getattr(sessions, function)(**given)
         except sessions.ProviderError as error:
-            raise EngineError(f"{self._title}: {error}", self._provider.hint, nodes=error.nodes) from error
+            raise EngineError(
+                f"{self._title}: {error}", self._provider.way_out(str(error)), nodes=error.nodes
+            ) from error
         if function == "load":
             self._numbers.append(answer["number"])
         return answer

@@ -15,6 +15,8 @@ from typing import Any
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _RENAMED = re.compile(r"_token_\d+$|/(?:duplicated|fused).*$")  # of changes of layout and fusions
+NO_DEVICE = "finds no device"
+_WARNINGS, _ERRORS = 2, 3  # severities; the first is ONNX Runtime's default
 _sessions: dict[int, Any] = {}
 _numbers = itertools.count()
 _registered: dict[str, str] = {}
@@ -50,7 +52,7 @@ def describe(provider: str, library: str) -> dict[str, Any]:
 
 def load(
     provider: str, library: str, model: Any, options: dict[str, str], entries: dict[str, str], names: list[str],
-    threads: int = 0,
+    threads: int = 0, stay: Any = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Load a model on a provider, and return the number of its session, its outputs, and how its nodes are assigned.
 
@@ -62,6 +64,7 @@ def load(
         entries: Entries of the session's configuration.
         names: Names of the nodes of the model. Empty for a program, whose nodes the provider does not report.
         threads: The number of threads of what runs on the CPU; 0 for ONNX Runtime's own choice.
+        stay: Names of nodes that may stay on the CPU, such as arithmetic of shapes.
 
     Raises:
         ProviderError: The provider is not here, refuses the model, or leaves some of the nodes to the CPU.
@@ -88,13 +91,14 @@ def load(
     except Exception as error:  # the binding's exceptions share no base class below Exception
         raise ProviderError(_first_line(error)) from None
     own = 0
+    left: list[str] = []
     if records and names:
-        own = _check_assignment(session, provider, names)
+        own, left = _check_assignment(session, provider, names, set(stay))
     elif provider not in session.get_providers():
         raise ProviderError(f"{provider} was left out by ONNX Runtime when it loaded the model")
     number = next(_numbers)
     _sessions[number] = session
-    return {"number": number, "outputs": [value.name for value in session.get_outputs()], "nodes": own}
+    return {"number": number, "outputs": [value.name for value in session.get_outputs()], "nodes": own, "left": left}
 
 
 def run(number: int, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -125,15 +129,18 @@ def _devices(provider: str, library: str) -> list[Any]:
                 path = module.get_library_path()
             except ImportError as error:
                 raise ProviderError(f"the module {library} is not installed: {_first_line(error)}") from None
+            onnxruntime.set_default_logger_severity(_ERRORS)
             try:
                 onnxruntime.register_execution_provider_library(provider, path)
             except Exception as error:
                 text = f"{library} {_version(library)} does not load in onnxruntime {onnxruntime.__version__}"
                 raise ProviderError(f"{text}: {_first_line(error)}") from None
+            finally:
+                onnxruntime.set_default_logger_severity(_WARNINGS)
             _registered[library] = path
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider]
     if not devices:
-        raise ProviderError(f"{provider} finds no device on this machine")
+        raise ProviderError(f"{provider} {NO_DEVICE} on this machine")
     return devices
 
 
@@ -145,13 +152,13 @@ def _filled(options: dict[str, str], library: str) -> dict[str, str]:
     }
 
 
-def _check_assignment(session: Any, provider: str, names: list[str]) -> int:
-    """Return how many parts of the graph the provider has.
+def _check_assignment(session: Any, provider: str, names: list[str], stay: set[str]) -> tuple[int, list[str]]:
+    """Return how many parts of the graph the provider has, and which nodes of those that may stay are on the CPU.
 
     Raises:
-        ProviderError: It leaves nodes of the model to another provider.
+        ProviderError: It leaves other nodes of the model to another provider.
     """
-    known, left, own = set(names), {}, 0
+    known, left, own, here = set(names), {}, 0, []
     for part in session.get_provider_graph_assignment_info():
         nodes = part.get_nodes()
         if part.ep_name == provider:
@@ -159,13 +166,16 @@ def _check_assignment(session: Any, provider: str, names: list[str]) -> int:
             continue
         for node in nodes:
             name = node.name if node.name in known else _RENAMED.sub("", node.name)
-            left[name] = node.op_type
+            if name in stay:
+                here.append(name)
+            elif name in known or not stay:  # ONNX Runtime itself adds nodes beside those that stay
+                left[name] = node.op_type
     nodes = [name for name in left if name in known]
     if left:
         shown = ", ".join(f"'{name}' ({left[name]})" for name in (nodes or list(left))[:3])
         more = f" and {len(left) - 3} more" if len(left) > 3 else ""
         raise ProviderError(f"{provider} leaves {shown}{more} to the CPU", nodes)
-    return own
+    return own, here
 
 
 def _has_records(version: str) -> bool:

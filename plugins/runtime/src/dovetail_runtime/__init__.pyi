@@ -1,14 +1,25 @@
 # What backends and other plugins may use of `dovetail_runtime`, each name with its module.
 
 from dovetail.plugin import Registry
-from dovetail_runtime.converting import ConvertingEngine as ConvertingEngine
 from dovetail_runtime.data.batches import batches as batches
 from dovetail_runtime.data.independent_rows import fitted as fitted
 from dovetail_runtime.data.input_data import RereadableData as RereadableData
 from dovetail_runtime.data.quantized_ends import SCALE_KEY as SCALE_KEY
 from dovetail_runtime.direct_run import SelfChecking as SelfChecking
+from dovetail_runtime.engine_environments import (
+    add_engine_env as add_engine_env,
+    environment_of as environment_of,
+    variable_of as variable_of,
+)
+from dovetail_runtime.engine_kinds import ConvertingEngine as ConvertingEngine, DeviceEngine as DeviceEngine
 from dovetail_runtime.engines import engines_of as engines_of
 from dovetail_runtime.executor import RegionExecutor as RegionExecutor
+from dovetail_runtime.kernels.program import (
+    Instruction as Instruction,
+    Program as Program,
+    control_flow as control_flow,
+    holds as holds,
+)
 from dovetail_runtime.native_session import OnnxRuntimeBacked as OnnxRuntimeBacked
 from dovetail_runtime.nested_graphs import (
     extract_body as extract_body,

@@ -80,7 +80,9 @@ def _around(node: ir.Node, region: Iterable[ir.Node], planned: Collection[str | 
 _MOST = 24  # loads per call; each costs as much as loading part of the region
 
 
-def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: Engines) -> list[RegionRefusal]:
+def located_refusals(
+    model: Model, refusals: Iterable[RegionRefusal], engines: Engines, preferred: Mapping[str, str]
+) -> list[RegionRefusal]:
     """Return the refusals with the nodes they are about, and the further refusals of the same regions.
 
     If an engine names no node, halves of the region are loaded until one node is left that it refuses alone. If it
@@ -89,15 +91,17 @@ def located_refusals(model: Model, refusals: Iterable[RegionRefusal], engines: E
     Args:
         model: The model whose regions were refused.
         refusals: Refusals of any engines.
-        engines: The engines of every backend; a backend is designed for the first one.
+        engines: The engines of every backend.
+        preferred: The engine of each backend whose refusals count.
     """
     found: list[RegionRefusal] = []
     waiting = list(refusals)
     trial = _Trial(model)
     while waiting:
         refusal = waiting.pop(0)
-        engine = engines[refusal.region.backend][0]
-        if engine.name != refusal.engine:
+        name = preferred.get(refusal.region.backend)
+        engine = next((each for each in engines[refusal.region.backend] if each.name == name), None)
+        if engine is None or engine.name != refusal.engine:
             found.append(refusal)
             continue
         inside = [inner for node in refusal.region.nodes for inner in nodes_of(model, node)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,12 +77,12 @@ class Load(Pass):
         except DovetailError as error:
             # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
-            refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
+            refuse_nodes(located_refusals(model, refused, engines, preferred), preferred, ctx, whole)
             if not ctx.refusals.fresh:
                 raise
         else:
             refused = executor.refusals
-            refuse_nodes(located_refusals(model, refused, engines), preferred, ctx, whole)
+            refuse_nodes(located_refusals(model, refused, engines, preferred), preferred, ctx, whole)
             ctx.outcome.trial = LoadTrial(engines, executor)
             for runner in executor.runners if not ctx.refusals.fresh else ():
                 if facts := runner.facts:
@@ -97,7 +97,9 @@ def facts_text(facts: Mapping[str, object]) -> str:
 
 
 def tried_engines(ctx: Context) -> Mapping[str, str]:
-    """Return the engines to try, by backend: the preferred engine if it is available here.
+    """Return the engines to try, by backend: the first that is available here, before any of the host's.
+
+    Those of the host stand in for a device, and are not asked what it refuses, unless the backend prefers them.
 
     Raises:
         DovetailError: A backend has no engines.
@@ -106,11 +108,18 @@ def tried_engines(ctx: Context) -> Mapping[str, str]:
     # A replayed plan was tried when it was created.
     if ctx.try_engines is False or ctx.try_engines is None and ctx.request.plan is not None:
         return {}
-    return {name: listed[0].name for name, listed in engines.items() if name != HOST and _is_there(listed[0])}
+    of_host = {engine.name for engine in engines.get(HOST, ())}
+    found = {name: _preferred(listed, of_host) for name, listed in engines.items() if name != HOST}
+    return {name: engine.name for name, engine in found.items() if engine is not None}
 
 
-def _is_there(engine: GuardedEngine) -> bool:
-    return not engine.stands_in and engine.available().ok
+def _preferred(listed: Sequence[GuardedEngine], of_host: Collection[str]) -> GuardedEngine | None:
+    for index, engine in enumerate(listed):
+        if index and engine.name in of_host:
+            return None
+        if not engine.stands_in and engine.available().ok:
+            return engine
+    return None
 
 
 def too_large(model: Model) -> str:
