@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +18,20 @@ def test_doctor_says_what_is_here_and_what_to_type_first(dovetail):
     assert "16 nodes (Relu 4, Conv 3, BatchNormalization 3" in done.stdout
     assert "backends with fixed shapes need --fix-shape image:1x1x8x8" in done.stdout
     assert done.stdout.splitlines()[-1].startswith(f"type first  dovetail compile {DIGITS} --backend ")
+
+
+def test_doctor_names_the_operators_that_nothing_here_runs(dovetail, tmp_path):
+    text = """<ir_version: 10, opset_import: ["": 21, "acme": 1]> g (float[4] x) => (float[4] y) {
+        a = Relu (x)  b = acme.Magic (a)  c = acme.Magic (b)  y = acme.Other (c) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "odd.onnx")
+    done = dovetail("doctor", "odd.onnx")
+    assert "nowhere    acme::Magic 2, acme::Other 1: no engine here runs them" in done.stdout
+    assert "type first" not in done.stdout, "every command would refuse the model"
+    assert json.loads(dovetail("doctor", "odd.onnx", "--json").stdout)["model"]["nowhere"] == {
+        "acme::Magic": 2, "acme::Other": 1,
+    }  # fmt: skip
+    refused = dovetail("compile", "odd.onnx", "--backend", "host")
+    assert "no engine here runs acme::Magic (host does not list Magic), nor acme::Other" in refused.stderr
 
 
 def test_doctor_as_json_names_an_install_line_for_what_is_missing(dovetail):

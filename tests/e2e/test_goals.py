@@ -42,13 +42,14 @@ def raised(folder="out"):
 
 @pytest.fixture(scope="module")
 def accurate(tmp_path_factory):
-    """The net that reads digits, compiled with a goal that it meets without it if all batches count as one, and saved.
+    """The net that reads digits, compiled with a goal that it does not meet on all parts of the data, and saved.
 
     The goal depends on the CPU: without bfloat16 instructions results are more accurate.
     """
     folder = tmp_path_factory.mktemp("accurate")
-    plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA).verification
-    goal = round((plain.worst_snr_db + plain.cautious[0].snr_db) / 2, 1)
+    plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA, verify=False)
+    plain = dovetail.verify(MODEL, plain, DATA)
+    goal = round(plain.cautious[0].snr_db + 3, 1)
     compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=goal)
     compiled.save(folder)
     return compiled, folder, plain, goal
@@ -56,7 +57,7 @@ def accurate(tmp_path_factory):
 
 def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
     compiled, folder, plain, goal = accurate
-    assert plain.cautious[0].snr_db < goal < plain.worst_snr_db
+    assert plain.cautious[0].snr_db < goal
     assert goal <= compiled.verification.worst_snr_db
     found = dovetail.load(folder).plan
     accuracy = found.summary["accuracy"]
@@ -65,11 +66,11 @@ def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
     assert accuracy["raised"]
     assert {str(node.precision) for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
     assert "bfloat16" in {str(node.precision) for node in found.nodes}, "not everything is raised"
-    held_back = "accuracy is that of 2 of 6 batches, which the search for the goal did not see"
+    held_back = "accuracy is that of 88 of 360 rows, which nothing was calibrated with and no search saw"
     assert accuracy["measured_on"] == held_back
-    assert held_back in compiled.verification.notes and compiled.verification.batches == 2
+    assert held_back in compiled.verification.notes
     replayed = dovetail.compile(MODEL, plan=folder, data=DATA)
-    assert replayed.verification.batches == 6 and replayed.verification.cautious[0].snr_db >= goal
+    assert replayed.verification.worst_snr_db >= goal
 
 
 def test_what_was_raised_says_why(accurate):
@@ -78,7 +79,7 @@ def test_what_was_raised_says_why(accurate):
     lines = "\n".join(dovetail.explain(folder, name))
     assert f"computed in float32, as --min-snr {goal:g} says" in lines
     assert f"raised for --min-snr {goal:g}: it" in lines
-    assert re.search(r"% of the noise; SNR [56]\d\.\d dB before, SNR [67]\d\.\d dB with all that was raised", lines)
+    assert re.search(r"% of the noise; SNR \d+\.\d dB before, SNR \d+\.\d dB with all that was raised", lines)
 
 
 def test_the_same_request_is_recognized(dense, capsys):

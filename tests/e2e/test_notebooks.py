@@ -52,3 +52,22 @@ def test_rankings_reductions_and_tunings_say_what_they_found():
     assert repr(ranking).startswith("<Ranking of ") and ranking._repr_html_().startswith("<table>")
     reduction = dovetail.reduce(model, check=has_convolution)
     assert repr(reduction).startswith("<Reduction: 3 nodes reduced to ") and "Conv" in reduction._repr_html_()
+
+
+def test_a_notebook_shows_progress_and_the_table_of_a_result():
+    """Executed in a real kernel."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    cells = [
+        'import dovetail\nmodel = "examples/digits/digits.onnx"',
+        "with dovetail.progress() as bar:\n"
+        '    compiled = dovetail.compile(model, "cpu-int8", data="examples/digits/test.npz", progress=bar)\ncompiled',
+        "from dovetail_commands.progress import NotebookBar\nassert isinstance(bar._bar, NotebookBar)\n"
+        "bar = NotebookBar()\nbar.show('a <step>', 3, 7)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    compiled, drawn = (cell.outputs for cell in notebook.cells[1:])
+    assert "<table>" in compiled[-1].data["text/html"] and "Conv" in compiled[-1].data["text/html"]
+    assert '<progress value="3" max="7"' in drawn[-1].data["text/html"]
+    assert "a &lt;step&gt; 3/7" in drawn[-1].data["text/html"]

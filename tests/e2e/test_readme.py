@@ -9,10 +9,12 @@ kinds of plugins, `tests/example_tools` is installed.
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from dovetail_runtime.processor import has_bfloat16
@@ -177,3 +179,19 @@ def assert_example_runs(folder, language, text, expected, **environment):
 def loosely(line):
     """A line with its numbers blurred, float types among them, and its spaces narrowed."""
     return " ".join(FLOAT.sub("float#", NUMBER.sub("#", line)).split())
+
+
+def test_the_recording_shows_what_the_commands_say(dovetail, tmp_path):
+    """Numbers may differ; `python docs/_site/recording.py` records them again."""
+    picture = ElementTree.parse(ROOT / "docs/images/recording.svg").getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    lines = {loosely("".join(line.itertext())) for line in picture.iter(f"{svg}text")}
+    for name in ("digits.onnx", "test.npz"):
+        shutil.copy(ROOT / "examples/digits" / name, tmp_path / name)
+    commands = picture.find(f"{svg}desc").text.splitlines()
+    assert len(commands) == 3
+    for command in commands:
+        done = dovetail(*shlex.split(command)[1:])
+        assert done.returncode == 0, done.stderr
+        last = [loosely(line) for line in done.stdout.splitlines() if len(line) < 90][-4:]
+        assert not [line for line in last if line not in lines and not line.startswith("note:")], command

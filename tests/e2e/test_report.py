@@ -106,14 +106,16 @@ def test_pictures_of_the_documentation_are_those_of_the_page(dovetail, out, tmp_
     """Taken here; with DOVETAIL_PICTURES=1 they replace those in `docs/images`."""
     folder = PICTURES if os.environ.get("DOVETAIL_PICTURES") else tmp_path
     folder.mkdir(exist_ok=True)
+    assert dovetail("compile", DIGITS, "--backend", "cpu-bf16", "-o", "other").returncode == 0
+    assert dovetail("report", "out", "other", "-o", "both.html").returncode == 0
     with chromium.Chromium() as page:
         page.theme("light")
-        page.open(out / "report.html")
-        for tab in ("Summary", "Graph"):
+        for file, tab in (("out/report.html", "Summary"), ("out/report.html", "Graph"), ("both.html", "Comparison")):
+            page.open(out.parent / file)
             page.run(f"dovetailReport.show('{tab}')")
             page.run("new Promise(done => setTimeout(done, 800))")
             page.screenshot(folder / f"report-{tab.lower()}.png")
-    for name in ("report-summary.png", "report-graph.png"):
+    for name in ("report-summary.png", "report-graph.png", "report-comparison.png"):
         taken, kept = ((place / name).read_bytes() for place in (folder, PICTURES))
         assert taken[:24] == kept[:24], "type, width and height"
         assert 0.5 < len(taken) / len(kept) < 2, f"{name} shows something else: take it again with DOVETAIL_PICTURES=1"
@@ -224,6 +226,33 @@ def test_a_path_between_two_nodes_and_who_forced_what(out):
         assert page.run("dovetailReport.view().way.map(one => dovetailReport.result.label(one))") == [
             "conv_1", "relu_1", "cast relu_1_out", "conv_2", "relu_2", "pool_1",
         ]  # fmt: skip
+        forced = """{ const { result } = dovetailReport;
+            const found = [...Array(result.items).keys()].find(one => result.reasonsOf(one).some(({ because }) =>
+                because.some(name => result.byName(name) !== undefined && result.byName(name) !== one)));
+            dovetailReport.go(`n${found}`); }"""
+        page.run(forced)
+        assert page.run("dovetailReport.view().state.causes.length") >= 1
+        texts = {one.text for one in ElementTree.fromstring(page.run("dovetailReport.view().svg()")).iter()}
+        assert "forced this" in texts
+
+
+@browser
+def test_the_minimap_moves_the_view(out):
+    with chromium.Chromium(1400, 900) as page:
+        graph_of(page, out / "report.html")
+        minimap = "document.querySelector('.minimap')"
+        assert page.run(f"{minimap}.hidden"), "all of it is in view"
+        for _ in range(8):
+            press(page, "+")
+        page.run("new Promise(done => setTimeout(done, 300))")
+        assert not page.run(f"{minimap}.hidden")
+        before = page.run("dovetailReport.view().camera.y")
+        box = page.run(
+            f"(({{ left, bottom, width }}) => [left + width / 2, bottom - 6])({minimap}.getBoundingClientRect())"
+        )
+        page.click(*box)
+        page.run("new Promise(done => setTimeout(done, 300))")
+        assert page.run("dovetailReport.view().camera.y") > before
 
 
 @browser
@@ -286,6 +315,34 @@ def test_two_results_side_by_side(dovetail, out):
     comparison = data_of(out.parent / "both.html")["comparison"]
     changed = {row["node"]: (row["first"], row["second"]) for row in comparison["changes"]}
     assert changed["conv_2"] == ("host/float32", "cpu-bf16/bfloat16")
+
+
+@browser
+def test_both_results_are_drawn_in_one_layout(dovetail, out):
+    assert dovetail("compile", DIGITS, "--backend", "cpu-bf16", "-o", "other").returncode == 0
+    assert dovetail("report", "out", "other", "-o", "both.html").returncode == 0
+    with chromium.Chromium(1400, 900) as page:
+        page.open(out.parent / "both.html")
+        page.run("dovetailReport.show('Comparison')")
+        shown = "dovetailReport.comparison"
+        titles = page.run("[...document.querySelectorAll('#pair .side-title')].map(one => one.innerText)")
+        assert [title.partition(":")[0] for title in titles] == ["before", "after"]
+        differing = page.run(f"[...{shown}.pair.changed].map(item => {shown}.pair.label(item))")
+        assert "conv_2" in differing and "conv_1" not in differing
+        alone = [one for one in differing if one.startswith("cast ")]
+        assert len(alone) == 2, "the casts around the pinned node"
+        page.run("[...document.querySelectorAll('button')].find(one => one.innerText === 'Next difference').click()")
+        page.run("new Promise(done => setTimeout(done, 300))")
+        page.run(f"{shown}.go({shown}.pair.byName('conv_2'))")
+        rows = "[...document.querySelectorAll('#detail tbody tr')]"
+        cells = page.run(f"{rows}.map(row => [...row.cells].map(one => one.innerText))")
+        assert cells[:2] == [["backend", "host", "cpu-bf16"], ["precision", "float32", "bfloat16"]]
+        reasons = page.run("document.getElementById('detail').innerText")
+        assert "pin 'conv_2=host'" in reasons.partition("Reasons after")[0] and "computed in bfloat16" in reasons
+        drawn = page.run(f"{shown}.view.svg()")
+        assert page.messages == []
+    texts = [one.text for one in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("conv_2") == 2 and texts.count("f32 \u2192 bf16") == 1 + 2, "one more on the side of the pin"
 
 
 def test_a_name_of_a_megabyte_is_cut(dovetail, tmp_path):

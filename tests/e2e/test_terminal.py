@@ -49,7 +49,7 @@ def terminal(tmp_path, monkeypatch):
 def lines_of(shown):
     """The lines that are left once the progress bar is gone, without colors."""
     lines = [ESCAPE.sub("", line.rpartition("\x1b[2K")[2]) for line in shown.splitlines()]
-    return [line for line in lines if line.strip()]
+    return [line for line in lines if line.strip() and "\u2501" not in line]
 
 
 def test_the_last_screen_says_what_was_decided_and_what_to_type_next(terminal):
@@ -59,7 +59,7 @@ def test_the_last_screen_says_what_was_decided_and_what_to_type_next(terminal):
     start = next(i for i, line in enumerate(lines) if line.startswith("prepare"))
     assert lines[start] == "prepare   13 nodes; 3 folded or removed (BatchNormalization 3)"
     assert lines[start + 1].startswith("decide    cpu-bf16 12/13 nodes in 2 regions (bfloat16 9, float32 3), host 1")
-    assert lines[start + 2] == "carry out 4 conversions; 3 regions"
+    assert lines[start + 2] == "carry out 3 regions"
     assert lines[-2] == "cpu-bf16 12/13 nodes in 2 regions, host 1; 4 conversions"
     assert lines[-1].startswith("next: dovetail explain out --all  (says why 1 of 13 nodes are not on cpu-bf16")
     assert "\x1b[1mcpu-bf16 12/13 nodes" in shown and "\x1b[33mnote:" in shown
@@ -79,6 +79,16 @@ def test_no_color_asks_for_none(terminal):
     assert code == 0
     last = shown.rpartition("prepare")[2]
     assert not re.search(r"\x1b\[[0-9;]*m", last.replace("\x1b[0m", "").replace("\x1b[1m", ""))
+
+
+def test_the_rounds_of_a_goal_are_shown_as_they_come(terminal):
+    code, shown = terminal("compile", DIGITS, "--backend", "cpu-int8", "--data", DATA, "--min-snr", "50", "-o", "out")
+    assert code == 0, shown
+    lines = lines_of(shown)
+    first, *rounds = [line for line in lines if line.startswith(("decide", "round"))]
+    assert first.startswith("decide    cpu-int8 13/13 nodes in 1 region (uint8[asymmetric] 11")
+    assert rounds[0].startswith("round 2   cpu-int8 13/13 nodes") and any("float32 1" in one for one in rounds)
+    assert lines.index(rounds[-1]) < next(i for i, line in enumerate(lines) if line.startswith("verified on"))
 
 
 def test_v_says_how_long_the_stages_took_without_a_terminal_too(dovetail):

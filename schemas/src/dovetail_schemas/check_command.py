@@ -38,8 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--option", action="append", default=[], type=_option, metavar="key=value", help="an option of the backend"
     )
     parser.add_argument(
+        "--time-limit", type=seconds, metavar="SECONDS", help="with --installed: report what was found until then"
+    )
+    parser.add_argument(
         "--data", type=Path, metavar="FILE|FOLDER", help="inputs of the models, for options that look at data"
     )
+
+
+def seconds(text: str) -> float:
+    """Convert the argument of a time limit; anything but a positive number is a command-line error."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write a number of seconds above 0")
+    return found
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     registry = plugins.registry
     if args.installed is not None:
         return _check_installed(args)
+    if args.time_limit is not None:
+        raise UsageError("--time-limit is for --installed", "leave it out: files are checked in seconds")
     if args.file is None:
         raise UsageError(
             "no file is named", "write: dovetail check FILE [MODEL ...], or dovetail check --installed NAME"
@@ -118,11 +134,19 @@ def _check_installed(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{args.file} and --installed {args.installed} are two things to check", "leave one of them out"
         )
-    found = api_extension("testing").check_installed(args.installed, plugins_of(args))
-    if args.json:
-        print_json(found.as_dict())
-    else:
-        say(*found.lines())
+    testing = api_extension("testing")
+
+    def report(found: Any) -> None:
+        if args.json:
+            print_json(found.as_dict())
+        else:
+            say(*found.lines())
+
+    with testing.progress_lines() as progress:
+        found = testing.check_installed(
+            args.installed, plugins_of(args), progress, time_limit=args.time_limit, interrupted=report
+        )
+    report(found)
     return 1 if found.problems else 0
 
 

@@ -125,7 +125,7 @@ def test_a_value_per_channel_whose_channels_differ_between_samples(compiled, obs
         compiled(net, (Q8, f"q8: {type_}"), data=data)
 
 
-@pytest.mark.parametrize(("number", "noted"), [(1, True), (15, True), (16, False)])
+@pytest.mark.parametrize(("number", "noted"), [(1, True), (20, True), (21, False)])
 def test_little_data_is_noted(compiled, number, noted):
     """A hundred samples are usual; a range of three says little about the others."""
     x = np.random.default_rng(0).standard_normal((number, 4, 8, 8)).astype(np.float32)
@@ -134,7 +134,8 @@ def test_little_data_is_noted(compiled, number, noted):
         said = [text for text in result.notes() if "saturate" in text]
         assert len(said) == noted
         if noted:
-            assert f"the scales of 2 values come from {number} sample" in said[0]
+            calibrating = {1: 1, 20: 15}[number]  # the others judge
+            assert f"the scales of 2 values come from {calibrating} sample" in said[0]
             (remark,) = [remark for remark in result.remarks if remark.rule == "few-samples"]
             assert remark.suggest == "--data with more samples"
 

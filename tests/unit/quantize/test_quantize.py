@@ -28,7 +28,7 @@ def test_a_net_computes_in_integers_and_the_plan_says_how(compiled, samples):
     assert result.summary().startswith("npu 6/7 nodes in 1 region, host 1; 2 conversions; SNR 3")
     (x,) = quantized_values(result, "x")
     assert x == {
-        "format": "int8[symmetric]", "group": "x", "source": "minmax of 8 batches", "readers": ["conv1:X"],
+        "format": "int8[symmetric]", "group": "x", "source": "minmax of 6 batches", "readers": ["conv1:X"],
         "scale": pytest.approx(float(np.abs(samples["x"]).max()) / 127), "zero_point": 0,
     }  # fmt: skip
     (w1,) = quantized_values(result, "w1")
@@ -118,7 +118,7 @@ def test_a_chain_takes_the_scale_of_what_ends_it(compiled):
     half = next(found for found in values["b"] if found["readers"] == ["mul:A", "mul:B"])
     assert {values["x"][0]["scale"], values["a"][0]["scale"]} == {half["scale"]}
     assert values["m"][0]["scale"] == values["c"][0]["scale"] == values["y"][0]["scale"]
-    assert values["m"][0]["source"] == "minmax of 8 batches"
+    assert values["m"][0]["source"] == "minmax of 6 batches"
 
 
 def test_two_scales_for_one_value_are_two_quantized_values_with_a_requantization_between(compiled, samples):
@@ -137,7 +137,7 @@ def test_two_scales_for_one_value_are_two_quantized_values_with_a_requantization
     )
     assert second.inputs[1].const_value.numpy() == np.float32(half["scale"])
     said = [remark.why for remark in result.remarks if remark.rule == "requantized"]
-    assert said == [f"'r' is requantized to int8[symmetric], scale {half['scale']:.6g} (half of 8 batches)"]
+    assert said == [f"'r' is requantized to int8[symmetric], scale {half['scale']:.6g} (half of 6 batches)"]
     joins = [(join.value, join.kind, join.at) for join in result.plan.joins]
     assert joins == [("x", "quantize", "relu"), ("r", "requantize", "mul"), ("y", "dequantize", "y")]
     assert "3 conversions" in result.summary()
@@ -168,7 +168,7 @@ def test_a_value_with_a_second_reader_is_held_all_the_same(compiled):
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,3,3] w> {
       [conv] a = Conv <pads = [1,1,1,1]> (x, w) [relu] r = Relu (a) [add] y = Add (a, r) }"""
     result = compiled(text, FUSED)
-    assert quantized_values(result, "a")[0]["source"] == "minmax of 8 batches"
+    assert quantized_values(result, "a")[0]["source"] == "minmax of 6 batches"
     assert next(iter(nodes_of(result, "Relu"))).inputs[0].producer().op_type == "DequantizeLinear"
 
 

@@ -57,8 +57,8 @@ def plugins(installed):
 
 def errors(text, data, plugins, refine="smooth"):
     """The result, and the SNR of its first output on the data."""
-    result = dovetail.compile(outlying(text), "npu", data=data, plugins=plugins, refine=refine, verify=True)
-    return result, result.verification.outputs[0].snr_db
+    result = dovetail.compile(outlying(text), "npu", data=data, plugins=plugins, refine=refine, verify=False)
+    return result, dovetail.verify(outlying(text), result, data, plugins=plugins).outputs[0].snr_db
 
 
 def of_smooth(result):
@@ -140,7 +140,7 @@ def test_channels_that_are_alike_stay(data, plugins):
     for name in ("w1", "w2"):
         weight = rng.choice([-1, 1], (16, 8)) * rng.uniform(0.9, 1, (16, 8))
         model.graph.initializers[name].const_value = ir.Tensor(weight.astype(np.float32), name=name)
-    result = dovetail.compile(model, "npu", data=data, plugins=plugins, refine="smooth")
+    result = dovetail.compile(model, "npu", data=data, plugins=plugins, refine="smooth", verify=False)
     (said,) = of_smooth(result)
     assert (said.kind, said.node) == ("analysis", "one")
     assert "stay as they are: SNR of its products" in said.why

@@ -222,3 +222,14 @@ def test_a_narrow_run_has_inputs_and_outputs_in_the_low_precision(run, vendor):
     vendor.lists("exact: {operators: [Relu]}")
     done = run("--dovetail-suite", "nodes", "-k", "test_relu and not expanded", "--dovetail-narrow")
     done.assert_outcomes(passed=1, deselected=len(cases("nodes")) - 1)
+
+
+def test_what_is_on_no_list_is_added_to_a_file(run, tmp_path, vendor):
+    lists = tmp_path / "own.yaml"
+    lists.write_text(f"backend: {vendor.name}\nexact:\n  operators: [Relu]  # by hand\n")
+    run("--dovetail-suite", "models", "--dovetail-add-to", str(lists))
+    text = lists.read_text()
+    assert "operators: [Relu]  # by hand" in text
+    assert "net_convolutions" in text
+    lists.write_text(text.replace("why:\n", "why: float16\n"))
+    run("--dovetail-suite", "models", "--dovetail-lists", str(lists)).assert_outcomes(passed=4)

@@ -91,6 +91,45 @@ def test_an_engine_that_computes_something_else_is_a_problem(with_backend):
     assert any("Relu on acme-kit" in text or "acme-wrong" in text for text in found.problems)
 
 
+def test_an_emitter_that_raises_on_every_region_is_a_problem(with_backend, monkeypatch, capsys):
+    text = HEAD + "ops: {Relu: {types: f, policy: lower}, MaxPool: {types: f, policy: lower}}"
+    text += "\nplace: {strategy: autocast}\nemit: {engines: [acme-runs, onnxruntime-cpu], artifacts: [acme-raising]}"
+    plugins = with_backend(text)
+    here = __name__.rpartition(".")[0]
+    module = f"{here}.raising_emitter" if here else "raising_emitter"
+    plugins.registry.engine("acme-runs", f"{module}:Runs")
+    plugins.registry.emitter("acme-raising", f"{module}:Raising")
+    (problem,) = check_installed("acme-kit", plugins).problems
+    assert problem.startswith("none of the ") and "license not found" in problem
+    monkeypatch.setattr("dovetail.plugin.loading.loader.load_plugins", lambda **_: plugins)
+    assert main(["check", "--installed", "acme-kit"]) == 1
+    printed = capsys.readouterr()
+    assert "license not found" in printed.out
+    assert "limits of MaxPool: 0 of 2" in printed.err
+
+
+def test_a_time_limit_and_an_interruption_leave_what_was_found(plugins):
+    found = check_installed("acme-kit", plugins, time_limit=1e-9)
+    assert "the time limit of 1e-09 s was reached at limits of Conv, 0 of 4" in found.unfinished
+    assert any("unfinished" in line for line in found.lines())
+
+    def interrupt(what, done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    kept = []
+    with pytest.raises(KeyboardInterrupt):
+        check_installed("acme-kit", plugins, interrupt, interrupted=kept.append)
+    assert kept[0].limits
+    assert kept[0].unfinished == "interrupted at limits of MaxPool, 2 of 4"
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "nan", "inf", "soon"])
+def test_a_time_limit_that_is_none(text, capsys):
+    assert main(["check", "--installed", "acme-kit", f"--time-limit={text}"]) == 2
+    assert "write a number of seconds above 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "target", "says"),
     [

@@ -4,6 +4,7 @@ import pytest
 from dovetail import DovetailError, load_plugins
 from dovetail_testing.case import SUITES, Case, CaseMeasurement
 from dovetail_testing.list_files import Lists, read_lists
+from dovetail_testing.list_merging import add_to_lists, merged
 from dovetail_testing.verdicts import text_to_add, verdict
 
 GOOD = """
@@ -176,3 +177,49 @@ def test_notes_of_a_list_stand_on_the_page(tmp_path):
     assert notes == ["Triples were tried, too."]
     text = page([BackendTable("acme-npu", "Executed by `acme`.", [], notes)], "pytest", {})
     assert "## acme-npu\n\nExecuted by `acme`. 0 cases: 0 on the backend (none), 0 on the host.\n\nTriples were" in text
+
+
+ADDED = """exact:
+  operators: [Abs, Neg]
+  tests: [net_b]
+relaxed:
+  - operators: [Gemm]
+    tolerance: 0.002
+    why:
+fails:
+  - tests: [test_x]
+    why: it is a defect
+"""
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        GOOD,
+        "backend: acme  # ours\nrelaxed:\n# long sums\n- {tests: [test_conv_*], tolerance: 0.05, why: long sums}\n",
+        "backend: acme\nexact:\n  - operators: [Relu]  # a list of entries\n  - tests: [test_conv_of_one]\n",
+        "backend: acme\nexact:\n  operators: [Relu,\n              MaxPool]  # by hand\n",
+        f"backend: acme\nexact: \n  operators: [{', '.join(['Relu'] * 1 + [f'Sigmoid{n}' for n in range(12)])}]\n",
+        "backend: acme\n",
+    ],
+)
+def test_new_entries_leave_what_a_person_wrote(old, tmp_path):
+    text = merged(old.lstrip("\n"), ADDED)
+    left = iter(text)
+    assert all(character in left for character in old.strip())  # in order: nothing went
+    file = tmp_path / "acme.yaml"
+    file.write_text(text.replace("why:\n", "why: short\n"))
+    entries = read_lists(file).entries
+    names = {(entry.kind, name.raw) for entry in entries for name in entry.names}
+    assert names >= {("exact", "Abs"), ("exact", "Neg"), ("exact", "net_b"), ("relaxed", "Gemm"), ("fails", "test_x")}
+    file.write_text(old.lstrip("\n"))
+    assert names >= {(entry.kind, name.raw) for entry in read_lists(file).entries for name in entry.names}
+
+
+def test_lists_of_a_new_file_and_a_file_that_is_none(tmp_path):
+    add_to_lists(tmp_path / "new.yaml", "acme", "1.23", ADDED.replace("why:\n", "why: short\n"))
+    assert read_lists(tmp_path / "new.yaml").backend == "acme"
+    (tmp_path / "other.yaml").write_text("operators: 3\n")
+    with pytest.raises(DovetailError, match=r"other\.yaml"):
+        add_to_lists(tmp_path / "other.yaml", "acme", "1.23", ADDED)
+    assert (tmp_path / "other.yaml").read_text() == "operators: 3\n"

@@ -33,22 +33,39 @@ def batch(*numbers):
     return {"x": np.float32([[number, number] for number in numbers])}
 
 
-def test_even_batches_calibrate_and_odd_ones_judge(tmp_path):
-    calibrate, judge, text = parts_of(FIXED, batch(1, 2, 3, 4, 5), tmp_path)
-    assert (calibrate, judge) == ([[[1, 1]], [[3, 3]], [[5, 5]]], [[[2, 2]], [[4, 4]]])
-    assert text == "accuracy is that of 2 of 5 batches; the others calibrate"
+def test_half_of_the_batches_calibrate_and_the_others_judge(tmp_path):
+    calibrate, judge, text = parts_of(FIXED, batch(1, 2, 3, 4, 5, 6), tmp_path)
+    assert (calibrate, judge) == ([[[1, 1]], [[2, 2]], [[3, 3]]], [[[4, 4]], [[5, 5]], [[6, 6]]])
+    assert text == "accuracy is that of 3 of 6 batches, which nothing was calibrated with"
 
 
 def test_rows_of_a_single_batch_are_split_where_they_are_independent(tmp_path):
     calibrate, judge, text = parts_of(ROWS, batch(1, 2, 3), tmp_path)
-    assert (calibrate, judge) == ([[[1, 1], [3, 3]]], [[[2, 2]]])
-    assert text == "accuracy is that of 1 of 3 rows; the others calibrate"
+    assert (calibrate, judge) == ([[[1, 1], [2, 2]]], [[[3, 3]]])
+    assert text == "accuracy is that of 1 of 3 rows, which nothing was calibrated with"
 
 
 def test_what_cannot_be_split_does_both_and_says_so(tmp_path):
     one, other, text = parts_of(FIXED, batch(1), tmp_path)
     assert one == other == [[[1, 1]]]
-    assert text == "the data that accuracy is measured on also calibrates, since it is one sample"
+    assert text.startswith("accuracy is that of data which also calibrated, since nothing could be held back")
+
+
+def test_recordings_are_in_one_folder_and_are_told_apart_there(tmp_path):
+    given = tmp_path / "given"
+    for speaker in "abcdef":
+        (given / speaker).mkdir(parents=True)
+        for number in range(3):
+            np.savez(given / speaker / f"{number}.npz", x=np.full((1, 2), ord(speaker), np.float32))
+    model = opened(FIXED)
+    found = write_split(model, given, tmp_path, reference_runner(model, Context(Request(), plugins=load_plugins())))
+    speakers = [
+        {path.stem.partition("_")[0]: float(np.load(path)["x"][0, 0]) for path in part.glob("*.npz")}
+        for part in (found.calibrate, found.judge)
+    ]
+    assert [len(each) for each in speakers] == [3, 3], "a name for every recording"
+    assert not set(speakers[0].values()) & set(speakers[1].values())
+    assert found.too_few == ""
 
 
 def test_labels_go_with_their_samples(tmp_path):

@@ -16,6 +16,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
+from dovetail_commands import folder_jobs
 from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tuner
 from dovetail_tune.answers import Answer, as_text
 from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
@@ -245,7 +246,7 @@ def test_machines_like_this_one_are_chosen_and_the_others_named():
 )
 def test_a_cluster_that_does_not_answer_is_an_error_with_the_way_out(address, message, monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(cluster, "_SECONDS", 0.2)
+    monkeypatch.setattr(folder_jobs, "_SECONDS", 0.2)
     with pytest.raises(DovetailError, match=message) as caught, cluster.connect(address):
         pass
     assert "--resources timing=1" in caught.value.hint

@@ -23,7 +23,7 @@ CRASHED = TunedCandidate(
     Candidate("crashing-npu", ("crashing-npu",)), remark="left out: its process ended with signal SIGSEGV"
 )
 TUNED = Tuned(
-    "net.onnx", [LOW, HOST, NOISY, CRASHED], LOW, None, [], "within 4 % of ...", [(0.4, 29.0), (1.0, math.inf)]
+    "net.onnx", [LOW, HOST, NOISY, CRASHED], LOW, certificate="within 4 % of ...", front=[(0.4, 29.0), (1.0, math.inf)]
 )
 
 
@@ -44,6 +44,14 @@ def test_the_lines_name_the_winner_its_speed_and_the_certificate():
         "within 4 % of ...",
     ]
     assert Tuned("net").lines() == ["no candidate meets the goals"]
+
+
+def test_a_goal_on_too_few_samples_is_not_called_met():
+    why = "measured on too few: 1 row of 4 can judge, 3 must, and 5 independent rows give as many"
+    assert Tuned("net", [LOW, HOST], LOW, too_few=why).lines() == [
+        "fastest of those that do not miss the goal: cpu-int8, 2.00 times as fast as the host alone",
+        f"the goal is not called met: {why}",
+    ]
 
 
 def test_a_folder_of_models_has_one_row_each():
@@ -80,5 +88,16 @@ def test_a_plot_of_nothing_is_a_document_too():
 def test_integers_that_are_not_faster_are_said_to_be_so(integers, floats, said):
     whole, part = Candidate("int", ("cpu-int8:weights=int8",)), Candidate("float", ("cpu-bf16",))
     high = Candidate("int high", ("cpu-int8",), high=("*",))  # in floats
-    entries = [TunedCandidate(whole, integers), TunedCandidate(part, floats), TunedCandidate(high, 2.0)]
+    entries = [
+        TunedCandidate(whole, integers), TunedCandidate(part, floats, meets=True), TunedCandidate(high, 2.0, meets=True)
+    ]  # fmt: skip
     assert slower_integers(entries, CandidateSet((whole, part, high), {}, 3, frozenset({"cpu-int8"}))) == said
+
+
+def test_integers_that_win_are_not_said_to_be_slower():
+    """Faster floats that miss the goal are no reason to do without integers."""
+    whole, part = Candidate("int", ("cpu-int8",)), Candidate("float", ("cpu-bf16",))
+    competing = CandidateSet((whole, part), {}, 2, frozenset({"cpu-int8"}))
+    winner = TunedCandidate(whole, 1.14, meets=True)
+    assert slower_integers([winner, TunedCandidate(part, 1.0, meets=False)], competing, winner) == []
+    assert slower_integers([winner, TunedCandidate(part, 1.13, meets=True)], competing, winner) == []

@@ -1,40 +1,22 @@
-"""What a search for a goal does not see, and what a part of the data says of other data."""
+"""What a part of the data says of other data: samples that judge have not calibrated, and figures have a spread."""
 
+import json
 import math
 
+import dovetail
 import numpy as np
+import onnx
 import pytest
+from dovetail.cli.main import main
 from dovetail_onnx.opening import open_text
-from dovetail_runtime.data.data_split import split_data
-from dovetail_verify.accuracy.raising import described
 from dovetail_verify.compare import verify
+from onnx import numpy_helper, parser
 
 HEAD = '<ir_version: 10, opset_import: ["": 22]>'
 
 
 def net(nodes="y = Tanh (x)", rows="N"):
     return open_text(f"{HEAD} g (float[{rows},2] x) => (float[M,2] y) {{ {nodes} }}", "test")
-
-
-def tanh(feeds):
-    return {"y": np.tanh(feeds["x"])}
-
-
-def mean(feeds):
-    return {"y": feeds["x"].mean(keepdims=True)}
-
-
-@pytest.mark.parametrize(
-    ("rows", "run", "text"),
-    [
-        (7, tanh, "accuracy is that of 2 of 7 rows, which the search for the goal did not see"),
-        (5, tanh, "nothing could be held back: it is one batch; give more files or samples"),
-        (64, mean, "are run apart; give more files"),
-    ],
-)
-def test_what_is_held_out_is_said_and_why_nothing_is(rows, run, text):
-    data = {"x": np.arange(rows, dtype=np.float32)[:, None].repeat(2, axis=1)}
-    assert described(split_data(net(), data, run, 3, 6)).endswith(text)
 
 
 def compared(errors):
@@ -59,3 +41,91 @@ def test_batches_alike_and_exact_ones_are_rated_as_they_are():
     assert compared([1e-2, 1e-2, 1e-2]).cautious[0].snr_db == pytest.approx(40)
     assert compared([0, 0]).cautious[0].snr_db == math.inf
     assert compared([1e-2]).cautious[0].snr_db == pytest.approx(40)
+
+
+def test_the_spread_is_that_of_single_batches():
+    assert compared([1e-2, 1e-2, 1e-2]).spread_db == pytest.approx(0, abs=1e-9)
+    assert compared([1e-2, 1e-3]).spread_db == pytest.approx(20 / math.sqrt(2))
+    assert compared([1e-2]).spread_db == 0
+
+
+class Samples:
+    """A function that gives samples of certain magnitudes."""
+
+    def __init__(self, scales):
+        self.scales = scales
+
+    def __call__(self):
+        numbers = np.random.default_rng(0)
+        return iter([{"x": (scale * numbers.standard_normal((4, 16))).astype(np.float32)} for scale in self.scales])
+
+
+WEIGHT = np.random.default_rng(1).standard_normal((16, 16)).astype(np.float32)
+
+
+@pytest.fixture
+def product():
+    text = f"""{HEAD} g (float[4,16] x) => (float[4,16] y) <float[16,16] w> {{ y = MatMul (x, w) }}"""
+    model = parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
+    return model
+
+
+LOUD_AT_THE_END = [1.0] * 9 + [100.0] * 3
+
+
+@pytest.mark.parametrize("goal", [{}, {"min_snr": 5}])
+def test_what_judges_has_calibrated_nothing(product, goal):
+    """The last samples, which judge, are a hundred times as loud as those that calibrate: their noise shows."""
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), **goal)
+    if goal:
+        assert compiled.plan.summary["accuracy"]["raised"], "the scales do not fit what judges"
+    else:
+        assert compiled.verification.worst_snr_db < 5
+        assert "which nothing was calibrated with" in compiled.verification.held_back
+    even = dovetail.compile(product, "cpu-int8", data=Samples([1.0] * 12), **goal)
+    assert even.verification.worst_snr_db > 25
+
+
+def test_without_verification_everything_calibrates(product):
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), verify=False)
+    found = dovetail.verify(product, compiled, Samples(LOUD_AT_THE_END))
+    assert found.worst_snr_db > 25
+
+
+def test_a_goal_on_too_few_samples_is_not_called_met(product, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(product, "m.onnx")
+    np.savez("x.npz", x=np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32))  # two batches of four
+    assert main(["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--min-snr", "5", "-o", "out"]) == 0
+    said = capsys.readouterr()
+    assert "--min-snr 5 is not called met: measured on too few: 1 batch of 2 can judge" in said.out + said.err
+    assert "5 independent batches give as many" in said.out + said.err
+    assert dovetail.load("out").plan.summary["accuracy"]["met"] is None
+    assert main(["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--min-snr", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verification"]["too_few"].startswith("--min-snr 5 is not called met")
+
+
+def test_ranks_are_those_of_samples_that_did_not_calibrate(product):
+    ranking = dovetail.bisect(product, "cpu-int8", data=Samples(LOUD_AT_THE_END))
+    assert ranking.notes[0] == "accuracy is that of 3 of 12 batches, which nothing was calibrated with"
+    assert ranking.snr_low < 5
+
+
+def test_layers_are_measured_on_samples_that_did_not_calibrate(product):
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), layers=True)
+    assert compiled.verification.layers.layers[0].accumulated.snr_db < 5
+
+
+def test_verifying_on_the_data_that_calibrated_says_so(product, tmp_path):
+    numbers = np.random.default_rng(0)
+    data = {"x": numbers.standard_normal((48, 16)).astype(np.float32)}  # twelve batches
+    note = "the result was calibrated with this data, so other data may give less"
+    compiled = dovetail.compile(product, "cpu-int8", data=data)
+    compiled.save(tmp_path / "out")
+    for result in (compiled, tmp_path / "out"):
+        found = dovetail.verify(product, result, data)
+        assert found.notes[0] == f"{note}; `compile` measured it on the 3 batches that did not"
+    assert not dovetail.verify(product, compiled, {"x": data["x"] + 1}).held_back
+    everything = dovetail.compile(product, "cpu-int8", data=data, verify=False)
+    assert dovetail.verify(product, everything, data).held_back == note

@@ -37,6 +37,7 @@ _OLDEST = "bernoulli2"
 _BACKEND = "bpu-int8"
 _FLOATS = {"arithmetic": "floats"}  # Q/DQ rounds as integers do, and takes a third of the time to compile
 _BATCHES = 32
+_WORSE = 1.1  # times the noise without refinements, above which they are left out: few samples are uncertain
 _REFINED = 3  # candidates that are compared again, refined
 
 
@@ -52,10 +53,12 @@ class Compared(NamedTuple):
     Attributes:
         scaled: Of all candidates, before refinements that follow calibration.
         refined: Of the best of these, with the refinements; the best of all if there are none.
+        names_refinements: Whether the request names its refinements, which are then applied in any case.
     """
 
     scaled: dict[str, float]
     refined: dict[str, float]
+    names_refinements: bool = False
 
     @property
     def best(self) -> str:
@@ -65,14 +68,21 @@ class Compared(NamedTuple):
         """
         return min(self.refined, key=lambda name: (1 - self.scaled[name]) * (1 - self.refined[name]))
 
+    @property
+    def refinements_cost(self) -> bool:
+        """Whether the best candidate is clearly more accurate without its refinements, and may be left so."""
+        scaled, refined = self.scaled[self.best], self.refined[self.best]
+        return not self.names_refinements and 1 - refined > _WORSE * (1 - scaled)
+
 
 def best_request(job: CompileJob) -> tuple[Request, Compared]:
     """The request with the best observer and scheme, and the comparison of the candidates.
 
-    The model is calibrated with every candidate on all data and compared with the original on the first 32 batches:
-    first before its biases are corrected or its weights rounded, which takes longer than everything else, then the
-    best three with these refinements, because clipped numbers shift means, and corrected biases restore them. The
-    request stays as it is if nothing is quantized, or if no output is a float.
+    The model is calibrated with every candidate on a part of the data, and compared with the original on the first 32
+    batches of another one, neither of which judges the result: first before its biases are corrected or its weights
+    rounded, which takes longer than everything else, then the best three with these refinements, because clipped
+    numbers shift means, and corrected biases restore them. Refinements that make the best one worse are left out,
+    unless the request names them. The request stays as it is if nothing is quantized, or if no output is a float.
 
     Source: `calibration_type: default` of hb_mapper, which looks at the first sample; one alone decides by chance.
     Zero points are among the alternatives of its successor (`asymmetric: [true, false]`). They are left out if the
@@ -82,8 +92,10 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
         DovetailError: The model cannot be compiled.
     """
     from dovetail_quantize import compare_observers
-    from dovetail_verify import CachedOriginal, source_runner
+    from dovetail_verify import CachedOriginal, data_of_search, source_runner
 
+    calibrating, comparing = data_of_search(job)
+    job = replace(job, request=replace(job.request, data=calibrating))
     original = CachedOriginal(source_runner(job.original, job.ctx))
     compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in OBSERVERS])
     requests = _candidates(job.request)
@@ -110,7 +122,7 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
             if earlier is not None:
                 same[name], cosines[name] = earlier, cosines[earlier]
                 continue
-            cosine = _cosine(job, request, decided[scheme], work, original)
+            cosine = _cosine(job, request, decided[scheme], work, original, comparing)
             if cosine is None:
                 return {}
             cosines[name] = cosine
@@ -122,8 +134,9 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
         return job.request, Compared({}, {})
     refined = measured({name: requests[name] for name in names}, first) if last > 1 else {}
     refined = refined or {names[0]: scaled[names[0]]}
-    found = Compared(scaled, refined)
-    return requests[found.best], found
+    found = Compared(scaled, refined, names_refinements=_named_refinements(job.request))
+    best = requests[found.best]
+    return (_only_scaled(best) if found.refinements_cost else best), found
 
 
 def _candidates(request: Request) -> dict[str, Request]:
@@ -156,6 +169,8 @@ def remark_of(compiled: CompiledModel, compared: Compared) -> None:
     why = f"calibrated with {compared.best}: cosine similarity of the worst output on the first batches: {text}"
     if len(compared.refined) > 1:
         why += f"; of the best three with refined weights and biases: {_text(compared.refined)}"
+    if compared.refinements_cost:
+        why += "; its weights and biases are not refined, which costs accuracy here"
     chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME,{_SCHEME}=symmetric chooses one"
     compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, advice=chosen))
 
@@ -190,6 +205,12 @@ def _is_refined(request: Request) -> bool:
 
     steps = request.options.get(REFINE_OPTION, {}).get("steps")
     return steps is None or any(step not in SCALING for step in steps)
+
+
+def _named_refinements(request: Request) -> bool:
+    from dovetail_quantize import REFINE_OPTION
+
+    return request.options.get(REFINE_OPTION, {}).get("steps") is not None
 
 
 def _only_scaled(request: Request) -> Request:
@@ -270,7 +291,12 @@ def _context(job: CompileJob, request: Request) -> Context:
 
 
 def _cosine(
-    job: CompileJob, request: Request, decided: _Decided, calibrated: Model | None, original: RunFunction
+    job: CompileJob,
+    request: Request,
+    decided: _Decided,
+    calibrated: Model | None,
+    original: RunFunction,
+    comparing: object,
 ) -> float | None:
     """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
     from dovetail_quantize import quantized_model_of
@@ -288,7 +314,7 @@ def _cosine(
     found: list[float] = []
     # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
     on_host = reference_runner(made, ctx, {"share_weights": True})
-    for feeds, _ in islice(batches(job.original, request.data, made), _BATCHES):
+    for feeds, _ in islice(batches(job.original, comparing, made), _BATCHES):
         outputs = verify(job.original, original, lambda given: on_host(fitted(made, given)), feeds, made=made).outputs
         cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
         if not cosines:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.options import Asked
 
 _UNVERIFIED = Remark(
-    "analysis", "", "compile", "not-verified",
-    "the result was not verified: no installed distribution compares it with the original (dovetail-verify does)",
+    "analysis", "", "compile", "not-verified", "the result was not verified: no installed distribution compares it",
     advice="pip install dovetail-verify",
 )  # fmt: skip
 
@@ -57,6 +56,7 @@ class Compilation:
         self._watch = instrumentation or Instrumentation(progress=self._progress)
         self._ctx = self._context(request)
         self._kept: CompiledModel | None = None
+        self._driven: Request | None = None
 
     def run(self) -> CompiledModel:
         """Return the result: the model itself if it already is a result of this request, else a new one.
@@ -70,12 +70,10 @@ class Compilation:
             self._original, request, ctx, self._options.keywords, None, self._progress,
             own_output()(self._keep_once), self._passes, runner.tried(ctx) if runner is not None else {},
         )  # fmt: skip
-        self._recognized, self._mark = recognized(job)
+        (self._recognized, self._mark), self._on_prepared = recognized(job), job.on_prepared
         job = replace(job, recognized=self._recognized)
         if self._recognized is None and request.data is not None:
             input_data(request.data).check(self._original)
-        self._driver = Driver(self._original, ctx, self._passes, self._watch, job.on_prepared)
-        self._driven = request
         try:
             compiled = self._options.around(job, self._compile)()
         except ResultError as error:
@@ -90,10 +88,11 @@ class Compilation:
         if self._recognized is not None and not asked and wanted is self._request:
             return self._recognized
         if wanted is not self._driven:
-            ctx = self._context(wanted)
-            if wanted.data is self._request.data:
+            ctx = self._ctx if wanted is self._request else self._context(wanted)
+            if wanted.data is self._ctx.measured.data:
                 ctx.measured = self._ctx.measured
-            self._driver, self._driven = Driver(self._original, ctx, self._passes, self._watch), wanted
+            self._driver = Driver(self._original, ctx, self._passes, self._watch, self._on_prepared)
+            self._driven, self._on_prepared = wanted, []
         compiled = self._driver.compile(asked)
         compiled.source = self._original.path and self._original.path.absolute()
         self._mark(compiled)
@@ -106,7 +105,7 @@ class Compilation:
     def _context(self, request: Request) -> Context:
         ctx = Context(request, plugins=self._plugins)
         ctx.load_backends()
-        ctx.try_engines = self._try_engines
+        ctx.try_engines, ctx.measured.data = self._try_engines, request.data
         return ctx
 
     def _keep_once(self, compiled: CompiledModel) -> None:

@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 _PREPARE = ("normalize", "analyze")
 _DECIDE = ("place", "type")
 _CARRY_OUT = ("calibrate", "quantize", "join", "outline", "emit", "load")
+# Nodes in graphs of earlier rounds before these, which are reference cycles, are collected. A collection visits every
+# object of the process, so one per round would take longer than deciding on a small model.
 _ABANDONED = 20_000
-"""Nodes in graphs of earlier rounds before these, which are reference cycles, are collected.
-
-A collection visits every object of the process, so one per round would take longer than deciding on a small model."""
 
 
 class Driver:
@@ -57,8 +56,7 @@ class Driver:
         self._original, self._ctx, self._request, self._passes = original, ctx, ctx.request, passes
         self._watch, self._on_prepared = instrumentation or Instrumentation(), on_prepared
         self._prepared: Model | None = None
-        self._again = False
-        self._abandoned = 0
+        self._again, self._abandoned = False, 0
         self._before, self._after = ctx.round.copy(), Round()
         self._refusals = ctx.refusals
         self._result: Result | None = None
@@ -130,6 +128,7 @@ class Driver:
             trial=trial, registry=ctx.registry, with_nodes=made.with_nodes,
         )  # fmt: skip
 
+    @gc_paused()  # once, because the collector looks at all objects made meanwhile when it goes on
     def _decide(self, asked: Asked | None, pins: Sequence[str], carry_out: bool) -> tuple[Model, Plan]:
         ctx = self._ctx
         ctx.asked = dict(asked or {})
@@ -148,7 +147,6 @@ class Driver:
             self._watch.finished(result)
         return work, plan
 
-    @gc_paused()
     def _plan(self, decided: Model) -> Plan:
         from dovetail.compiler.planned import plan_of
 

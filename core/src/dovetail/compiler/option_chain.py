@@ -114,8 +114,11 @@ def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed
     def compile_inside(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
         passing: list[BaseException] = []
         further_out, changed = asked or {}, request
+        merged: dict[int, Request] = {}  # one object for each that is passed, for which a driver is kept
 
         def proceed(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+            if request is not None and changed is not None:
+                request = merged.setdefault(id(request), request.changed_as(changed, job.request))
             try:
                 # Overrides of an outer option win over those of an inner one.
                 with own_output():

@@ -35,6 +35,7 @@ class Instrumentation:
         reproducer_weights: Include the weights in the reproducer; by default only their shapes and types.
         out: Stream for printed models; standard error by default.
         progress: Called before every step.
+        passed: Called after every pass with the pass, the model, which it must not change, and what the pass did.
         finished: Called with the result of the run, which has timing and statistics.
     """
 
@@ -48,6 +49,7 @@ class Instrumentation:
     reproducer_weights: bool = False
     out: TextIO | None = None
     progress: Progress | None = None
+    passed: Callable[[Pass, Model, PassResult], None] | None = None
     finished: Callable[[Result], None] | None = None
 
     def check_names(self, names: Iterable[str]) -> None:
@@ -79,10 +81,12 @@ class Printer:
             self._print("before", pass_, model)
 
     def after_pass(self, pass_: Pass, model: Model, result: PassResult) -> None:
-        """Print the model after a pass, if requested."""
+        """Print the model after a pass, if requested, and call what the caller of the pipeline gave."""
         watch = self._watch
         if {pass_.name, ALL} & set(watch.print_after) or (watch.print_on_change and result.changed):
             self._print("after", pass_, model)
+        if watch.passed:
+            watch.passed(pass_, model, result)
 
     def pass_failed(self, pass_: Pass, model: Model) -> None:
         """Print the model that a failing pass left, if requested."""
@@ -90,6 +94,5 @@ class Printer:
             self._print("failed in", pass_, model)
 
     def _print(self, when: str, pass_: Pass, model: Model) -> None:
-        out = self._watch.out or sys.stderr
-        out.write(f"// ----- {when} {pass_}{self.where} -----\n{str(model).rstrip()}\n")
-        out.flush()
+        text = f"// ----- {when} {pass_}{self.where} -----\n{str(model).rstrip()}"
+        print(text, file=self._watch.out or sys.stderr, flush=True)

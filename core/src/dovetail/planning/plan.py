@@ -270,14 +270,14 @@ class Plan:
         return {n.output: n for n in self.nodes}, {n.key: n for n in self.nodes if n.key}
 
 
-def coverage_line(nodes: Sequence[PlannedNode], precisions: bool = False) -> str:
+def coverage_line(nodes: Sequence[PlannedNode | Placement], precisions: bool = False) -> str:
     """Return the number of nodes of each backend: `cpu-bf16 96/104 nodes in 2 regions, host 8`; the host is last.
 
     Args:
-        nodes: The nodes to count.
+        nodes: The nodes to count, or where they are placed.
         precisions: Whether to add how many nodes have which precision: `host 8 (float32 6, no float 2)`.
     """
-    placed: dict[str, list[PlannedNode]] = {}
+    placed: dict[str, list[PlannedNode | Placement]] = {}
     for node in nodes:
         placed.setdefault(node.backend, []).append(node)
     parts = []

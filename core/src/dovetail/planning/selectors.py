@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
 
 
-_FORMS = ("name", "type", "region")
 # Split at the last `=` that is not inside brackets, because formats contain `=` in theirs.
 _PIN = re.compile(r"(?P<selector>.+)=(?P<backend>[^=/\[\]]+)(?:/(?P<formats>.*))?")
 _OPEN_BRACKET = re.compile(r"=[^=/]+/[^\]]*\[[^\]]*$")
@@ -46,12 +45,7 @@ def select(model: Model, selector: str) -> list[ir.Node]:
     form, _, rest = selector.partition(":")
     if form not in _FORMS or not rest:
         form, rest = "name", selector
-    if form == "type":
-        found, known = _by_type(model, rest)
-    elif form == "region":
-        found, known = _by_region(model, rest)
-    else:
-        found, known = _by_name(model, rest)
+    found, known = _FORMS[form](model, rest)
     if not found:
         near = near_misses(rest, known, alike=0.5)
         hint = f"did you mean {', '.join(repr(name) for name in near)}?" if near else "`dovetail plan` lists all nodes"
@@ -109,3 +103,6 @@ def parse_pin(text: str) -> tuple[str, str, dict[str, Format]]:
             raise DovetailError(f"pin '{text}' gives {what} twice", "remove one of them")
         formats[port] = parsed
     return selector, backend, formats
+
+
+_FORMS = {"name": _by_name, "type": _by_type, "region": _by_region}

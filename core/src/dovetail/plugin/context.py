@@ -46,7 +46,13 @@ class Analysis(Protocol[Fact_co]):
 
 
 class Kept:
-    """Objects that passes keep beyond one revision of the model: at most one of each class."""
+    """Objects that passes keep beyond one revision of the model: at most one of each class.
+
+    Attributes:
+        data: What measurements among them were made on.
+    """
+
+    data: object = None
 
     def __init__(self) -> None:
         self._objects: dict[type, Any] = {}

@@ -96,7 +96,7 @@ class DovetailBackend(Backend):
     @classmethod
     def run_model(cls, model: AnyModel, inputs: Any, device: str = _DEVICE, **kwargs: Any) -> tuple[Any, ...]:
         """Compile a model and compute its outputs once; see `prepare` and `DovetailRep.run`."""
-        return cls.prepare(model, device, **kwargs).run(inputs)
+        return cls.prepare(model, device, **{"cache": False, **kwargs}).run(inputs)
 
     @classmethod
     def run_node(

@@ -8,12 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import onnx
 from dovetail import load_plugins
 from dovetail.api import AnyModel, compile, load
+from dovetail.api import open as open_model
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
+from dovetail_onnx.native_runtime import onnx_runtime
+
+from dovetail_adapters.result_cache import ResultCache, weight_files
+from dovetail_adapters.result_key import NotCacheable, RequestKey
 
 if TYPE_CHECKING:
+    import onnxruntime as ort
     from dovetail.plugin import CompiledModel, PluginSet
 
 Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
@@ -31,9 +38,10 @@ def open_compiled(
     *,
     providers: Providers | None = None,
     plugins: PluginSet | None = None,
+    cache: bool = True,
     **options: Any,
 ) -> CompiledModel:
-    """Load a saved result, or compile a model.
+    """Load a saved result, or compile a model; what an earlier program compiled is loaded from the user's cache.
 
     Args:
         model: The folder of a result, its `model.onnx`, or any model that `dovetail.compile` takes.
@@ -41,6 +49,7 @@ def open_compiled(
             backends already.
         providers: Names of backends, in order of preference; see `backends_of`.
         plugins: The plugins to use; all installed ones by default.
+        cache: Whether to look into the cache of results, and to keep this one there; see `ResultCache`.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `pins`, ...
 
     Raises:
@@ -50,7 +59,11 @@ def open_compiled(
     plugins = plugins or load_plugins()
     saved = saved_result(model)
     if saved is None:
-        return compile(model, backend or backends_of(providers or (), plugins), plugins=plugins, **options)
+        backends = backend or backends_of(providers or (), plugins)
+        found = ResultCache.of_user() if cache else None
+        if found is None:
+            return compile(model, backends, plugins=plugins, **options)
+        return _cached(found, model, backends, plugins, options)
     given = [*(["backend"] if backend else []), *options]
     if given:
         raise UsageError(
@@ -58,6 +71,47 @@ def open_compiled(
             "leave that out, or name the source model, which is compiled",
         )
     return load(saved, plugins)
+
+
+def source_session(model: AnyModel, settings: ort.SessionOptions | None) -> ort.InferenceSession:
+    """Return ONNX Runtime's own session of a source model.
+
+    Raises:
+        UsageError: ONNX Runtime does not read it.
+    """
+    if isinstance(model, onnx.ModelProto):
+        model = model.SerializeToString()
+    if not isinstance(model, bytes) and not (isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".onnx"):
+        raise UsageError("background=True runs the source model at first, and this is no ONNX file", "leave it out")
+    runtime = onnx_runtime()
+    source = model if isinstance(model, bytes) else os.fspath(model)
+    try:
+        return runtime.InferenceSession(source, settings, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        problem = f"background=True runs the source model at first, and ONNX Runtime refuses it: {error}"
+        raise UsageError(problem, "leave it out") from error
+
+
+def _cached(
+    cache: ResultCache, model: AnyModel, backends: str | Sequence[str], plugins: PluginSet, options: dict[str, Any]
+) -> CompiledModel:
+    """Load the result of this request from the cache, or compile it and keep it there."""
+    try:
+        key = RequestKey(model, {"backends": backends, **options}, plugins)
+    except NotCacheable:
+        return compile(model, backends, plugins=plugins, **options)
+    kept = cache.load(key.digest, plugins)
+    if kept is not None:
+        return kept
+    opened = open_model(model, plugins)
+    compiled = compile(opened, backends, plugins=plugins, **options)
+    cache.store(
+        key.digest,
+        compiled,
+        f"{opened.path or 'a model in memory'} for {backends}",
+        [*key.files, *weight_files(opened)],
+    )
+    return compiled
 
 
 def saved_result(model: object) -> Path | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
@@ -13,7 +16,7 @@ from dovetail_runtime.whole_session import whole_session
 
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import metadata_of, node_args
-from dovetail_adapters.opening import open_compiled
+from dovetail_adapters.opening import open_compiled, saved_result, source_session
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -44,11 +47,11 @@ class InferenceSession:
             which is ONNX Runtime on the CPU.
         enable_fallback: Ignored, because engines are replaced in any case; ONNX Runtime has this argument.
         disabled_optimizers: Names of optimizers that ONNX Runtime should not use.
+        cache: Whether a result of an earlier program is taken from the user's cache, and this one kept there
+            (`dovetail cache`); requests with data from generators or plugins without a distribution are not.
+        background: Answer at once, by ONNX Runtime on the source model, until the result is compiled in another thread.
         plugins: The plugins to use; all installed ones by default.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `high`, ...
-
-    Attributes:
-        compiled: The `CompiledModel` that runs.
 
     Raises:
         UsageError: A saved result is to be compiled again, or providers and their options do not match.
@@ -65,24 +68,61 @@ class InferenceSession:
         backend: str | Sequence[str] = (),
         enable_fallback: int = 1,
         disabled_optimizers: Sequence[str] | None = None,
+        cache: bool = True,
+        background: bool = False,
         plugins: PluginSet | None = None,
         **options: Any,
     ):
         chosen = _joined(providers, provider_options)
-        self.compiled: CompiledModel = open_compiled(
-            path_or_bytes, backend, providers=chosen, plugins=plugins, **options
-        )
-        if sess_options is not None:
-            self.compiled.options["session_options"] = sess_options
-            if sess_options.intra_op_num_threads:
-                self.compiled.options["threads"] = sess_options.intra_op_num_threads
-        if disabled_optimizers:
-            self.compiled.options["disabled_optimizers"] = list(disabled_optimizers)
         self._sess_options = sess_options
-        self._outputs = [name_of(value) for value in self.compiled.model.graph.outputs]
-        whole = whole_session(self.compiled)
-        self._native = whole.native if whole is not None else None
+        self._optimizers = list(disabled_optimizers or ())
+        self._coming: Future[CompiledModel] | None = None
+        opened = partial(
+            open_compiled, path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, **options
+        )
+        if background and saved_result(path_or_bytes) is None:
+            self._native: Any = source_session(path_or_bytes, sess_options)
+            self._outputs = [value.name for value in self._native.get_outputs()]
+            self._is_last = True
+            self._coming = Future()
+            threading.Thread(target=self._compile, args=(opened,), name="dovetail-compile", daemon=True).start()
+        else:
+            self._take(opened())
+
+    @property
+    def compiled(self) -> CompiledModel:
+        """The `CompiledModel` that runs; it is waited for if it is compiled in the background.
+
+        Raises:
+            DovetailError: It could not be compiled in the background; the source model runs.
+        """
+        return self._compiled if self._coming is None else self._coming.result()
+
+    def _compile(self, opened: Callable[[], CompiledModel]) -> None:
+        """Compile in a thread, and run the result from then on; what fails is a warning, and the source model stays."""
+        assert self._coming is not None, "the thread is started with it"
+        try:
+            compiled = opened()
+            self._take(compiled)
+        except BaseException as error:
+            self._coming.set_exception(error)
+            warnings.warn(f"not compiled in the background, the source model runs: {error}", stacklevel=1)
+        else:
+            self._coming.set_result(compiled)
+
+    def _take(self, compiled: CompiledModel) -> None:
+        """Run a result from now on."""
+        if self._sess_options is not None:
+            compiled.options["session_options"] = self._sess_options
+            if self._sess_options.intra_op_num_threads:
+                compiled.options["threads"] = self._sess_options.intra_op_num_threads
+        if self._optimizers:
+            compiled.options["disabled_optimizers"] = self._optimizers
+        whole = whole_session(compiled)
+        self._compiled = compiled
+        self._outputs = [name_of(value) for value in compiled.model.graph.outputs]
         self._is_last = whole is None or whole.is_last
+        self._native = whole.native if whole is not None else None
 
     def run(
         self,
@@ -101,11 +141,12 @@ class InferenceSession:
             DovetailError: An input is missing or does not fit, there is no such output, or an engine fails. Where ONNX
                 Runtime runs the whole result, its own exceptions are raised instead.
         """
-        if self._native is not None:
+        native = self._native  # another one, once what is compiled in the background is there
+        if native is not None:
             if self._is_last:
-                return self._native.run(output_names, input_feed, run_options)
+                return native.run(output_names, input_feed, run_options)
             try:
-                return self._native.run(output_names, input_feed, run_options)
+                return native.run(output_names, input_feed, run_options)
             except Exception:
                 if run_options is not None:
                     raise
@@ -127,8 +168,9 @@ class InferenceSession:
             callback: Gets the results and an empty text, or an empty list and what went wrong.
             user_data: Passed to `callback`.
         """
-        if self._native is not None and self._is_last:
-            self._native.run_async(output_names, input_feed, callback, user_data, run_options)
+        native = self._native
+        if native is not None and self._is_last:
+            native.run_async(output_names, input_feed, callback, user_data, run_options)
             return
 
         def work() -> None:
@@ -148,8 +190,9 @@ class InferenceSession:
         run_options: ort.RunOptions | None = None,
     ) -> list[ort.OrtValue]:
         """Compute outputs from values of ONNX Runtime, as such values; see `run`."""
-        if self._native is not None and self._is_last:
-            return list(self._native.run_with_ort_values(output_names, input_dict_ort_values, run_options))
+        native = self._native
+        if native is not None and self._is_last:
+            return list(native.run_with_ort_values(output_names, input_dict_ort_values, run_options))
         ort = onnx_runtime()
         return [ort.OrtValue.ortvalue_from_numpy(a) for a in self.run(output_names, input_dict_ort_values, run_options)]
 
@@ -232,7 +275,8 @@ class InferenceSession:
         """Do nothing: engines are replaced in any case."""
 
     def __repr__(self) -> str:
-        return f"<InferenceSession of {self.compiled!r}>"
+        waiting = self._coming is not None and not self._coming.done()
+        return f"<InferenceSession of {'a model that is being compiled' if waiting else repr(self.compiled)}>"
 
     def __getattr__(self, name: str) -> Any:
         # Only for names that are not defined here. Private ones are looked up too: ONNX Runtime's own classes take the

@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
-from dovetail.errors import ResultError
+from dovetail.errors import ResultError, UsageError
 from dovetail.planning import HOST, assumed
 from dovetail.text import pluralize
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
+from dovetail_commands.progress import Progress
 from dovetail_commands.request import add_model, add_request, completed_model, request_of
-from dovetail_commands.terminal import Progress, say_note, say_notes, styled, table, warn
+from dovetail_commands.terminal import say_note, say_notes, styled, table, warn
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from dovetail.plugin import CompiledModel
 
+    from dovetail_commands.stages import StageReport
 
 _SHOWN = 6  # operators in a row of the table
 
@@ -42,6 +48,17 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="load the result on the engines that it is made for, and place elsewhere what they refuse "
         "(default: yes, unless the model is large)",
     )
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="for a folder of models: compile N at a time, each in a process",
+    )
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS",
+        help="for a folder of models: compile them on the machines of a dask.distributed scheduler",
+    )  # fmt: skip
     parser.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="say what each stage decided and how long it took, and all notes"
@@ -59,12 +76,13 @@ def run_compile(args: argparse.Namespace) -> int:
     from dovetail.plugin.loading import store_for
 
     from dovetail_commands.next_command import next_command
-    from dovetail_commands.stages import stage_lines
 
     if args.output:  # before anything is compiled
         with store_for(args.output, "save", plugins_of(args).registry) as store:
             store.check(args.output)
     existing(path)
+    if (args.jobs is not None or args.cluster) and not path.is_dir():
+        raise UsageError(f"--jobs and --cluster are for folders of models, and {path} is a file", "leave them out")
     if path.is_dir():
         code = _run_whole(args, path, request)
         return _run_folder(args, path, request) if code is None else code
@@ -77,8 +95,7 @@ def run_compile(args: argparse.Namespace) -> int:
                 compiled.save(args.output, external=True if args.external_data else None, progress=progress)
 
         try:
-            results: list[Any] = []
-            watch = instrumentation_of(args, progress, results=results)
+            watch = instrumentation_of(args, progress, report=_stage_report(args, progress))
             compiled = api.compile(model, **request, keep=keep, progress=progress, instrumentation=watch)
         except ResultError as error:
             compiled, failure = error.compiled, error
@@ -89,8 +106,6 @@ def run_compile(args: argparse.Namespace) -> int:
         if failure is not None:
             note(f"error: {failure}")
         return code
-    if args.verbose or sys.stderr.isatty():
-        note(*stage_lines(compiled, results, seconds=args.verbose))
     table(_by_place(compiled.placement_table()))
     if verification is not None:
         say(*verification.lines())
@@ -106,6 +121,15 @@ def run_compile(args: argparse.Namespace) -> int:
     if code:
         note("error: the result is broken: it is no approximation of the original")
     return code
+
+
+def _stage_report(args: argparse.Namespace, progress: Progress) -> StageReport | None:
+    """Return what says what each part of the compilation decides: on a terminal, and with `--verbose`."""
+    if args.json or not (args.verbose or sys.stderr.isatty()):
+        return None
+    from dovetail_commands.stages import StageReport
+
+    return StageReport(progress.say, plugins_of(args).registry, seconds=args.verbose)
 
 
 def _run_whole(args: argparse.Namespace, folder: Path, request: dict[str, Any]) -> int | None:
@@ -142,10 +166,10 @@ def _run_folder(args: argparse.Namespace, folder: Path, request: dict[str, Any])
     def keywords_of(target: Path | None) -> dict[str, Any]:
         return option_keywords(argparse.Namespace(**{**vars(args), "output": target}))
 
-    with Progress() as progress:
+    with Progress() as progress, _executor(args) as executor:
         outcomes = compile_folder(
             folder, output=args.output, external=True if args.external_data else None, progress=progress,
-            keywords_of=keywords_of, **request,
+            keywords_of=keywords_of, executor=executor, **request,
         )  # fmt: skip
     failed = [outcome for outcome in outcomes if outcome.status != "ok"]
     if args.json:
@@ -156,6 +180,26 @@ def _run_folder(args: argparse.Namespace, folder: Path, request: dict[str, Any])
     for outcome in failed:
         note(f"error: {outcome.model}: {outcome.why}", *([f"  {outcome.hint}"] if outcome.hint else ()))
     return 1 if failed else 0
+
+
+@contextmanager
+def _executor(args: argparse.Namespace) -> Iterator[Executor | None]:
+    """Yield what compiles the models of a folder beside each other; None to compile one after the other here."""
+    if args.jobs is not None and args.cluster:
+        raise UsageError("--jobs and --cluster exclude each other", "leave one of them out")
+    if args.jobs is None and not args.cluster:
+        yield None
+        return
+    from dovetail_commands.folder_jobs import machines
+    from dovetail_commands.folder_processes import processes
+
+    if args.cluster:
+        with machines(args.cluster, plugins_of(args)) as (executor, notes):
+            note(*(f"note: {text}" for text in notes))
+            yield executor
+    else:
+        with processes(args.jobs) as executor:
+            yield executor
 
 
 def _by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

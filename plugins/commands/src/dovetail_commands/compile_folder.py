@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,9 @@ from dovetail.plugin import CompiledFolder, Frontend, compiled_folder, load_plug
 from dovetail.plugin.loading import described, made
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from dovetail.passes import BackendChoice
     from dovetail.plugin import CompiledModel, PluginSet, Registry
 
 DATA = (".npz", ".npy", ".pb", "")
@@ -74,6 +77,13 @@ class ModelOutcome:
         texts = {"model": str(self.model), "output": self.output and str(self.output)}
         return {**vars(self), **texts, "nodes": {"placed": self.nodes[0], "all": self.nodes[1]}}
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModelOutcome:
+        """Return the outcome that `as_dict` gave."""
+        nodes, output = data["nodes"], data["output"]
+        paths = {"model": Path(data["model"]), "output": Path(output) if output else None}
+        return cls(**{**data, **paths, "nodes": (nodes["placed"], nodes["all"])})
+
 
 def compile_folder(
     folder: str | Path,
@@ -85,6 +95,7 @@ def compile_folder(
     external: bool | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     keywords_of: Callable[[Path | None], Mapping[str, Any]] | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> list[ModelOutcome]:
     """Compile every model below a folder; a failure of one does not affect the others.
@@ -101,7 +112,10 @@ def compile_folder(
         external: As for `CompiledModel.save`.
         progress: As for `dovetail.compile`.
         keywords_of: Called with the output folder of each model, or None; returns further keywords for it.
-        options: Further keywords of `dovetail.compile`.
+        executor: What compiles models beside each other, each in a process of its own: one of `concurrent.futures`, or
+            of dask.distributed (`client.get_executor(pure=False)`), whose machines see all files under the same paths.
+            None compiles one model after the other in this process.
+        options: Further keywords of `dovetail.compile`; with an executor plain data, and paths.
 
     Returns:
         The outcome of each model, in the order of their paths.
@@ -110,8 +124,8 @@ def compile_folder(
         UsageError: No backend is named, or a plan is given, which is one model's.
         DovetailError: The folder holds no models, or is a result itself, or a backend is not installed.
     """
-    from dovetail.api import compile, named_backends, requested
-    from dovetail.passes import Context
+    from dovetail.api import named_backends, requested
+    from dovetail.passes import BackendChoice, Context
 
     if options.get("plan") is not None:
         raise UsageError("a plan belongs to one model, and a folder is named", "name the model that it was made for")
@@ -125,18 +139,53 @@ def compile_folder(
     if (parts := _compile_whole(folder, place, external, whole)) is not None:
         return parts
     models = models_in(folder, plugins.registry, place)
-    outcomes = []
-    for model, name in result_names(models).items():
-        target = place / name if place is not None else None
+    samples = Path(data) if data is not None else None
+    targets = {model: place / name if place is not None else None for model, name in result_names(models).items()}
+    given = {model: {**options, **(keywords_of(targets[model]) if keywords_of else {})} for model in models}
+    if executor is None:
+        return [
+            compile_one(folder, model, target, named, samples, plugins, external, given[model], progress)
+            for model, target in targets.items()
+        ]
+    from dovetail_commands.folder_jobs import compile_jobs
+    from dovetail_commands.folder_worker import plain
+    from dovetail_commands.request import named_as_given
 
-        def compiled(model: Path = model, target: Path | None = target) -> CompiledModel:
-            given = {**options, **(keywords_of(target) if keywords_of is not None else {})}
-            found = data_for(model, Path(data)) if data is not None else None
-            keep = partial(_keep, target, external, progress)
-            return compile(folder / model, named, data=found, plugins=plugins, keep=keep, progress=progress, **given)
+    blocked = [record.name for record in plugins.plugins if record.status == "disabled"]
+    names = [named_as_given(BackendChoice.parse(choice), plugins.registry) for choice in named]
+    common = {"folder": folder, "data": samples, "external": external, "backends": names}
+    jobs = {
+        model: plain({**common, "model": str(model), "output": target, "options": given[model]}, "a keyword")
+        for model, target in targets.items()
+    }
+    done = compile_jobs(jobs, executor, blocked, progress)
+    return [replace(outcome, output=outcome.output and targets[outcome.model]) for outcome in done]
 
-        outcomes.append(_outcome(model, target, compiled))
-    return outcomes
+
+def compile_one(
+    folder: Path,
+    model: Path,
+    target: Path | None,
+    backends: Sequence[str | BackendChoice],
+    data: Path | None,
+    plugins: PluginSet,
+    external: bool | None,
+    options: Mapping[str, Any],
+    progress: Callable[[str, int, int], None] | None = None,
+) -> ModelOutcome:
+    """Compile one model of a folder, and save its result in `target`; see `compile_folder` for the rest.
+
+    Raises:
+        UsageError: The request is wrong for every model.
+    """
+    from dovetail.api import compile
+
+    def compiled() -> CompiledModel:
+        found = data_for(model, data) if data is not None else None
+        keep = partial(_keep, target, external, progress)
+        return compile(folder / model, backends, data=found, plugins=plugins, keep=keep, progress=progress, **options)
+
+    return _outcome(model, target, compiled)
 
 
 def _keep(

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, broken_lines, existing, plugins_of, print_json, say
+from dovetail.planning import HOST, operator_name
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
+    from dovetail.passes import Pass, PassResult
+    from dovetail.plugin import PluginSet
 
     from dovetail_commands.backends import BackendInfo
 
@@ -43,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     path, plugins = existing(args.model), plugins_of(args)
     found = backends(plugins)
     machine = examine_machine(found)
-    model = examine_model(api.open(path, plugins), path) if path is not None else {}
+    model = examine_model(api.open(path, plugins), path, plugins) if path is not None else {}
     if args.json:
         print_json({"machine": machine, "model": model})
         return 0
@@ -56,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(broken_lines(plugins)), end="")
     if model:
         say("", *_model_lines(model))
-    say("", f"type first  {first_command(machine, model, path)}")
+    if not model.get("nowhere"):
+        say("", f"type first  {first_command(machine, model, path)}")
     return 0
 
 
@@ -109,9 +113,8 @@ def _versions() -> dict[str, str]:
     return known
 
 
-def examine_model(model: Model, path: Path) -> dict[str, Any]:
-    """Return what a model needs: opset, nodes and operators, open extents, weights, and operators of other domains."""
-    from dovetail.planning import operator_name
+def examine_model(model: Model, path: Path, plugins: PluginSet | None = None) -> dict[str, Any]:
+    """Return what a model needs: opset, nodes and operators, open extents, weights, and operators that nothing runs."""
     from dovetail_onnx.frontend import fixing_option, open_inputs
     from onnx_ir import ExternalTensor
 
@@ -121,12 +124,32 @@ def examine_model(model: Model, path: Path) -> dict[str, Any]:
     fixing, complete = fixing_option(inputs) if inputs else ("", False)
     return {
         "opsets": dict(model.ir.opset_imports), "nodes": operators.total(), "operators": dict(operators.most_common()),
-        "custom": {name: number for name, number in operators.items() if "::" in name},
+        "nowhere": _unrunnable(model, plugins),
         "weights": len(weights), "bytes": sum(tensor.nbytes for tensor in weights),
         "external": sorted({str(tensor.location) for tensor in weights if isinstance(tensor, ExternalTensor)}),
         "open": [value.name or "" for value in inputs], "fixing": fixing if complete else "",
         "file": path.name, "file_bytes": path.stat().st_size if path.is_file() else 0,
     }  # fmt: skip
+
+
+def _unrunnable(model: Model, plugins: PluginSet | None) -> dict[str, int]:
+    """Return the operators that no engine here runs, each with the number of its nodes."""
+    from dovetail import api
+    from dovetail.passes import Instrumentation
+    from dovetail.plugin import EngineError
+
+    prepared: list[Model] = [model]
+
+    def passed(_: Pass, now: Model, __: PassResult) -> None:
+        prepared[0] = now  # the names in an error are those of the model that was prepared for placing
+
+    try:
+        api.plan(model, HOST, plugins=plugins, instrumentation=Instrumentation(passed=passed))
+    except EngineError as error:
+        lost = set(error.nodes)
+        found = (operator_name(node.domain, node.op_type) for node in prepared[0].nodes() if node.name in lost)
+        return dict(Counter(found).most_common())
+    return {}
 
 
 def _model_lines(model: dict[str, Any]) -> list[str]:
@@ -140,9 +163,9 @@ def _model_lines(model: dict[str, Any]) -> list[str]:
     if model["open"]:
         needed = model["fixing"] or "--fix-shape"
         lines.append(f"open       extents of {', '.join(model['open'][:4])}; backends with fixed shapes need {needed}")
-    if model["custom"]:
-        named = ", ".join(f"{name} {number}" for name, number in list(model["custom"].items())[:6])
-        lines.append(f"custom     {named}: run where an installed engine knows them, else nowhere")
+    if model["nowhere"]:
+        named = ", ".join(f"{name} {number}" for name, number in list(model["nowhere"].items())[:6])
+        lines.append(f"nowhere    {named}: no engine here runs them; install a backend that does, or cut them out")
     return lines
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dovetail.cli import note
 
 if TYPE_CHECKING:
-    from dovetail.passes import Instrumentation, Result
+    from dovetail.passes import Instrumentation, Progress, Result
+
+    from dovetail_commands.stages import StageReport
 
 __all__ = ["add_instrumentation", "instrumentation_of", "statistics_lines", "timing_lines"]
 
@@ -41,9 +44,12 @@ def add_instrumentation(parser: argparse.ArgumentParser) -> None:
 
 
 def instrumentation_of(
-    args: argparse.Namespace, progress: Any = None, stop_after: str = "", results: list[Any] | None = None
+    args: argparse.Namespace,
+    progress: Progress | None = None,
+    stop_after: str = "",
+    report: StageReport | None = None,
 ) -> Instrumentation:
-    """Build the instrumentation from the options; the result of every pipeline is added to `results`."""
+    """Build the instrumentation from the options; `report` is told what happens."""
     from dovetail.passes import Instrumentation
 
     beside = args.output.parent if args.output else Path()
@@ -56,21 +62,35 @@ def instrumentation_of(
         stop_after=stop_after,
         reproducer=args.crash_reproducer or beside / _REPRODUCER,
         reproducer_weights=args.reproducer_weights,
-        progress=progress,
-        finished=_reporter(args, results),
+        progress=_beginning(progress, report),
+        passed=None if report is None else report.passed,
+        finished=_finishing(args, report),
     )
 
 
-def _reporter(args: argparse.Namespace, results: list[Any] | None) -> Any:
-    def report(result):
-        if results is not None:
-            results.append(result)
+def _beginning(progress: Progress | None, report: StageReport | None) -> Progress | None:
+    """Return what is called before every step: `report` learns of it first, then `progress`."""
+    if report is None:
+        return progress
+
+    def begins(what: str, done: int, total: int) -> None:
+        report.begins(what)
+        if progress is not None:
+            progress(what, done, total)
+
+    return begins
+
+
+def _finishing(args: argparse.Namespace, report: StageReport | None) -> Callable[[Result], None]:
+    def finished(result: Result) -> None:
+        if report is not None:
+            report.finished(result)
         if args.timing:
             note(*timing_lines(result))
         if args.stats:
             note(*statistics_lines(result))
 
-    return report
+    return finished
 
 
 def timing_lines(result: Result) -> list[str]:

@@ -176,7 +176,7 @@ def command_text(
         more: Further words at the end.
     """
     words = ["dovetail", command, str(model or "MODEL")]
-    words += _each("--backend", [_named_as_given(choice, registry) for choice in request.backends] or ["NAME"])
+    words += _each("--backend", [named_as_given(choice, registry) for choice in request.backends] or ["NAME"])
     for one in CHOICES[1:]:
         words += one.words(vars(request)[one.field])
     if command in _NEEDS_DATA and request.data is None:
@@ -189,7 +189,7 @@ def command_text(
     return f"{text}  # without {', '.join(unsaid)}" if unsaid else text
 
 
-def _named_as_given(choice: BackendChoice, registry: Registry) -> str:
+def named_as_given(choice: BackendChoice, registry: Registry) -> str:
     """Return a backend as the user names it: one that is not installed by its file."""
     table = registry.backend
     owner = table.entry(choice.name).owner if choice.name in table else ""

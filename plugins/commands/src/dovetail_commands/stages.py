@@ -1,86 +1,92 @@
-"""What each part of a compilation decided, one line each, from the counts of its passes and the plan."""
+"""What each part of a compilation decided, one line each, as soon as the part is through."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.planning import coverage_line
+from dovetail.planning import Placement, coverage_line, get_placement, walk
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.passes import Result
-    from dovetail.plugin import CompiledModel
+    from dovetail.ir import Model
+    from dovetail.passes import Pass, PassResult, Result
+    from dovetail.plugin import Registry
 
-_DECIDE = "place"  # the first pass that decides
-_CARRY_OUT = "calibrate"  # the first pass that carries decisions out
+_PARTS = {
+    "normalize": "prepare", "analyze": "prepare", "place": "decide", "type": "decide", "emit": "load", "load": "load",
+}  # fmt: skip
+"""The part of a compilation that a stage belongs to; all others carry out what was decided."""
 _NAMED = 3  # operators that were folded
 
 
-def stage_lines(compiled: CompiledModel, results: list[Result], seconds: bool = False) -> list[str]:
-    """Return a line for each part: what it found or decided, and with `seconds` its time over all rounds.
+class StageReport:
+    """Tells what a compilation does, from the hooks of its pipelines: a line for each part when it is through.
+
+    The first pipeline has a line for each part, later rounds, which follow from refusals and goals, one for what they
+    decide.
 
     Args:
-        compiled: The result.
-        results: The results of all pipelines that ran for it.
-        seconds: Whether to add times.
+        say: Called with each line.
+        registry: The installed passes, whose stages say when a part begins.
+        seconds: Whether to add the time of each part.
     """
-    times = _times(results)
-    parts = (
-        ("prepare", _prepared(compiled)),
-        ("decide", _decided(compiled, len(results))),
-        ("carry out", _carried_out(compiled)),
-    )
-    lines = []
-    for name, facts in parts:
-        took = f"{times[name]:8.2f} s  " if seconds else ""
-        lines.append(f"{name:<10}{took}{'; '.join(facts)}")
-    return lines
 
+    def __init__(self, say: Callable[[str], None], registry: Registry, seconds: bool = False):
+        self._say, self._passes, self._seconds = say, registry.pass_, seconds
+        self._rounds = 0
+        self._part = ""
+        self._model: Model | None = None
+        self._before: Counter[str] = Counter()
+        self._counts: dict[str, Counter[str]] = {}
+        self._time = 0.0
 
-def _times(results: list[Result]) -> dict[str, float]:
-    """Return the seconds of each part; a pipeline is in the order of the parts."""
-    times = dict.fromkeys(("prepare", "decide", "carry out"), 0.0)
-    for result in results:
-        part = "prepare"
-        for step in result.passes:
-            if step.name == _DECIDE:
-                part = "decide"
-            elif step.name == _CARRY_OUT:
-                part = "carry out"
-            times[part] += step.seconds + step.verify_seconds
-    return times
+    def begins(self, name: str) -> None:
+        """Take note of the next step: if it belongs to another part, the part before is through."""
+        stage = self._passes[name].stage if name in self._passes else None
+        part = _PARTS.get(stage, "carry out") if stage else self._part
+        if part != self._part:
+            self._finish()
+            self._part = part
 
+    def passed(self, pass_: Pass, model: Model, result: PassResult) -> None:
+        """Take note of what a pass did."""
+        if not self._rounds and not self._before:
+            self._before = Counter(node.op_type for _, node in walk(model))
+        self._model, self._counts[pass_.name] = model, result.counts
+        self._time += result.seconds + result.verify_seconds
 
-def _prepared(compiled: CompiledModel) -> Iterator[str]:
-    plan = compiled.plan
-    yield pluralize(len(plan.nodes), "node")
-    gone = Counter(source.operator for source in plan.sources)
-    if gone:
-        named = ", ".join(f"{name} {number}" for name, number in gone.most_common(_NAMED))
-        yield f"{len(plan.sources)} folded or removed ({named}{', ...' if len(gone) > _NAMED else ''})"
+    def finished(self, _: Result) -> None:
+        """Take note of the end of a pipeline."""
+        self._finish()
+        self._rounds += 1
+        self._part = ""
 
+    def _finish(self) -> None:
+        """Say what the part decided that is through."""
+        model, part, took = self._model, self._part, self._time
+        self._time = 0.0
+        if model is None or part in ("", "load") or (self._rounds and part != "decide"):
+            return
+        facts = {"prepare": self._prepared, "decide": self._decided, "carry out": self._carried_out}[part](model)
+        title = f"round {self._rounds + 1}" if self._rounds else part
+        self._say(f"{title:<10}{f'{took:8.2f} s  ' if self._seconds else ''}{'; '.join(facts)}")
 
-def _decided(compiled: CompiledModel, rounds: int) -> Iterator[str]:
-    plan = compiled.plan
-    yield coverage_line(plan.nodes, precisions=True)
-    refused = sum(remark.kind == "failed" and bool(remark.node) for remark in plan.remarks)
-    if refused:
-        yield f"{pluralize(refused, 'node')} refused and placed elsewhere"
-    found = plan.summary.get("accuracy")
-    if isinstance(found, dict) and found.get("raised"):
-        yield f"{pluralize(len(found['raised']), 'node')} raised for the goal"
-    if rounds > 1:
-        yield f"{rounds} compilations"
+    def _prepared(self, model: Model) -> Iterator[str]:
+        now = Counter(node.op_type for _, node in walk(model))
+        yield pluralize(now.total(), "node")
+        gone = self._before - now
+        if gone:
+            named = ", ".join(f"{name} {number}" for name, number in gone.most_common(_NAMED))
+            yield f"{gone.total()} folded or removed ({named}{', ...' if len(gone) > _NAMED else ''})"
 
+    def _decided(self, model: Model) -> Iterator[str]:
+        yield coverage_line([get_placement(node) or Placement() for _, node in walk(model)], precisions=True)
 
-def _carried_out(compiled: CompiledModel) -> Iterator[str]:
-    plan = compiled.plan
-    yield pluralize(len(plan.joins), "conversion")
-    quantized = len(plan.values)
-    if quantized:
-        yield f"{pluralize(quantized, 'value')} quantized"
-    yield pluralize(int(plan.summary.get("regions", 0)), "region")
-    if compiled.artifacts is not None:
-        yield pluralize(sum(1 for _ in compiled.artifacts.files()), "file") + " for other tools"
+    def _carried_out(self, _: Model) -> Iterator[str]:
+        counts = self._counts
+        quantized = counts.get("calibrate", Counter())["quantized values"]
+        if quantized:
+            yield f"{pluralize(quantized, 'value')} quantized"
+        yield pluralize(counts.get("form-regions", Counter())["regions"], "region")

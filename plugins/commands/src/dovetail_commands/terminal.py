@@ -1,4 +1,4 @@
-"""Terminal output: drawn tables, wrapped notes, a progress bar. Rich is imported only for a terminal."""
+"""Terminal output: drawn tables, wrapped notes. Rich is imported only for a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import Verification
 
 
-__all__ = ["Progress", "say_note", "say_notes", "styled", "table", "warn"]
+__all__ = ["say_note", "say_notes", "styled", "table", "warn"]
 
 
 _NARROWEST = 40  # columns
@@ -94,43 +94,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return abbreviated(printable(", ".join(map(str, value))))
     return abbreviated(printable(value))
-
-
-class Progress:
-    """A progress bar on standard error, shown only on a terminal.
-
-    Called with the current step, the amount done, and the total.
-    """
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Show the progress of a step."""
-        if sys.stderr.isatty():
-            self._draw(what, done, total)
-
-    def _draw(self, what: str, done: int, total: int) -> None:
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-            from rich.progress import Progress as Bar
-
-            parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            # Rich would put its own streams around those that catch the output of plugins, each inside of the other.
-            shown = Console(stderr=True)
-            self._bar = Bar(*parts, console=shown, transient=True, redirect_stdout=False, redirect_stderr=False)
-            self._bar.start()
-            self._task = self._bar.add_task("")
-        self._bar.update(self._task, description=what, completed=done, total=total or None)
 
 
 def warn(verification: Verification) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, is_onnx
 from dovetail.passes import Pass
-from dovetail.planning import HOST, Placement, from_source, key_of, set_placement
-from dovetail.plugin import Remedy, remedy
+from dovetail.planning import HOST, Placement, from_source, key_of, operator_name, set_placement
+from dovetail.plugin import EngineError, Remedy, remedy
 from dovetail.plugin.loading import NOTHING_LEFT
 from dovetail.text import near_misses, pluralize
 from dovetail_transforms.decompositions import WriteOutNode
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning import Claim, Edit, ObserverChoice, PortRule, Remark
     from dovetail.plugin import Backend
+
+_OPERATORS = 6  # named of those that no engine runs
 
 
 def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
@@ -241,16 +243,23 @@ def _refused(model: Model, flat: FlatGraph, ctx: Context) -> dict[str, dict[int,
 
 
 def _check_all_placed(claiming: Claiming, ctx: Context) -> None:
-    lost = next((node for node in claiming.flat.nodes if id(node) not in claiming.claimed), None)
-    if lost is None:
+    """Check that every node is placed.
+
+    Raises:
+        EngineError: Some are not; it names the first one, and the operators of all.
+    """
+    lost = [node for node in claiming.flat.nodes if id(node) not in claiming.claimed]
+    if not lost:
         return
-    verdict = claiming.judges.of(ctx.host)(lost)
-    operator = f"{lost.domain}::{lost.op_type}" if not is_onnx(lost) else lost.op_type
+    first = lost[0]
+    verdict = claiming.judges.of(ctx.host)(first)
     why = "; ".join(reason.text for reason in verdict.reasons) or "no backend file lists it"
-    near = _suggest_operator(lost)
-    raise DovetailError(
-        f"node '{lost.name}'{from_source(lost)}: no engine here runs {operator} ({why})",
-        near or "install a backend that does, or cut the node out of the model",
+    operator, *others = dict.fromkeys(operator_name(node.domain, node.op_type) for node in lost)
+    more = f", nor {', '.join(others[:_OPERATORS])}{', ...' if len(others) > _OPERATORS else ''}" if others else ""
+    raise EngineError(
+        f"node '{first.name}'{from_source(first)}: no engine here runs {operator} ({why}){more}",
+        _suggest_operator(first) or "install a backend that does, or cut the node out of the model",
+        nodes=[node.name or "" for node in lost],
     )
 
 

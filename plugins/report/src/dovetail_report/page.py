@@ -36,6 +36,8 @@ def packed(document: dict[str, Any]) -> dict[str, Any]:
         if isinstance(rows, list) and len(rows) > _LONG and isinstance(rows[0], dict):
             keys = list(dict.fromkeys(key for row in rows for key in row))
             found[name] = {"columns": keys, "rows": [[row.get(key) for key in keys] for row in rows]}
+    if comparison := document.get("comparison"):
+        found["comparison"] = {**comparison, "second": packed(comparison["second"])}
     return found
 
 

@@ -24,6 +24,33 @@ export function itemDetail(result, item, go) {
     kind === "node" ? pinning(result, item) : null);
 }
 
+/** An item of a pair: its facts in both results, and what each says of it. */
+export function pairDetail(pair, first, second, item, go) {
+  const results = [first, second];
+  const own = pair.sides.map((side) => side.own[item]);
+  const kind = pair.kind(item);
+  const factsOf = (result, at) => (at < 0 ? [["backend", "not there"]] : { node: nodeFacts, conversion: conversionFacts }[kind]?.(result, at) ?? [["type", result.typeOfEnd(at)]]);
+  const facts = results.map((result, side) => {
+    const found = new Map(); // a node may have several constants
+    for (const [key, value] of factsOf(result, own[side])) found.set(key, found.has(key) ? `${found.get(key)}, ${value}` : value);
+    return found;
+  });
+  const keys = [...new Set(facts.flatMap((one) => [...one.keys()]))];
+  const row = (key) => {
+    const [before, after] = facts.map((one) => one.get(key) ?? "");
+    const cell = (text) => el("td", {}, before === after ? text : el("b", {}, text));
+    return el("tr", {}, el("th", {}, key), cell(before), cell(after));
+  };
+  const title = kind === "node" ? `${pair.operator(item)} ${pair.name(item)}` : pair.label(item);
+  const goTo = (side) => (id) => go(`n${pair.sides[side].own.indexOf(Number(id.slice(1)))}`);
+  return el("div", {},
+    el("h2", { title }, title),
+    el("table", { class: "sides" }, el("thead", {}, el("tr", {}, el("th", {}, ""), el("td", {}, "before"), el("td", {}, "after"))), el("tbody", {}, keys.map(row))),
+    results.map((result, side) => (own[side] < 0 ? null : [
+      el("h3", {}, side ? "Reasons after" : "Reasons before"),
+      result.reasonsOf(own[side]).map((reason) => reasonBlock(result, reason, goTo(side)))])));
+}
+
 function nodeFacts(result, node) {
   const facts = [["backend", result.backend(node)], ["precision", result.precision(node) || "no float"], ["result", result.output(node)], ["type", result.type(node)]];
   for (const [port, format] of Object.entries(result.nodes.ports[node] ?? {})) facts.push([`port ${port}`, format]);

@@ -1,5 +1,6 @@
 // The page: a summary, the graph, tables, and what is known of the node that was clicked.
 
+import { Comparison } from "./comparison.js";
 import { itemDetail, regionDetail, reasonBlock } from "./detail.js";
 import { copyable, el } from "./dom.js";
 import { measures } from "./graph/heat.js";
@@ -23,7 +24,8 @@ const TABS = {
   Reasons: () => views.reasons(result, go, openReason),
   Numbers: () => views.numbers(result, go),
 };
-if (result.comparison) TABS.Comparison = () => views.comparison(result, go);
+const comparison = result.comparison ? new Comparison(result, new Result(result.comparison.second), panel, () => (detail.hidden = true)) : null;
+if (comparison) TABS.Comparison = () => comparison.panel();
 
 const made = {};
 const tabs = el("nav", { role: "tablist" }, Object.keys(TABS).map((name) =>
@@ -53,6 +55,7 @@ function show(name) {
   }
   document.body.dataset.tab = name;
   if (name === "Graph") view ??= new GraphView(canvas, result, (id) => select(id));
+  if (name === "Comparison") comparison.open();
 }
 
 function graphPanel() {
@@ -71,21 +74,15 @@ function graphPanel() {
       el("button", { title: "Show all of it (f)", onclick: () => view.fit() }, "Fit"),
       el("button", { title: "Top to bottom, or left to right (d)", onclick: () => view.turn() }, "Turn"),
       detailOf, Object.keys(known).length ? heat : null,
-      el("button", { title: "Save what is drawn as an SVG file", onclick: saveSvg }, "SVG"),
+      el("button", { title: "Save what is drawn as an SVG file", onclick: () => view.saveSvg() }, "SVG"),
       el("span", { class: "legend" }, shades),
       el("span", { class: "hint" }, "click: facts \u00b7 double click or Enter: open \u00b7 arrows: along edges \u00b7 Shift+click: path \u00b7 / search \u00b7 f fit")), canvas);
-}
-
-function saveSvg() {
-  const link = el("a", { href: URL.createObjectURL(new Blob([view.svg()], { type: "image/svg+xml" })), download: `${result.title}.svg` });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 function panel(...content) {
   const close = () => {
     detail.hidden = true;
-    view?.clear();
+    (document.body.dataset.tab === "Comparison" ? comparison.view : view)?.clear();
   };
   detail.replaceChildren(el("button", { class: "close", "aria-label": "close", onclick: close }, "\u00d7"), ...content.filter(Boolean));
   detail.hidden = false;
@@ -169,4 +166,4 @@ search.addEventListener("keydown", (event) => {
 addEventListener("hashchange", follow);
 show("Summary");
 follow();
-globalThis.dovetailReport = { result, show, go, view: () => view };
+globalThis.dovetailReport = { result, show, go, view: () => view, comparison };

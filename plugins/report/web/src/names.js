@@ -14,3 +14,6 @@ export function extentsOf(type) {
 }
 
 const extentsText = (extents) => extents.split(",").map((one) => (one.length > 12 ? `${one.slice(0, 11)}\u2026` : one)).join("\u00d7");
+
+/** Whether an operator only says how values are stored. */
+export const onlyStores = (operator) => operator === "QuantizeLinear" || operator === "DequantizeLinear";

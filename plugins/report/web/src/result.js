@@ -8,19 +8,31 @@ function unpacked({ columns, rows }) {
   return rows.map((row) => Object.fromEntries(row.map((value, i) => [columns[i], value ?? undefined])));
 }
 
+/** A color for each backend, in the order of their names. */
+export function colorsOf(names) {
+  const others = [...new Set(names)].filter((name) => name !== "host");
+  return new Map([...others.map((name, i) => [name, PALETTE[i % PALETTE.length]]), ["host", HOST]]);
+}
+
 export class Result {
   constructor(document) {
     Object.assign(this, document);
     for (const [name, table] of Object.entries(document)) if (table?.columns) this[name] = unpacked(table);
-    const names = [...new Set([...this.regions.map((region) => region.backend), ...this.nodes.backends])];
-    this.color = new Map(names.filter((name) => name !== "host").map((name, i) => [name, PALETTE[i % PALETTE.length]]));
-    this.color.set("host", HOST);
+    this.color = colorsOf([...this.regions.map((region) => region.backend), ...this.nodes.backends]);
     this.count = this.nodes.name.length;
     this.firstInput = this.count;
     this.firstOutput = this.firstInput + this.inputs.length;
     this.firstConversion = this.firstOutput + this.outputs.length;
     this.items = this.firstConversion + this.conversions.length;
+    this.sides = [this]; // what is drawn side by side; of a pair both results
+    this.slot = 0; // where elements keep its boxes
+    this.changed = new Set(); // items that differ between the sides
   }
+
+  has() { return true; }
+
+  /** Which sides have an edge, as bits. */
+  ownersOf() { return 1; }
 
   /** What an item is: items are nodes, inputs, outputs and conversions, numbered through. */
   kind(item) {

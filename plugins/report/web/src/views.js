@@ -158,22 +158,21 @@ export function findings(result, open) {
   ], { pick: open, height: 640 }));
 }
 
-export function comparison(result, go) {
-  const { second, changes, alike } = result.comparison;
-  const first = { ...result, nodes: result.count, regions: sum(result.backends, "regions") };
-  const line = (title, of) => el("tr", {}, el("th", {}, title), el("td", {}, of(first)), el("td", {}, of(second)));
+export function comparison(result, second, go) {
+  const { changes, alike } = result.comparison;
+  const line = (title, of) => el("tr", {}, el("th", {}, title), el("td", {}, of(result)), el("td", {}, of(second)));
   return el("div", {},
+    el("p", {}, `${alike} of the nodes are alike, ${changes.length} differ.`),
     el("table", { class: "sides" }, el("tbody", {},
       line("model", (one) => one.title), line("coverage", (one) => one.coverage),
-      line("nodes", (one) => String(one.nodes)), line("regions", (one) => String(one.regions)),
+      line("nodes", (one) => String(one.count)), line("regions", (one) => String(one.regions.length)),
       line("borders", (one) => `${one.borders.length}, ${known(one.borders)}`),
       line("conversions", (one) => String(one.counts.conversions)),
       line("size", (one) => (one.files.length ? bytes(sum(one.files, "bytes")) : "not saved")),
       line("SNR", (one) => one.accuracy.map((row) => `${row.output} ${figure(row["SNR dB"])} dB`).join(", ") || "not recorded"),
       line("command", (one) => one.command))),
-    el("p", {}, `${alike} nodes are alike, ${changes.length} differ.`),
     changes.length ? table(changes, [
       { key: "node", title: "node" }, { key: "operator", title: "operator" },
       { key: "first", title: "first", show: (row) => row.first || "not there" }, { key: "second", title: "second", show: (row) => row.second || "not there" },
-    ], { pick: (row) => row.at >= 0 && go(`n${row.at}`), height: 560 }) : null);
+    ], { pick: (row) => go(row.node), height: 560 }) : null);
 }

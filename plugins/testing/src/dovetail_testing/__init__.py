@@ -21,6 +21,7 @@ def register(registry):
     registry.command("new-backend", "dovetail_testing.kit.new_backend_command:NEW_BACKEND")
     registry.command("coverage", "dovetail_testing.kit.coverage_command:COVERAGE")
     registry.command("diff", "dovetail_testing.kit.diff_command:DIFF")
+    registry.command("probe", "dovetail_testing.probe.command:PROBE")
 
 
 _PUBLIC = {
@@ -35,6 +36,8 @@ _PUBLIC = {
     "double_run": "dovetail_testing.report",
     "lists": "dovetail_testing.list_files",
     "measure": "dovetail_testing.running",
+    "probe": "dovetail_testing.probe.probing",
+    "progress_lines": "dovetail_testing.progress",
     "verdict": "dovetail_testing.verdicts",
 }
 __all__ = sorted(_PUBLIC)

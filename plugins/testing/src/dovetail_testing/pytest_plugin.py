@@ -57,6 +57,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dovetail-table", type=Path, default=None, metavar="FILE", help="write a table of what passes, as Markdown"
     )
     group.addoption(
+        "--dovetail-add-to", type=Path, default=None, metavar="FILE",
+        help="add what is on no list to this file of lists, which keeps everything that is in it",
+    )  # fmt: skip
+    group.addoption(
         "--dovetail-narrow", action="store_true",
         help="compute as much as can be in the low precision, inputs and outputs included",
     )  # fmt: skip
@@ -79,11 +83,11 @@ def _refuse_alone(config: pytest.Config) -> None:
     """
     for name, default in _DEFAULTS.items():
         if config.getoption(f"dovetail_{name}") != default:
-            raise pytest.UsageError(f"--dovetail-{name} needs --dovetail-backend NAME")
+            raise pytest.UsageError(f"--dovetail-{name.replace('_', '-')} needs --dovetail-backend NAME")
 
 
 _DEFAULTS: dict[str, object] = {
-    **dict.fromkeys(("sample", "models", "resume", "table"), None),
+    **dict.fromkeys(("sample", "models", "resume", "table", "add_to"), None),
     "suite": [],
     "lists": [],
     "shard": "1/1",
@@ -131,6 +135,8 @@ def _run_of(config: pytest.Config) -> SuiteRun:
     table = get("dovetail_table")
     if table is not None and table.is_dir():
         raise UsageError(f"--dovetail-table {table} is a folder", "name a file")
+    if get("dovetail_add_to") is not None and len(get("dovetail_backend")) > 1:
+        raise UsageError("--dovetail-add-to is for the lists of one backend", "run the backends one after the other")
     return SuiteRun(
         SuiteSettings(
             tuple(dict.fromkeys(get("dovetail_backend"))),
@@ -238,6 +244,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         out.line(f"on no list of {backend}; add with reasons what is meant to be so:", red=True)
         out.line(text)
     _write_table(run, out, config.getoption("dovetail_table"))
+    _add_to_lists(run, out, config.getoption("dovetail_add_to"))
+
+
+def _add_to_lists(run: SuiteRun, out: pytest.TerminalReporter, path: Path | None) -> None:
+    """Add what is on no list to a file; an interrupted run adds what it measured."""
+    if path is None:
+        return
+    import onnx
+
+    from dovetail_testing.list_merging import add_to_lists
+
+    for backend, text in run.to_add().items():
+        try:
+            add_to_lists(path, backend.partition(":")[0], ".".join(onnx.__version__.split(".")[:2]), text)
+        except DovetailError as error:
+            out.line(str(error), red=True)
+            return
+        out.line(f"added to {path}; fill in the reasons that are missing")
 
 
 def _write_table(run: SuiteRun, out: pytest.TerminalReporter, path: Path | None) -> None:

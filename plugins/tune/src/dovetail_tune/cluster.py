@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
+from dovetail_commands.folder_jobs import cluster_client
 from dovetail_runtime.machine import difference
 
 from dovetail_tune.answers import InvalidAnswer, as_text, greeting_of
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 TIMING = "timing"
 """The resource of a worker that may time: its machine has one of them."""
-
-_SECONDS = 30.0  # to reach the scheduler in
 
 
 @contextmanager
@@ -40,20 +39,8 @@ def connect(address: str, distributions: tuple[str, ...] = ()) -> Iterator[Execu
     Raises:
         DovetailError: dask.distributed is not installed, the scheduler does not answer, or no worker may time.
     """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise DovetailError("--cluster needs dask.distributed", "pip install 'dovetail-tune[cluster]'") from error
-    try:
-        # Answers are JSON in text; nothing else is taken apart. What the protocol itself pickles, such as errors, is
-        # unpickled all the same: docs/reference/safety.md says whom one trusts.
-        client = Client(address, timeout=_SECONDS, deserializers=["dask", "msgpack", "error"])
-    except (OSError, ValueError, TypeError) as error:
-        raise DovetailError(f"--cluster {address}: the scheduler does not answer: {error}", _START) from None
-    try:
+    with cluster_client(address, "dovetail-tune[cluster]", _START) as client:
         yield _executors(client, address, distributions)
-    finally:
-        client.close()
 
 
 def _executors(client: Client, address: str, distributions: tuple[str, ...]) -> Executors:

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     goals = goals_of(args) if args.data is not None or not args.model.is_dir() else goals_of(args, data_later=True)
     existing(args.model)
-    from dovetail_commands.terminal import Progress
+    from dovetail_commands.progress import Progress
 
     if args.model.is_dir() and (code := _run_as_one(args, goals)) is not None:
         return code
@@ -96,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_as_one(args: argparse.Namespace, goals: dict[str, Any]) -> int | None:
     """Tune a folder of models that belong together, such as a language model; return None for other folders."""
-    from dovetail_commands.terminal import Progress, table
+    from dovetail_commands.progress import Progress
+    from dovetail_commands.terminal import table
 
     from dovetail_tune.folders import tuned_folder
 

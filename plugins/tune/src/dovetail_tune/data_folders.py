@@ -1,4 +1,4 @@
-"""Data in two folders that workers read: even samples calibrate, odd ones judge."""
+"""Data in two folders that workers read: half of the samples calibrate, the others judge."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError, system_error
-from dovetail_runtime.data.data_split import split_data
+from dovetail_runtime.data.data_split import Use, split_data
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail_runtime.data.independent_rows import Run
-
-_EVERY = 2  # of this many batches or rows, the last one judges
-_FEWEST_ROWS = 2  # of a single batch that is split
 
 
 @dataclass(frozen=True)
@@ -27,11 +24,13 @@ class DataFolders:
         calibrate: What candidates are compiled with.
         judge: What accuracy is measured on.
         text: Which samples judge, as a sentence, or why the same samples do both.
+        too_few: Why a goal that is not missed is not called met, as a clause; empty if enough samples judge.
     """
 
     calibrate: Path
     judge: Path
     text: str
+    too_few: str = ""
 
 
 def write_split(model: Model, data: object, folder: Path, run: Run) -> DataFolders:
@@ -46,23 +45,24 @@ def write_split(model: Model, data: object, folder: Path, run: Run) -> DataFolde
     Raises:
         DovetailError: The data does not match the model, holds no batch, or holds something other than arrays.
     """
-    split = split_data(model, data, run, _EVERY, _FEWEST_ROWS)
-    if not split.total:
+    split = split_data(model, data, run, halves=True)
+    if not split.uses:
         raise DovetailError("the data holds no batch, so there is nothing to tune on", "give at least one sample")
     calibrate, judge = folder / "calibrate", folder / "judge"
     for part in (calibrate, judge):
         part.mkdir(parents=True, exist_ok=True)
         for old in part.glob("*.npz"):
             old.unlink()
-    for number, (is_held_out, arrays) in enumerate(split.read(), start=1):
-        for name, array in arrays.items():
-            if not isinstance(array, np.ndarray):
-                raise DovetailError(f"'{name}' holds {type(array).__name__}, and only arrays can be tuned on")
-        save_arrays((judge if is_held_out else calibrate) / f"{number:06}.npz", arrays)
-    if split.held_out:
-        return DataFolders(calibrate, judge, f"{split.text}; the others calibrate")
-    why = split.why or "it is one sample"
-    return DataFolders(calibrate, calibrate, f"the data that accuracy is measured on also calibrates, since {why}")
+    judging = frozenset(number for number, use in enumerate(split.uses) if use is Use.JUDGMENT)
+    for part, samples in ((calibrate, frozenset(range(len(split.uses))) - judging), (judge, judging)):
+        for number, (sample, arrays) in enumerate(split.read(samples), start=1):
+            for name, array in arrays.items():
+                if not isinstance(array, np.ndarray):
+                    raise DovetailError(f"'{name}' holds {type(array).__name__}, and only arrays can be tuned on")
+            # Files of one recording share a name before their number, by which a search for a goal divides them again.
+            recording = f"{sample:06}_" if split.unit == "recording" else ""
+            save_arrays(part / f"{recording}{number:06}.npz", arrays)
+    return DataFolders(calibrate, judge if split.judged else calibrate, split.text, split.too_few)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -28,7 +28,9 @@ from dovetail_tune.outside_data import (
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
-_ENTRY = Fields({"kind": Text(("candidate", "race", "noise", "pairs", "segment", "folder")), "name": Text()})
+_ENTRY = Fields(
+    {"kind": Text(("candidate", "race", "noise", "pairs", "segment", "folder", "prediction")), "name": Text()}
+)
 _PLACE = FiniteNumber(0, 1 << 31, whole=True)
 _CANDIDATE = Fields({
     "name": Text(), "backends": _NAMES, "high": _NAMES, "pins": _NAMES,
@@ -50,6 +52,7 @@ _FORMS: Mapping[str, Form] = {
         "agreement": FiniteNumber(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),
     }),
     "segment": Fields({"seconds": FiniteNumber(1e-12, 1e12)}),
+    "prediction": Fields({"predicted": _RATIO, "measured": _RATIO}),
 }  # fmt: skip
 _WHAT = {"model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed"}
 
@@ -93,6 +96,10 @@ class Journal:
     def find(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return what was recorded last, or None."""
         return self._entries.get((kind, name))
+
+    def entries(self, kind: str) -> list[dict[str, Any]]:
+        """Return the entries of one kind, the oldest first."""
+        return [entry for (known, _), entry in self._entries.items() if known == kind]
 
     def invalid(self, kind: str, name: str, problem: str) -> DovetailError:
         """Return an error that says what is wrong with an entry; it names the line if the file has it."""

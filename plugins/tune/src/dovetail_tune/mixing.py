@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
 from dovetail_tune.exact_values import BATCHES, ExactValues
 from dovetail_tune.front import pareto_front
+from dovetail_tune.prediction_errors import Prediction, PredictionErrors
 from dovetail_tune.problem import PlanProblem
 from dovetail_tune.profiles import Profiles, profile_cache
 from dovetail_tune.segments import MOST, Segment, segments_of
@@ -69,6 +71,8 @@ class Mixing:
         self._trials = dict(trials)
         self._chosen = _chosen(list(trials.values()))
         self._whole: list[float] = []
+        self._errors = PredictionErrors(profile_cache(runner.pool.machine))
+        self._predicted: dict[str, Prediction] = {}
         self._plans: dict[str, tuple[int, ...]] = {}
         self._posing: Callable[[], PlanProblem] | None = None
         self._switches: dict[tuple[int, int], float] = {}
@@ -105,19 +109,45 @@ class Mixing:
                 break
             candidate = self._mixed(segments, plan)
             self._plans[candidate.name] = plan
+            predicted = self._posing().time_of(plan) / self._whole[0]
+            self._predicted[candidate.name] = self._errors.interval(predicted)
             yield candidate
 
+    @property
+    def error(self) -> str:
+        """How wrong predictions of mixtures are, which the bound does not know."""
+        one = self._errors.interval(1.0)
+        return f"if mixtures take what is predicted; here nine of ten take {one.low:.2f} to {one.high:.2f} of that"
+
+    def doubt(self, name: str, measured: float) -> str:
+        """Say that a mixture did not take what was predicted, so that it is not known why; empty if it did.
+
+        Args:
+            name: The candidate.
+            measured: Its time, relative to the baseline's.
+        """
+        predicted = self._predicted.get(name)
+        if predicted is None or predicted.holds(measured):
+            return ""
+        return f"left out: it takes {measured:.2f} of the host's time, and {predicted} was predicted"
+
     def learn(self, trial: CandidateTrial) -> None:
-        """Correct the cost of the switches between candidates that a mixed plan has by what it took."""
+        """Learn from what a mixed plan took: how wrong predictions are, and the cost of its switches."""
         plan = self._plans.get(trial.candidate.name)
         if plan is None or self._posing is None or trial.against is None:
             return
+        self._errors.learn(self._key(plan), self._predicted[trial.candidate.name].median, trial.against.median)
         if trial.is_valid:
             self._best = min(self._best, trial.against.median)
         switches = [(one, other) for one, other in zip(plan, plan[1:]) if one != other]
         missing = trial.against.median * self._whole[0] - self._posing().time_of(plan)
         for kind in set(switches):
             self._switches[kind] = self._switches.get(kind, 0.0) + missing / len(switches)
+
+    def _key(self, plan: Sequence[int]) -> str:
+        """Return the name under which a prediction is kept: of which model and data it is, and of which candidates."""
+        names = [self._chosen[number].candidate.name for number in plan]
+        return hashlib.sha256(repr((str(self._runner.model), self._runner.goals, names)).encode()).hexdigest()
 
     def _profiled(self) -> tuple[list[Segment], Profiles]:
         names = list(dict.fromkeys(name for trial in self._chosen for name in trial.candidate.backends))

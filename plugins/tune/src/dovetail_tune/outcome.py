@@ -86,6 +86,7 @@ class Tuned:
         winner: The fastest candidate that meets the goals; None if none does.
         compiled: The winner's result; None if there is no winner.
         notes: What limits the figures, as sentences.
+        too_few: Why the goal is not called met although the winner does not miss it, as a clause; empty if it is met.
         certificate: How far the winner may be from the best plan, as a sentence; empty without one.
         front: Predicted plans that are the fastest for their noise, as (share of the host's time, SNR in dB).
     """
@@ -95,6 +96,7 @@ class Tuned:
     winner: TunedCandidate | None = None
     compiled: CompiledModel | None = field(default=None, repr=False)
     notes: list[str] = field(default_factory=list)
+    too_few: str = ""
     certificate: str = ""
     front: Sequence[tuple[float, float]] = ()
 
@@ -117,15 +119,17 @@ class Tuned:
             return ["no candidate meets the goals"]
         against = self.winner.against
         how = "" if against is None else f", {1 / against.median:.2f} times as fast as the host alone"
-        line = f"fastest within the goal: {self.winner.candidate.name}{how}"
-        return [line, *([self.certificate] if self.certificate else [])]
+        within = "fastest of those that do not miss the goal" if self.too_few else "fastest within the goal"
+        line = f"{within}: {self.winner.candidate.name}{how}"
+        too_few = f"the goal is not called met: {self.too_few}" if self.too_few else ""
+        return [line, *filter(None, (too_few, self.certificate))]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "model": self.model, "winner": self.winner.as_dict() if self.winner else None,
             "candidates": [entry.as_dict() for entry in self.entries], "notes": list(self.notes),
-            "certificate": self.certificate,
+            "certificate": self.certificate, "too_few": self.too_few,
             "front": [[share, snr if math.isfinite(snr) else "inf"] for share, snr in self.front],
         }  # fmt: skip
 
@@ -144,17 +148,20 @@ class Tuned:
             write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
 
 
-def slower_integers(entries: Sequence[TunedCandidate], candidates: CandidateSet) -> list[str]:
-    """Return a sentence if the fastest candidate in integers is no faster than that in floats, whatever goals say.
+def slower_integers(
+    entries: Sequence[TunedCandidate], candidates: CandidateSet, winner: TunedCandidate | None = None
+) -> list[str]:
+    """Return a sentence if the fastest candidate in integers is no faster than floats that do not miss the goal.
 
     Args:
         entries: The entries; mixtures count for neither.
         candidates: What competes.
+        winner: The winner; one in integers needs no such sentence.
     """
     timed = [entry for entry in entries if entry.seconds is not None and not entry.candidate.is_mixed]
     integers = [entry for entry in timed if candidates.has_integers(entry.candidate)]
-    floats = [entry for entry in timed if not candidates.has_integers(entry.candidate)]
-    if not integers or not floats:
+    floats = [entry for entry in timed if not candidates.has_integers(entry.candidate) and entry.meets]
+    if not integers or not floats or winner is not None and candidates.has_integers(winner.candidate):
         return []
     ours, theirs = (min(found, key=lambda entry: entry.seconds or 0.0) for found in (integers, floats))
     ratio = (ours.seconds or 0.0) / (theirs.seconds or math.inf)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.cli import PlainCommand, note, output, plugins_of, print_json
 from dovetail.errors import DovetailError
-from dovetail_commands.terminal import Progress
+from dovetail_commands.progress import Progress
 from dovetail_onnx.files.writing import write_text
 from dovetail_runtime.machine import fingerprint, profile_file
 

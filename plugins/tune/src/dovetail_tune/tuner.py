@@ -59,6 +59,7 @@ class Tuner:
         self._done, self._total = 0, len(candidates.found) + 1
         self._notes = [runner.data.text]
         self._certified: Mixing | None = None
+        self._doubts: dict[str, str] = {}  # about mixtures that did not take what was predicted
 
     def run(self, mixed: bool) -> Tuned:
         """Return the outcome.
@@ -91,7 +92,9 @@ class Tuner:
             runner.pool.release()
         self._notes += [*runner.doubts, *runner.pool.notes]
         if mixing is not None and first.name in result.turns:
-            mixing.certify({name: result.ratio(name, first.name).median for name in result.turns})
+            ratios = {name: result.ratio(name, first.name).median for name in result.turns}
+            self._doubts |= {name: why for name, ratio in ratios.items() if (why := mixing.doubt(name, ratio))}
+            mixing.certify(ratios)
             self._certified = mixing
         return self._outcome(first, result, memory)
 
@@ -137,13 +140,19 @@ class Tuner:
         for candidate in mixing.candidates():
             self._total += 1
             self._try([candidate])
-            mixing.learn(self._trials[candidate.name])
+            trial = self._trials[candidate.name]
+            if trial.against is not None and (why := mixing.doubt(candidate.name, trial.against.median)):
+                self._doubts[candidate.name] = why
+            mixing.learn(trial)
         self._notes += mixing.notes
         return mixing
 
     def _finalists(self, first: Candidate) -> list[CandidateTrial]:
         """Return the baseline and the best few that meet the goals."""
-        valid = [t for t in self._trials.values() if t.is_valid and t.against is not None]
+        valid = [
+            t for t in self._trials.values()
+            if t.is_valid and t.against is not None and t.candidate.name not in self._doubts
+        ]  # fmt: skip
         valid.sort(key=lambda t: t.against.median if t.against else 1.0)
         best = min([1.0, *(t.against.high for t in valid if t.against)])
         close = [t for t in valid if t.against and t.against.low <= best * _CLOSE]
@@ -212,10 +221,13 @@ class Tuner:
                 if name != first.name and first.name in result.turns:
                     entry.against = result.ratio(name, first.name)
             elif name in result.failed:
-                entry.remark, entry.meets = f"left out: {result.failed[name]}", False
+                entry.remark = f"left out: {result.failed[name]}"
             elif trial.against is not None:
                 entry.against = trial.against
                 entry.seconds = None if base is None else base * trial.against.median
+            if name in self._doubts:
+                entry.remark = self._doubts[name]
+            entry.meets = entry.meets and name not in result.failed and name not in self._doubts
             entries.append(entry)
         entries.sort(key=lambda e: (e.seconds is None, e.seconds or 0.0))
         for name, why in self._candidates.absent.items():
@@ -223,9 +235,10 @@ class Tuner:
         raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
         winner = winner_of(raced, result) if raced else None
         if winner is not None:
-            winner.remark = "the fastest within the goal"
+            too_few = self._runner.data.too_few
+            winner.remark = "the fastest that does not miss the goal" if too_few else "the fastest within the goal"
             self._notes += doubts_of(winner, raced, result)
-        self._notes += slower_integers(entries, self._candidates)
+        self._notes += slower_integers(entries, self._candidates, winner)
         if any(trial.status == NOT_TRIED for trial in self._trials.values()):
             self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
         return Tuned(
@@ -233,6 +246,7 @@ class Tuner:
             entries,
             winner,
             notes=self._notes,
+            too_few=self._runner.data.too_few,
             certificate=self._certificate(winner),
             front=() if self._certified is None else self._certified.front,
         )
@@ -246,7 +260,7 @@ class Tuner:
             return ""
         gap = (1.0 if winner.against is None else winner.against.median) / mixing.bound - 1
         measured = f"these measurements of {mixing.segments} segments allow (by HiGHS)"
-        return f"within {100 * max(0.0, gap):.0f} % of the best that {measured}"
+        return f"within {100 * max(0.0, gap):.0f} % of the best that {measured}, {mixing.error}"
 
     def _racing(self, rounds: int) -> None:
         if self._progress:

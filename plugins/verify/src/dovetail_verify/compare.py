@@ -15,9 +15,10 @@ from dovetail_runtime.data.batches import batches
 from dovetail_runtime.feeds import arrays_of, given_inputs
 from dovetail_transforms.canonicalize.open_values import open_outputs
 
-from dovetail_verify.metrics import DifferenceSums, Findings, Spread
+from dovetail_verify.metrics import DifferenceSums, Findings
 from dovetail_verify.output_comparison import OutputComparison, comparison_of, warning_of
 from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
+from dovetail_verify.spread import Spread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +81,10 @@ class OutputVerification:
         layers: The errors of all nodes, if requested.
         cut: Messages about arrays that were split, or why long ones were not.
         cautious: The outputs with figures that a similar batch is unlikely to fall below; see `Spread`.
-        held_back: After a search, the part of the data that the figures cover, as a sentence.
+        held_back: The part of the data that the figures cover, as a sentence; empty if they cover all that was given.
+        too_few: Why a goal that is not missed is not called met, as a sentence.
+        pace: Whether integers make the result faster than floats here, as a sentence; empty if that was not measured.
+        spread_db: The largest standard deviation of the SNR of single batches at any output, in decibels.
         doubts: Objections to a goal by the labels, as sentences.
         engines: The engines that computed the result, each with its backend: `half-sums (gpu-fp16)`.
     """
@@ -95,6 +99,9 @@ class OutputVerification:
     cut: list[str] = field(default_factory=list)
     cautious: list[OutputComparison] = field(default_factory=list)
     held_back: str = ""
+    too_few: str = ""
+    spread_db: float = 0.0
+    pace: str = ""
     doubts: list[str] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)
 
@@ -122,7 +129,7 @@ class OutputVerification:
     def notes(self) -> list[str]:
         """Caveats about the figures."""
         random = ["random inputs prove little about real ones; --data measures on those"] if self.random else []
-        return [*random, *([self.held_back] if self.held_back else []), *self.doubts, *self.cut]
+        return [*random, *filter(None, (self.held_back, self.too_few, self.pace)), *self.doubts, *self.cut]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data; infinite SNRs become strings, because JSON has no infinity."""
@@ -137,6 +144,7 @@ class OutputVerification:
         return {"batches": self.batches, "random": self.random, "engines": self.engines,
                 "input_shapes": shapes, "broken": self.broken,
                 "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings,
+                "measured_on": self.held_back, "too_few": self.too_few, "pace": self.pace,
                 **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
 
     def lines(self) -> list[str]:
@@ -239,7 +247,8 @@ def verify(
     cautious = [spread[output.name].applied(output) for output in outputs]
     why = open_outputs(model)
     outputs, cautious = ([one.left_open(why.get(one.name, "")) for one in each] for each in (outputs, cautious))
-    return OutputVerification(outputs, count, data is None, tried, cut=cut, cautious=cautious)
+    deviation = max((spread[output.name].deviation_db for output in outputs), default=0.0)
+    return OutputVerification(outputs, count, data is None, tried, cut=cut, cautious=cautious, spread_db=deviation)
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:

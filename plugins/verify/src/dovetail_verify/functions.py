@@ -16,6 +16,7 @@ from dovetail.passes import BackendChoice, Context, Instrumentation, Request
 from dovetail.planning import HOST
 from dovetail.plugin import CompiledModel, load_plugins
 from dovetail.plugin.loading import check_installed
+from dovetail_runtime.data.data_split import Use, split_data
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.nested_graphs import with_nodes
@@ -23,9 +24,10 @@ from dovetail_runtime.nested_graphs import with_nodes
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.ranking import rank
 from dovetail_verify.arguments import shapes_of
+from dovetail_verify.held_out import fixed_shapes, seen_before
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
-from dovetail_verify.runners import compared, searching, trials_of
+from dovetail_verify.runners import compared, searching, source_runner, trials_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -87,6 +89,8 @@ def verify(
     data = None if data is None else input_data(data).given
     verification = compared(original, result, data, seed, shapes_of(input_shapes, original), progress, ctx)
     verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
+    if data is not None and isinstance(result, CompiledModel) and result.plan is not None:
+        verification.held_back = seen_before(result, data)
     if isinstance(result, CompiledModel):
         ran = dict.fromkeys((one.engine, one.backend) for one in result.regions if one.backend != HOST)
         verification.engines = [f"{engine} ({backend})" for engine, backend in ran]
@@ -125,7 +129,8 @@ def bisect(
     about log2(number of nodes) runs. One more run, part by part, measures every node alone.
 
     Args:
-        data: The inputs to measure on; see `dovetail_runtime.data.sources.read_data`.
+        data: Inputs like those that the model will see; see `dovetail_runtime.data.sources.read_data`. Samples that
+            calibrate are not measured on, unless there is only one.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
             Goals for `Ranking.high`; without any, 10 dB more.
         runs: Number of runs that refine the ranking; more runs distinguish more nodes.
@@ -151,12 +156,16 @@ def bisect(
         strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
     request = chosen.requested(request, original)
-    ctx = Context(request, plugins=plugins)
-    ctx.load_backends()
     input_data(request.data).check(original)
+    run = source_runner(original, Context(request, plugins=plugins))
+    split = split_data(original, request.data, run, fixed=fixed_shapes(request))
+    ctx = Context(replace(request, data=split.part(Use.CALIBRATION)), plugins=plugins)
+    ctx.load_backends()
     driver = Driver(original, ctx, passes, Instrumentation(progress=progress))
-    trials = trials_of(original, driver.compile, "bisecting", request, ctx, progress)
-    return rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
+    judging = split.part(Use.JUDGMENT)
+    trials = trials_of(original, driver.compile, "bisecting", request, ctx, progress, data=judging)
+    ranking = rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
+    return replace(ranking, notes=(split.text, *ranking.notes))
 
 
 def layer_errors(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from dovetail_verify.output_comparison import OutputComparison
 
 
 Findings = Literal["rows", "lists", "places"]
@@ -19,6 +17,7 @@ UNKNOWN, LEFT_OUT = -1, -100
 
 _SMALLEST = 1e-15  # relative to the signal; float32 cannot distinguish less from zero
 _NO_SHARE = 1e-30
+_MOST_NATS = 200.0  # of surprise; more is an infinite perplexity in float32
 _AT_ONCE = 1 << 20  # elements whose exponentials are held
 # An all-zero original has no scale; next to numbers near one, float32 cannot distinguish smaller differences from zero.
 _LIKE_ZERO = 2.0**-20
@@ -243,7 +242,7 @@ class DifferenceSums:
         """Return the perplexity of the labels under the logits of original and result; None without labeled rows."""
         if not self.labeled or not any(self.surprise):
             return None
-        return math.exp(self.surprise[0] / self.labeled), math.exp(min(self.surprise[1] / self.labeled, _MOST))
+        return math.exp(self.surprise[0] / self.labeled), math.exp(min(self.surprise[1] / self.labeled, _MOST_NATS))
 
     @property
     def cosine(self) -> float:
@@ -266,78 +265,6 @@ def _found(array: np.ndarray, findings: Findings) -> set:
     if findings == "rows":
         return set(map(tuple, rows))
     return {(place, item) for place, row in enumerate(rows) for item in row}
-
-
-_ENOUGH = 9  # batches; the next one is below all of n with probability 1 / (n + 1), for any distribution
-_SIGMAS = 1.3  # standard deviations; nine in ten samples of a normal distribution lie above the mean minus this
-_MOST = 200.0  # dB; beyond float64 precision
-_FAINT = 0.1  # fraction of the mean signal below which a batch counts as silence, whose SNR says little
-
-
-@dataclass
-class Spread:
-    """Signal and noise of one output by batch.
-
-    Attributes:
-        batches: Signal and noise of each batch.
-        seen: Total signal and noise so far.
-    """
-
-    batches: list[tuple[float, float]] = field(default_factory=list)
-    seen: tuple[float, float] = (0.0, 0.0)
-
-    def add(self, total: DifferenceSums) -> None:
-        """Add a batch: the increase of the sums over all batches."""
-        signal, noise = total.signal, total.noise
-        self.batches.append((signal - self.seen[0], max(noise - self.seen[1], 0.0)))
-        self.seen = signal, noise
-
-    @property
-    def low_snr_db(self) -> float | None:
-        """Return an SNR that nine of ten batches are likely to reach; None without signal.
-
-        The next of n batches is worse than the k worst of them with a probability of k / (n + 1). With fewer than nine,
-        it is also at most the mean minus their downward deviation: better batches are no reason to expect worse ones.
-        """
-        mean = self.seen[0] / max(len(self.batches), 1)
-        if not mean > 0:
-            return None
-        found = [_decibels(max(signal, _FAINT * mean), noise) for signal, noise in self.batches]
-        middle = sum(found) / len(found)
-        if not 1 < len(found) < _ENOUGH:
-            return sorted(found)[max((len(found) + 1) // (_ENOUGH + 1) - 1, 0)]
-        deviation = math.sqrt(sum(min(one - middle, 0.0) ** 2 for one in found) / (len(found) - 1))
-        return min(*found, middle - _SIGMAS * deviation)
-
-    def applied(self, output: OutputComparison) -> OutputComparison:
-        """Return the figures of an output for an unfavorable batch.
-
-        The noise grows by one factor in all figures, and 1 - cosine with it. The largest difference is already that of
-        the worst batch; top-1 fractions remain those of all batches, since a batch may be a single row.
-        """
-        low = self.low_snr_db
-        if output.snr_db is None or output.cosine is None or output.broken or low is None or not low < output.snr_db:
-            return output
-        typical, lost = output.typical_snr_db, output.snr_db - low
-        if output.snr_db == math.inf:
-            return output
-        cosine = 1 - (1 - output.cosine) * 10 ** (lost / 10)
-        return replace(
-            output, snr_db=low, cosine=max(cosine, -1.0), typical_snr_db=typical if typical is None else typical - lost,
-            kl=None if output.kl is None else output.kl * 10 ** (lost / 10),
-            perplexity=_risen(output.perplexity, 10 ** (lost / 10)),
-        )  # fmt: skip
-
-
-def _risen(perplexity: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
-    """Return perplexities whose rise is that of more noise, which is no fall."""
-    if perplexity is None or perplexity[1] <= perplexity[0]:
-        return perplexity
-    return perplexity[0], perplexity[0] + (perplexity[1] - perplexity[0]) * factor
-
-
-def _decibels(signal: float, noise: float) -> float:
-    return min(10 * math.log10(signal / noise), _MOST) if noise > 0 else _MOST
 
 
 def decibels_text(snr_db: float) -> str:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
+    from dovetail_verify.held_out import HeldOut
     from dovetail_verify.layers import LayerErrors
+    from dovetail_verify.preparation import PreparationCheck
 
 
 class VerifyResult(Option):
@@ -33,6 +35,8 @@ class VerifyResult(Option):
             on random inputs if the model is small, before anything is decided; by default unless `verify` is False. A
             difference beyond rounding is an error.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
+        compare_floats: Compare the time of a result with integers with that of floats in the fastest engine here; by
+            default (None) where there are goals.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
@@ -41,15 +45,18 @@ class VerifyResult(Option):
     """
 
     commands = ("compile",)
-    keywords = ("verify", "check_prepare", "input_shapes", "layers", *GOALS)
+    keywords = ("verify", "check_prepare", "input_shapes", "compare_floats", "layers", *GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add `--verify`, `--no-check-prepare`, `--input-shapes` and the goals to the parser."""
+        """Add the arguments, and the goals, to the parser."""
         parser.add_argument(
             "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
         )
         parser.add_argument(
             "--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first"
+        )
+        parser.add_argument(
+            "--no-compare-floats", action="store_true", help="do not compare the time of integers with that of floats"
         )
         parser.add_argument(
             "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
@@ -67,6 +74,7 @@ class VerifyResult(Option):
             "verify": args.verify or None,
             "check_prepare": False if args.no_check_prepare else None,
             "input_shapes": checked_shapes(args),
+            "compare_floats": not args.no_compare_floats,
             "layers": args.layers,
             **goals_of(args, data_later=True),
         }
@@ -106,14 +114,18 @@ class VerifyResult(Option):
             raise UsageError(
                 "there is no data to look at layers with", "give --data: inputs like those that the model will see"
             )
+        prepared: PreparationCheck | None = None
         if _checks_preparation(job.keywords):
             from dovetail_verify.preparation import PreparationCheck
 
             shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-            job.on_prepared.append(PreparationCheck(job, shapes))
+            prepared = PreparationCheck(job, shapes)
+            job.on_prepared.append(prepared)
         failure: DovetailError | None = None
+        held_out: HeldOut | None = None
+        measures = verify or verify is None and data is not None
         if not goals:
-            compiled = proceed()
+            compiled, held_out = _compiled(job, proceed, divided=measures)
         elif job.recognized is not None:
             # A recognized result was measured before; its source is not available, and not needed.
             from dovetail_verify.accuracy.goals import recorded_failure
@@ -122,12 +134,13 @@ class VerifyResult(Option):
             failure = recorded_failure(compiled, goals)
         else:
             compiled, failure = _meeting(goals, job, proceed)
-        layers = self._layers(job, compiled)
-        if compiled.verification is None and (verify or verify is None and data is not None):
+        compiled.plan.remarks += prepared.remarks if prepared is not None else ()
+        layers = self._layers(job, compiled, data if held_out is None else held_out.judgment)
+        if compiled.verification is None and measures:
             if job.ctx.try_engines is not False:  # otherwise a remark may still be added
                 job.keep(compiled)
             try:
-                compiled.verification = _compared(job, compiled)
+                compiled.verification = _compared(job, compiled, held_out)
             except VerificationError as error:
                 cause = error.__cause__
                 if verify or not isinstance(cause, NoEngineError) or job.ctx.try_engines is not False:
@@ -139,12 +152,14 @@ class VerifyResult(Option):
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
+            if data is not None and (asked if (asked := job.keywords.get("compare_floats")) is not None else goals):
+                verification.pace = _pace(job, compiled, data)
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)
         return compiled
 
-    def _layers(self, job: CompileJob, compiled: CompiledModel) -> LayerErrors | None:
+    def _layers(self, job: CompileJob, compiled: CompiledModel, data: object) -> LayerErrors | None:
         """Measure the errors of all nodes and record them in the plan; None if not requested, or recorded already."""
         by = _order(job.keywords)
         if not by or job.recognized is compiled:
@@ -155,7 +170,6 @@ class VerifyResult(Option):
 
         try:
             ctx = Context(job.request, plugins=job.ctx.plugins)
-            data = job.request.data
             found = layers_of_request(job.original, compiled, data, ctx, job.passes, by=by, progress=job.progress)
         except DovetailError as error:
             job.keep(compiled)
@@ -196,14 +210,46 @@ def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledM
     return outcome.compiled, outcome.failure
 
 
-def _compared(job: CompileJob, compiled: CompiledModel) -> OutputVerification:
+def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[CompiledModel, HeldOut | None]:
+    """Compile without goals, on a part of the data if the rest of it is to judge, and a backend learns from data."""
+    data = job.request.data
+    # Passes measure data for integers and for low floats.
+    learns = any(one.has_integers or one.low and one.low != one.high for one in job.ctx.backends)
+    if data is None or job.recognized is not None or not learns:
+        return proceed(), None
+    from dovetail_verify.held_out import HeldOut, record_use
+
+    if divided:
+        held_out = HeldOut(job, proceed, searched=False)
+        return held_out.compile(), held_out
+    compiled = proceed()
+    record_use(compiled, data)
+    return compiled, None
+
+
+def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:
     from dovetail_verify.runners import compared
 
+    data = job.request.data if held_out is None else held_out.judgment
     try:
         shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-        return compared(job.original, compiled, job.request.data, job.request.seed, shapes, job.progress, job.ctx)
+        found = compared(job.original, compiled, data, job.request.seed, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
+    found.held_back = held_out.split.text if held_out is not None else ""
+    return found
+
+
+def _pace(job: CompileJob, compiled: CompiledModel, data: object) -> str:
+    """Say whether integers make a result faster than floats; empty if it is an existing one, or runs elsewhere."""
+    if job.recognized is compiled or job.ctx.try_engines is False:
+        return ""
+    from dovetail_verify.float_comparison import compared_with_floats
+
+    try:
+        return compared_with_floats(job, compiled, data)
+    except DovetailError:
+        return ""  # the result itself was run before
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:

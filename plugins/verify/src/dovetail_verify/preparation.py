@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.ir import float_name, gc_paused, name_of
 from dovetail.passes import Context, Manager, Pipeline, compose
+from dovetail.planning import Remark
 from dovetail.text import pluralize
 from dovetail_onnx.native_runtime import return_freed_memory
 from dovetail_runtime.data.batches import batches, fitted
@@ -69,10 +70,14 @@ class PreparationCheck:
     Args:
         job: The compilation.
         shapes: Shapes of random inputs that the model leaves open, by name.
+
+    Attributes:
+        remarks: What was found.
     """
 
     def __init__(self, job: CompileJob, shapes: Mapping[str, Sequence[int]]):
         self._job, self._shapes = job, shapes
+        self.remarks: list[Remark] = []
 
     def __call__(self, prepared: Model) -> None:
         """Compare, and leave a remark.
@@ -195,10 +200,7 @@ class PreparationCheck:
         return "random inputs" if self._job.request.data is None else "the first batch"
 
     def _remark(self, kind: Any, text: str) -> None:
-        ctx = self._job.ctx
-        ctx.current_pass = "check-prepare"
-        ctx.remark(kind, "", "prepared", text)
-        ctx.current_pass = ""
+        self.remarks.append(Remark(kind, "", "check-prepare", "prepared", text))
 
 
 def _runs_quickly(prepared: Model) -> bool:

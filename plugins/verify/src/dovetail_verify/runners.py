@@ -91,6 +91,7 @@ def trials_of(
     ctx: Context,
     progress: Progress | None,
     level: str = "high",
+    data: object = None,
 ) -> AccuracyTrials:
     """Create trials of a request.
 
@@ -102,6 +103,7 @@ def trials_of(
         ctx: A context of the request.
         progress: Called with (what, done, total).
         level: What raised nodes are computed in: `high`, or `floats` of backends without integers.
+        data: What to measure on; that of the request by default.
     """
     from dovetail_verify.accuracy.trials import AccuracyTrials
 
@@ -110,7 +112,8 @@ def trials_of(
         with searching() if is_trial else nullcontext():
             return proceed(asked)
 
-    return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, request.data, progress)
+    measured_on = request.data if data is None else data
+    return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, measured_on, progress)
 
 
 def compared(

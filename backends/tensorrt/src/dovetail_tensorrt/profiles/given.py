@@ -70,7 +70,7 @@ def _is_open(value: Any) -> bool:
 def _seen(model: Model, data: object) -> dict[str, ExtentBounds]:
     shapes: dict[str, Counter[tuple[int, ...]]] = {}
     numbers: dict[str, Counter[tuple[int, ...]]] = {}
-    given = cast("RereadableData", input_data(data))  # the contract lacks the parameter `whole`
+    given = cast("RereadableData", input_data(data)).everything  # the contract lacks the parameter `whole`
     # `run` passes arrays whole, verification may split them. The engine must accept both.
     for feeds, _ in chain(given.batches(model), given.batches(model, whole=True)):
         for name, array in feeds.items():

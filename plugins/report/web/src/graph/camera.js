@@ -3,13 +3,16 @@
 const CLOSEST = 4;
 
 export class Camera {
-  constructor(element, changed, clicked) {
-    Object.assign(this, { element, changed, x: 0, y: 0, scale: 1, w: 1, h: 1 });
+  /** `panes` are of one size, and show the same part. */
+  constructor(panes, changed, clicked) {
+    Object.assign(this, { pane: panes[0], changed, x: 0, y: 0, scale: 1, w: 1, h: 1 });
     this.pointers = new Map();
-    element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    element.addEventListener("pointerdown", (event) => this.down(event));
-    element.addEventListener("pointermove", (event) => this.move(event));
-    for (const kind of ["pointerup", "pointercancel"]) element.addEventListener(kind, (event) => this.up(event, clicked));
+    for (const pane of panes) {
+      pane.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+      pane.addEventListener("pointerdown", (event) => this.down(event));
+      pane.addEventListener("pointermove", (event) => this.move(event));
+      for (const kind of ["pointerup", "pointercancel"]) pane.addEventListener(kind, (event) => this.up(event, clicked));
+    }
   }
 
   /** What is in view, in the coordinates of the drawing. */
@@ -19,7 +22,7 @@ export class Camera {
   }
 
   window() {
-    return { width: this.element.clientWidth || 800, height: this.element.clientHeight || 600 };
+    return { width: this.pane.clientWidth || 800, height: this.pane.clientHeight || 600 };
   }
 
   fit(w, h, most = 1.15) {
@@ -58,7 +61,7 @@ export class Camera {
   }
 
   at(event) {
-    const box = this.element.getBoundingClientRect();
+    const box = event.currentTarget.getBoundingClientRect();
     return { px: event.clientX - box.left, py: event.clientY - box.top };
   }
 
@@ -76,7 +79,7 @@ export class Camera {
 
   down(event) {
     this.pointers.set(event.pointerId, this.at(event));
-    this.element.setPointerCapture(event.pointerId);
+    event.currentTarget.setPointerCapture(event.pointerId);
     this.moved = 0;
   }
 

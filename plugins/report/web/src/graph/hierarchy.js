@@ -1,5 +1,6 @@
 // What contains what: regions, the blocks that repeat in them, parts of long sequences, nodes, and what is inside of nodes.
 
+import { onlyStores } from "../names.js";
 import { cutsOf, repetition } from "./blocks.js";
 
 const WHOLE = 50; // nodes of a group, up to which it is not divided
@@ -381,11 +382,13 @@ function scopesOf(name) {
 /** A title for a sequence without a scope of its own: its first and last operator. */
 const span = (list) => `${firstOperator(list)} \u2026 ${firstOperator([...list].reverse())}`.replace(/\w+::/g, "");
 
+/** The first operator that computes something, or else the first one. */
 function firstOperator(list) {
+  let first = "";
   for (const element of list) {
-    if (element.kind === "node" || element.kind === "body") return element.title;
-    const inner = element.turns && firstOperator(element.turns[0]);
-    if (inner) return inner;
+    const found = element.kind === "node" || element.kind === "body" ? element.title : element.turns ? firstOperator(element.turns[0]) : "";
+    if (found && !onlyStores(found)) return found;
+    first ||= found;
   }
-  return "";
+  return first;
 }

@@ -66,8 +66,12 @@ export class Layout {
         continue;
       }
       const key = idOf(from, numbers) * 2097152 + idOf(to, numbers);
-      if (edges.has(key)) continue;
-      const edge = { from, to, type: result.types[result.edges[i + 2]] };
+      const owners = result.ownersOf(i / 3);
+      if (edges.has(key)) {
+        edges.get(key).owners |= owners;
+        continue;
+      }
+      const edge = { from, to, owners, type: result.types[result.edges[i + 2]] };
       edges.set(key, edge);
       const [group, one, other] = meeting(from, to);
       edge.group = group;
@@ -76,7 +80,7 @@ export class Layout {
       within.get(group).push(edge);
     }
     for (const group of insides(hierarchy.root)) within.set(group, group.inner.map(([from, to]) => {
-      const edge = { from: group.children[from], to: group.children[to], type: "", group, ends: [group.children[from], group.children[to]] };
+      const edge = { from: group.children[from], to: group.children[to], owners: 3, type: "", group, ends: [group.children[from], group.children[to]] };
       edges.set(`${group.key}${from}>${to}`, edge);
       return edge;
     }));

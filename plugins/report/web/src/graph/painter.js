@@ -9,12 +9,14 @@ const PLAIN = 0.25; // scale, below which edges are straight hairlines
 const ARROW = 6;
 
 /**
- * state: { selected, path: Set of elements, matches: Set of items or null, causes: [[from, to]], heat, dark, theme, colors }
+ * state: { selected, path: Set of elements, matches: Set of items or null, causes: [[from, to]], changed: Set of elements, heat,
+ * dark, theme, colors }
  * view: { x, y, w, h, scale } in the coordinates of the drawing; only what is in it is drawn.
  */
 export class Painter {
-  constructor(result) {
-    this.result = result;
+  /** `side` is the bit of the edges that this result has, where two are drawn beside each other. */
+  constructor(result, side = 1) {
+    Object.assign(this, { result, side });
   }
 
   draw(pen, drawing, root, state, view) {
@@ -64,7 +66,8 @@ export class Painter {
   }
 
   colorOf(element) {
-    return element.backend && this.state.colors.get(element.backend);
+    const backend = element.backend && element.item >= 0 ? this.result.backend(element.item) : element.backend;
+    return backend && this.state.colors.get(backend);
   }
 
   edges(drawing) {
@@ -73,7 +76,7 @@ export class Painter {
     const thin = [];
     const plain = view.scale < PLAIN;
     for (const edge of drawing.edges) {
-      if (!this.crosses(edge)) continue;
+      if (!(edge.owners & this.side) || !this.crosses(edge)) continue;
       const marked = this.marked(edge);
       if (marked) {
         bold.push([edge, marked]);
@@ -151,10 +154,17 @@ export class Painter {
   box(element) {
     const { state, view } = this;
     const faded = state.matches && !state.matches.has(element);
-    if (view.scale < READABLE && !element.box?.group) return this.tiny(element, faded);
+    if (element.item >= 0 && !this.result.has(element.item)) return this.missing(element);
+    if (state.changed.has(element)) this.ring(element, this.theme.change, 2.5);
+    if (view.scale < READABLE && !boxOf(element, this.result).group) return this.tiny(element, faded);
     if (element.kind === "conversion") return this.conversion(element, faded);
     if (element.kind === "input" || element.kind === "output") return this.endBox(element);
     return this.card(element, faded);
+  }
+
+  /** A dashed outline where only the other side has something. */
+  missing({ x, y, w, h }) {
+    this.pen.box(x, y, w, h, { stroke: mixed(this.theme.change, this.theme.back, 0.55), line: Math.max(1.2, 1 / this.view.scale), dash: [4, 4], round: 6 });
   }
 
   tiny(element, faded) {
@@ -163,9 +173,10 @@ export class Painter {
     const heat = state.heat && state.heat.of(element);
     const fill = heat !== null && heat !== undefined && state.heat ? heatColor(heat.share, state.dark) : color ? mixed(color, theme.box, faded ? 0.15 : 0.55) : element.kind === "conversion" ? theme.conversionLine : theme.line;
     pen.box(element.x, element.y, element.w, element.h, { fill });
-    if (element.box?.head && element.h * view.scale > 9 && view.scale > 0.2) {
+    const { head } = boxOf(element, this.result);
+    if (head && element.h * view.scale > 9 && view.scale > 0.2) {
       const size = Math.min(element.h * 0.62, 13 / view.scale);
-      pen.text(fitted(element.box.head, element.w - 8, size, 600), element.x + element.w / 2, element.y + element.h / 2 + size * 0.36, { size, weight: 600, fill: readable(fill), anchor: "middle" });
+      pen.text(fitted(head, element.w - 8, size, 600), element.x + element.w / 2, element.y + element.h / 2 + size * 0.36, { size, weight: 600, fill: readable(fill), anchor: "middle" });
     }
   }
 
@@ -221,8 +232,10 @@ export class Painter {
     for (let i = 0; i < number; i++) this.pen.box(x + w - 14 - i * 9, y - 3, 6, 6, { fill: this.theme.back, stroke: color, line: 1.4 });
   }
 
-  conversion({ x, y, w, h, box }, faded) {
+  conversion(element, faded) {
     const { pen, theme } = this;
+    const { x, y, w, h } = element;
+    const box = boxOf(element, this.result);
     const [cx, cy, r] = [x + 11, y + h / 2, 8];
     pen.box(x + 11, y + 1, w - 11, h - 2, { fill: theme.conversion, round: 5 });
     pen.shape([{ x: cx, y: cy - r }, { x: cx + r, y: cy }, { x: cx, y: cy + r }, { x: cx - r, y: cy }],

@@ -1,6 +1,6 @@
 // How large boxes are, and the texts in them.
 
-import { shapeText } from "../names.js";
+import { onlyStores, shapeText } from "../names.js";
 
 export const FONT = 'system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 export const HEAD = 30; // height of a frame's title
@@ -38,12 +38,20 @@ export function fitted(text, width, size, weight = 400) {
   return "\u2026";
 }
 
-/** The texts of a box: { head, badge, lines, foot, w, h }; of a conversion or an end, `head` and `lines`. */
-export function boxOf(element, result, compact = element.box?.compact ?? false, rough = false) {
-  if (element.box?.compact === compact) return element.box;
-  const make = { node: nodeBox, body: nodeBox, conversion: conversionBox, input: endBox, output: endBox, inner: innerBox }[element.kind] ?? groupBox;
-  element.box = { ...make(element, result, compact, rough ? roughWidth : textWidth), compact };
-  return element.box;
+const MAKERS = { node: nodeBox, body: nodeBox, conversion: conversionBox, input: endBox, output: endBox, inner: innerBox };
+
+/**
+ * The texts of a box: { head, badge, lines, foot, w, h }; of a conversion or an end, `head` and `lines`. Sides that are
+ * drawn beside each other have boxes of one size.
+ */
+export function boxOf(element, result, compact = element.boxes?.[0]?.compact ?? false, rough = false) {
+  const known = element.boxes?.[result.slot];
+  if (known?.compact === compact) return known;
+  const make = MAKERS[element.kind] ?? groupBox;
+  const boxes = result.sides.map((side) => make(element, side, compact, rough ? roughWidth : textWidth));
+  const [w, h] = ["w", "h"].map((extent) => Math.max(...boxes.map((box) => box[extent])));
+  (element.boxes ??= [])[result.slot] = { ...boxes[0], w, h, compact };
+  return element.boxes[result.slot];
 }
 
 function nodeBox(element, result, compact, measure) {
@@ -65,8 +73,8 @@ function nodeBox(element, result, compact, measure) {
   return { head, badge, lines, foot, w, h: 14 + 16 + LINE * (lines.length + foot.length) };
 }
 
-/** The nodes of an expansion that compute something: QuantizeLinear and DequantizeLinear only say how values are stored. */
-const arithmetic = (expansion) => expansion.filter(([operator]) => !["QuantizeLinear", "DequantizeLinear"].includes(operator)).length;
+/** The nodes of an expansion that compute something. */
+const arithmetic = (expansion) => expansion.filter(([operator]) => !onlyStores(operator)).length;
 
 /** As many constants as fit in a line. */
 function constantsLine(constants) {
@@ -99,10 +107,12 @@ function groupBox(element, result) {
   const many = element.turns.length > 1 ? `\u00d7 ${element.turns.length}` : "";
   const counts = new Map();
   collect(element.turns[0], counts, result);
-  const sorted = [...counts].sort((a, b) => b[1] - a[1]);
+  const sorted = [...counts].sort((a, b) => onlyStores(a[0]) - onlyStores(b[0]) || b[1] - a[1]);
   const top = sorted.slice(0, 3).map(([name, count]) => (count > 1 ? `${name} ${count}` : name));
   const lines = [`${element.count} node${element.count === 1 ? "" : "s"}${many ? " each" : ""}`];
   if (top.length) lines.push(top.join(", ") + (sorted.length > 3 ? ", \u2026" : ""));
+  const differing = result.changed.size ? differ(element.turns.flat(), result.changed) : 0;
+  if (differing) lines.push(`${differing} differ${differing === 1 ? "s" : ""}`);
   const w = Math.min(WIDE, Math.max(130, Math.max(textWidth(head, 13.5, 600) + (many ? textWidth(many, 13, 700) + 26 : 0), ...lines.map((line) => textWidth(line, 11.5))) + 28));
   return { head, badge: many, lines, foot: [], w, h: 14 + 16 + LINE * lines.length, group: true };
 }
@@ -114,6 +124,11 @@ function collect(children, counts, result) {
       counts.set(name, (counts.get(name) ?? 0) + 1);
     } else for (const turn of child.turns ?? []) collect(turn, counts, result);
   }
+}
+
+/** How many of the items in groups differ. */
+function differ(children, changed) {
+  return children.reduce((sum, child) => sum + changed.has(child.item) + (child.turns ? differ(child.turns.flat(), changed) : 0), 0);
 }
 
 /** The title of an open frame, as long as there is room: of a region with its number, nodes, and time or share. */

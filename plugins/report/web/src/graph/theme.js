@@ -2,11 +2,11 @@
 
 const LIGHT = {
   back: "#ffffff", box: "#ffffff", text: "#1d2126", dim: "#565e68", line: "#b9c0c9", edge: "#8a939e", frame: "#c9ced6", badge: "#eef1f4",
-  select: "#1a5fb4", path: "#8d3fc0", cause: "#b04a00", find: "#fff3c4", conversion: "#fdf0dd", conversionLine: "#a05a00", end: "#eef1f4", group: "#f6f7f9",
+  select: "#1a5fb4", path: "#8d3fc0", cause: "#b04a00", change: "#b3261e", find: "#fff3c4", conversion: "#fdf0dd", conversionLine: "#a05a00", end: "#eef1f4", group: "#f6f7f9",
 };
 const DARK = {
   back: "#1b1e22", box: "#25292f", text: "#e8ebee", dim: "#aab3bd", line: "#4b535d", edge: "#7f8893", frame: "#49515b", badge: "#353b43",
-  select: "#7db4f0", path: "#d59bf6", cause: "#f0a356", find: "#4d4420", conversion: "#3c3223", conversionLine: "#e0a55a", end: "#30353c", group: "#20242a",
+  select: "#7db4f0", path: "#d59bf6", cause: "#f0a356", change: "#f28b82", find: "#4d4420", conversion: "#3c3223", conversionLine: "#e0a55a", end: "#30353c", group: "#20242a",
 };
 
 export const themeOf = (dark) => (dark ? DARK : LIGHT);

@@ -6,13 +6,11 @@ import { heatOf, legend, measures } from "./heat.js";
 import { BUDGETS, Element, Hierarchy } from "./hierarchy.js";
 import { Layout } from "./layout.js";
 import { Minimap } from "./minimap.js";
-import { Painter } from "./painter.js";
-import { CanvasPen, SvgPen } from "./pens.js";
+import { Panes } from "./panes.js";
 import { themeOf } from "./theme.js";
 import { neighbor, shortestPath } from "./walking.js";
 
 const HUGE = 1500; // visible boxes, up to which the picture is drawn anew while the view moves out of it
-const MARGIN = 0.2; // of the window, drawn around it, so that a moving picture has no holes at once
 const REST = 120; // milliseconds without a move, after which the picture is drawn anew
 const LEGIBLE = 0.78; // scale, from which on everything that is open at first can be read
 const ENOUGH = 30; // boxes, from which on more of them count less than larger ones
@@ -21,17 +19,16 @@ const CLOSE = 0.5; // part of the window that a closed group fills before a turn
 export class GraphView {
   /** `pick(id)` is called for what is chosen: `n3` is an item, `r1` a region; null for nothing. */
   constructor(container, result, pick) {
-    Object.assign(this, { container, result, pick, painter: new Painter(result) });
+    Object.assign(this, { container, result, pick });
     this.hierarchy = new Hierarchy(result);
     this.layout = new Layout(this.hierarchy, result);
     this.measures = measures(result);
-    this.canvas = el("canvas", { "aria-hidden": "true" });
+    this.panes = new Panes(result);
     this.stage = el("div", { class: "drawing", tabIndex: 0, role: "application", "aria-roledescription": "graph",
-      "aria-label": `Graph of ${result.title}: ${result.coverage}. Arrow keys follow the edges, Enter opens, Escape leaves.` }, this.canvas);
+      "aria-label": `Graph of ${result.title}: ${result.coverage}. Arrow keys follow the edges, Enter opens, Escape leaves.` }, this.panes.frames);
     this.said = el("div", { class: "said", role: "status", "aria-live": "polite" });
     this.legend = el("div", { class: "legends" });
-    this.context = this.canvas.getContext("2d", { willReadFrequently: true });
-    this.camera = new Camera(this.stage, (moving) => this.redraw(moving), (place, event) => this.click(place, event));
+    this.camera = new Camera(this.panes.frames, (moving) => this.redraw(moving), (place, event) => this.click(place, event));
     this.camera.zoomed = (closer, place) => closer && this.openByZoom(place);
     this.minimap = new Minimap(this.camera);
     container.append(this.stage, this.minimap.canvas, this.legend, this.said);
@@ -39,7 +36,7 @@ export class GraphView {
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.dark.addEventListener("change", () => this.recolor());
     this.stage.addEventListener("keydown", (event) => this.key(event));
-    this.stage.addEventListener("dblclick", (event) => this.doubleClick(event));
+    for (const frame of this.panes.frames) frame.addEventListener("dblclick", (event) => this.doubleClick(event));
     addEventListener("resize", () => this.resize());
     new ResizeObserver(() => this.redraw(false)).observe(container);
     this.arrangeFirst();
@@ -63,7 +60,7 @@ export class GraphView {
 
   recolor() {
     Object.assign(this.state, { dark: this.dark.matches, theme: themeOf(this.dark.matches) });
-    this.minimap.prepare(this.drawing, this.hierarchy.root, this.state.theme, (element) => element.backend && this.result.color.get(element.backend));
+    this.minimap.prepare(this.drawing, this.hierarchy.root, this.state.theme, (element) => (this.state.changed.has(element) ? this.state.theme.change : element.backend && this.result.color.get(element.backend)));
     this.legend.replaceChildren(...(this.state.heat ? [legend(this.state.heat, this.state.dark)] : []));
     this.redraw(false);
   }
@@ -104,6 +101,7 @@ export class GraphView {
     state.selected = this.selection === undefined || this.selection === null ? null : this.selection instanceof Element ? this.selection : shown(this.selection);
     state.path = new Set((this.way ?? []).map(shown));
     state.matches = this.found ? new Set(this.found.map(shown)) : null;
+    state.changed = new Set([...this.result.changed].map(shown));
     state.causes = [];
     if (typeof this.selection === "number") {
       for (const reason of this.result.reasonsOf(this.selection))
@@ -123,46 +121,21 @@ export class GraphView {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      if (this.stale || !this.painted || (this.drawing.number < HUGE && this.uncovered())) this.paint();
+      if (this.stale || !this.panes.painted || (this.drawing.number < HUGE && this.panes.uncovered(this.camera.view()))) this.paint();
       this.shift();
     });
   }
 
-  /** Move and scale the picture to where the view is now. */
   shift() {
-    const { camera, painted, canvas } = this;
-    const scale = camera.scale / painted.scale;
-    canvas.style.transform = `translate(${(painted.x - camera.x) * camera.scale}px, ${(painted.y - camera.y) * camera.scale}px) scale(${scale})`;
+    const { camera, panes } = this;
+    panes.shift(camera);
     this.minimap.draw(camera.view(), this.drawing);
     clearTimeout(this.resting);
-    if (painted.scale !== camera.scale || this.uncovered()) this.resting = setTimeout(() => this.redraw(false), REST);
-  }
-
-  /** Whether the view shows something that the picture lacks: it was painted with a margin. */
-  uncovered() {
-    const view = this.camera.view();
-    const { x, y, w, h, scale } = this.painted;
-    return view.x < x || view.y < y || view.x + view.w > x + w || view.y + view.h > y + h || view.scale > 1.6 * scale;
+    if (panes.painted.scale !== camera.scale || panes.uncovered(camera.view())) this.resting = setTimeout(() => this.redraw(false), REST);
   }
 
   paint() {
-    const { canvas, context, camera } = this;
-    const { width, height } = camera.window();
-    const ratio = window.devicePixelRatio || 1;
-    const [wide, high] = [Math.round(width * (1 + 2 * MARGIN)), Math.round(height * (1 + 2 * MARGIN))];
-    if (canvas.width !== Math.round(wide * ratio) || canvas.height !== Math.round(high * ratio)) {
-      canvas.width = Math.round(wide * ratio);
-      canvas.height = Math.round(high * ratio);
-      Object.assign(canvas.style, { width: `${wide}px`, height: `${high}px` });
-    }
-    const { scale } = camera;
-    const view = { x: camera.x - (MARGIN * width) / scale, y: camera.y - (MARGIN * height) / scale, w: wide / scale, h: high / scale, scale };
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = this.state.theme.back;
-    context.fillRect(0, 0, canvas.width, canvas.height);
-    context.setTransform(scale * ratio, 0, 0, scale * ratio, -view.x * scale * ratio, -view.y * scale * ratio);
-    this.painter.draw(new CanvasPen(context), this.drawing, this.hierarchy.root, this.state, view);
-    this.painted = view;
+    this.panes.paint(this.camera, this.drawing, this.hierarchy.root, this.state);
     this.stale = false;
   }
 
@@ -365,13 +338,13 @@ export class GraphView {
 
   /** The drawing as an SVG file. */
   svg() {
-    const { w, h } = this.drawing;
-    const pen = new SvgPen(w + 20, h + 20, this.state.theme.back);
-    pen.parts.push('<g transform="translate(10 10)">');
-    const view = { x: -10, y: -10, w: w + 20, h: h + 20, scale: 1 };
-    this.painter.draw(pen, this.drawing, this.hierarchy.root, { ...this.state, export: true }, view);
-    pen.parts.push("</g>");
-    return pen.toString();
+    return this.panes.svg(this.drawing, this.hierarchy.root, this.state);
+  }
+
+  saveSvg() {
+    const link = el("a", { href: URL.createObjectURL(new Blob([this.svg()], { type: "image/svg+xml" })), download: `${this.result.title}.svg` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 }
 

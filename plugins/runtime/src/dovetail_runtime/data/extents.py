@@ -9,6 +9,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 
 from dovetail_runtime.data.independent_rows import counted_together, inputs_of_samples, is_static
+from dovetail_runtime.data.kept import RereadBatches
 from dovetail_runtime.data.sources import read_data
 from dovetail_runtime.feeds import optional_inputs, required_inputs
 from dovetail_runtime.serialize import value_type
@@ -38,7 +39,8 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
     samples = inputs_of_samples(model)
     names = list(map(name_of, required)), list(map(name_of, optional))
     found: dict[str, tuple[tuple[int, ...], str]] = {}
-    for arrays, where in read_data(data, *names) if open_inputs else ():
+    given = data.everything if isinstance(data, RereadBatches) else data
+    for arrays, where in read_data(given, *names) if open_inputs else ():
         counted = {
             n: next(iter(v.shape or ()), None) for v in open_inputs if (n := name_of(v)) in samples & arrays.keys()
         }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.extents import data_extents
+from dovetail_runtime.data.kept import RereadBatches
 from dovetail_runtime.data.sources import as_data, data_digest
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class RereadableData:
             DovetailError: The data does not match the model.
         """
         return batches(model, self.given, whole=whole)
+
+    @property
+    def everything(self) -> RereadableData:
+        """All of the data that this is a part of; the data itself if it is no part."""
+        return RereadableData(self.given.everything) if isinstance(self.given, RereadBatches) else self
 
     def check(self, model: Model) -> None:
         """Check the first batch, so that mismatched data fails before any work is done.

@@ -1,8 +1,9 @@
-"""Batches of an iterator, stored so that they can be read again."""
+"""Batches that can be read again: those of an iterator, which are stored, and parts of other data."""
 
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
@@ -18,7 +19,20 @@ class _Stored(NamedTuple):
     offset: int
 
 
-class KeptBatches:
+class RereadBatches(ABC):
+    """Batches that are the same each time they are read."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """Read the batches."""
+
+    @property
+    def everything(self) -> object:
+        """The data that these batches are a part of: its extents are those that a result must take."""
+        return self
+
+
+class KeptBatches(RereadBatches):
     """Rereadable batches of an iterator, stored as they arrive.
 
     Calibration and verification read data in turn. The first 64 MiB stay in memory, the rest goes to a temporary file,

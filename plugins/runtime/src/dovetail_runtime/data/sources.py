@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,14 +19,13 @@ from dovetail.plugin.loading import described, own_output
 from dovetail.text import printable
 from dovetail_onnx.files.reading import check_input, open_input, read_input
 
-from dovetail_runtime.data.kept import KeptBatches
+from dovetail_runtime.data.kept import KeptBatches, RereadBatches
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 _ENDINGS = (".npz", ".npy", ".pb")
-_SAVE_ARRAYS = "save the inputs with numpy.savez, by input name"
 
 
 def data_files(path: Path) -> list[Path]:
@@ -80,6 +80,7 @@ def _entries(folder: Path, seen: dict[tuple[int, int], Path]) -> list[Path]:
 
 Arrays = Mapping[str, Any]
 """Arrays (or lists) by input name."""
+Read = Callable[[], Arrays]  # the arrays of one batch
 
 _NUMBERED = re.compile(r"input_(\d{1,9})\.pb")
 _LARGEST_PROTO = (1 << 31) - 1  # bytes; protobuf's limit
@@ -126,17 +127,27 @@ def read_data(data: object, inputs: Sequence[str], optional: Sequence[str] = ())
     Raises:
         DovetailError: A file is missing or damaged, or a batch is none of the above.
     """
+    for read, where in data_items(data, inputs, optional):
+        yield read(), where
+
+
+def data_items(data: object, inputs: Sequence[str], optional: Sequence[str] = ()) -> Iterator[tuple[Read, str]]:
+    """Yield what reads each mapping of `read_data`, with its origin; files are opened when it is called.
+
+    Raises:
+        DovetailError: There is no such file, or a batch cannot be read.
+    """
     names = InputNames(tuple(inputs), tuple(optional))
     if isinstance(data, (str, Path)):
-        yield from _read_path(Path(data), names)
+        yield from _items_of_path(Path(data), names)
     elif isinstance(data, Mapping):
-        yield data, "the data"
+        yield lambda: data, "the data"
     elif callable(data):
-        yield from _read_batches(_called(data), names)
+        yield from _items_of_batches(_called(data), names)
     elif hasattr(data, "__array__"):
-        yield _named(data, names, "the data"), "the data"
+        yield lambda: _named(data, names, "the data"), "the data"
     elif isinstance(data, Iterable):
-        yield from _read_batches(data, names)
+        yield from _items_of_batches(data, names)
     else:
         raise DovetailError(f"data cannot be {type(data).__name__}", "give arrays by input name, or the path of a file")
 
@@ -156,7 +167,7 @@ def data_digest(data: object) -> str:
                 digest.update(hashlib.file_digest(opened, "sha256").digest())
         return digest.hexdigest()
     batches = [data] if isinstance(data, Mapping) or hasattr(data, "__array__") else data
-    if not isinstance(batches, (list, tuple, KeptBatches)):
+    if not isinstance(batches, (list, tuple, RereadBatches)):
         return ""
     for batch in batches:
         _digest_batch(batch, digest)
@@ -184,12 +195,16 @@ def _called(function: Callable[[], Any]) -> Any:
         return function()
 
 
-def _read_batches(batches: object, inputs: InputNames) -> Iterator[tuple[Arrays, str]]:
+def _items_of_batches(batches: object, inputs: InputNames) -> Iterator[tuple[Read, str]]:
     if not isinstance(batches, Iterable):
         raise DovetailError(f"the function that gives data returned {type(batches).__name__}", "return an iterator")
     for number, batch in enumerate(spoken(batches)):
         where = f"batch {number} of the data"
-        yield (batch if isinstance(batch, Mapping) else _named(batch, inputs, where)), where
+        yield partial(_by_name, batch, inputs, where), where
+
+
+def _by_name(batch: object, inputs: InputNames, where: str) -> Arrays:
+    return batch if isinstance(batch, Mapping) else _named(batch, inputs, where)
 
 
 def spoken(batches: Iterable[Any]) -> Iterator[Any]:
@@ -231,29 +246,33 @@ def _named(batch: object, inputs: InputNames, where: str) -> Arrays:
     raise DovetailError(f"{where} is {type(batch).__name__}, the model's inputs are {names}", "give arrays by name")
 
 
-def _read_path(path: Path, inputs: InputNames) -> Iterator[tuple[Arrays, str]]:
+def _items_of_path(path: Path, inputs: InputNames) -> Iterator[tuple[Read, str]]:
     if not path.exists():
         raise DovetailError(f"{path} does not exist")
     if not path.is_dir():
-        yield _read_file(path, inputs), str(path)
+        yield partial(_read_file, path, inputs), str(path)
         return
     for folder, files in data_folders(path):
-        yield from _read_folder(folder, files, inputs)
+        yield from _items_of_folder(folder, files, inputs)
 
 
-def _read_folder(folder: Path, files: list[Path], inputs: InputNames) -> Iterator[tuple[Arrays, str]]:
+def _items_of_folder(folder: Path, files: list[Path], inputs: InputNames) -> Iterator[tuple[Read, str]]:
     whole = [file for file in files if file.suffix == ".npz"]
     single = [file for file in files if file.suffix != ".npz"]
     for file in whole:
-        yield _read_npz(file), str(file)
+        yield partial(_read_npz, file), str(file)
     named = any(file.stem in inputs.optional for file in single)
     if single and (len(inputs.required) != 1 or named or single[0].suffix == ".pb"):
         # One array per file and one file per input: together they form one batch.
         wanted = [file for file in single if file.suffix == ".npy" or file.name.startswith("input")]
-        yield {name: array for file in wanted for name, array in _read_file(file, inputs).items()}, str(folder)
+        yield partial(_read_files, wanted, inputs), str(folder)
     elif single:
         for file in single:
-            yield _read_file(file, inputs), str(file)
+            yield partial(_read_file, file, inputs), str(file)
+
+
+def _read_files(paths: Sequence[Path], inputs: InputNames) -> Arrays:
+    return {name: array for path in paths for name, array in _read_file(path, inputs).items()}
 
 
 def _read_file(path: Path, inputs: InputNames) -> Arrays:

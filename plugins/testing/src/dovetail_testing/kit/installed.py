@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from dovetail_testing.kit.samples import NodeSample
 
 
+Progress = Callable[[str, int, int], None]
+"""Called with what is checked, how much of it is done, and how much there is."""
+
 _ROUNDING = {"float16": 4e-3, "bfloat16": 3e-2, "int16": 4e-3, "int8": 0.1, "uint8": 0.1}
 _OTHERWISE = 1e-4  # of the largest value, where a backend does not round
 
@@ -43,6 +47,7 @@ class InstalledCheck:
         measured: Nodes at the limits, and one of each operator, on the backend and on a reference.
         problems: Problems that must be repaired.
         notes: Parts that could not be checked.
+        unfinished: What was left out because of the time limit or an interruption; empty if nothing was.
     """
 
     name: str
@@ -52,6 +57,7 @@ class InstalledCheck:
     measured: list[CaseMeasurement] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unfinished: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -67,6 +73,7 @@ class InstalledCheck:
             "measured": [one.as_dict() for one in self.measured],
             "problems": self.problems,
             "notes": self.notes,
+            "unfinished": self.unfinished,
         }  # fmt: skip
 
     def lines(self) -> list[str]:
@@ -85,11 +92,36 @@ class InstalledCheck:
                 f"    engine and reference: {pluralize(len(compared), 'model')}, {exact} exact, "
                 f"largest difference {worst.share:.2g} of the largest value ({worst.name})"
             )
-        return [*lines, *(f"    note: {text}" for text in self.notes), *(f"    problem: {p}" for p in self.problems)]
+        notes = [*self.notes, *([f"unfinished: {self.unfinished}"] if self.unfinished else [])]
+        return [*lines, *(f"    note: {text}" for text in notes), *(f"    problem: {p}" for p in self.problems)]
+
+
+class _OutOfTime(Exception):
+    """Raised when the time limit is reached."""
+
+
+class _Watch:
+    """Reports progress, and stops at the time limit."""
+
+    def __init__(self, progress: Progress | None, limit: float | None):
+        self._progress, self._end = progress, None if limit is None else time.monotonic() + limit
+        self.at = "targets"
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.at = f"{what}, {done} of {total}"
+        if self._progress is not None:
+            self._progress(what, done, total)
+        if self._end is not None and time.monotonic() > self._end:
+            raise _OutOfTime
 
 
 def check_installed(
-    name: str, plugins: PluginSet | None = None, progress: Callable[[str, int, int], None] | None = None
+    name: str,
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+    *,
+    time_limit: float | None = None,
+    interrupted: Callable[[InstalledCheck], None] | None = None,
 ) -> InstalledCheck:
     """Check a distribution and its backends: `dovetail check --installed NAME`.
 
@@ -100,6 +132,8 @@ def check_installed(
         name: A backend, a plugin or a distribution.
         plugins: The plugins; all installed ones by default.
         progress: Called with (what, done, total).
+        time_limit: Time limit in seconds; returns what was found until then.
+        interrupted: Called with what was found if the user interrupts the check, before the interruption is raised.
 
     Raises:
         UsageError: Nothing of that name is installed.
@@ -108,6 +142,20 @@ def check_installed(
     owner, backends = _owner(name, plugins)
     version = next((record.version for record in plugins.plugins if record.distribution == owner), "")
     found = InstalledCheck(name, f"{owner} {version}".strip())
+    watch = _Watch(progress, time_limit)
+    try:
+        _check(owner, backends, found, plugins, watch)
+    except _OutOfTime:
+        found.unfinished = f"the time limit of {time_limit:g} s was reached at {watch.at}"
+    except KeyboardInterrupt:
+        found.unfinished = f"interrupted at {watch.at}"
+        if interrupted is not None:
+            interrupted(found)
+        raise
+    return found
+
+
+def _check(owner: str, backends: Iterable[str], found: InstalledCheck, plugins: PluginSet, watch: _Watch) -> None:
     for record in plugins.broken:
         if record.distribution == owner:
             found.problems.append(str(record))
@@ -116,8 +164,7 @@ def check_installed(
     bad = {target.name for target in found.targets if target.kind == "backend" and target.problem}
     for backend in backends:
         if backend not in bad:
-            _check_backend(backend, found, plugins, progress)
-    return found
+            _check_backend(backend, found, plugins, watch)
 
 
 def _owner(name: str, plugins: PluginSet) -> tuple[str, list[str]]:
@@ -136,9 +183,7 @@ def _owner(name: str, plugins: PluginSet) -> tuple[str, list[str]]:
     return owner, [entry.name for entry in table.entries if entry.owner == owner]
 
 
-def _check_backend(
-    name: str, found: InstalledCheck, plugins: PluginSet, progress: Callable[[str, int, int], None] | None
-) -> None:
+def _check_backend(name: str, found: InstalledCheck, plugins: PluginSet, watch: _Watch) -> None:
     backend = load_chosen(plugins.registry, BackendChoice(name))
     if not isinstance(backend, FileBackend):
         found.notes.append(f"{name} is a Python class: it has no limits to make nodes from")
@@ -148,8 +193,7 @@ def _check_backend(
     samples: list[tuple[str, NodeSample]] = []
     without: list[str] = []
     for done, operator in enumerate(operators):
-        if progress:
-            progress(f"limits of {operator}", done, len(operators))
+        watch(f"limits of {operator}", done, len(operators))
         limits = list(models.limits(operator))
         found.limits += limits
         plain = models.plain(operator)
@@ -164,7 +208,7 @@ def _check_backend(
         for one in found.limits
         if not one.both
     ]
-    _measure(name, samples, found, plugins, progress)
+    _measure(name, samples, found, plugins, watch)
 
 
 def _measure(
@@ -172,7 +216,7 @@ def _measure(
     samples: list[tuple[str, NodeSample]],
     found: InstalledCheck,
     plugins: PluginSet,
-    progress: Callable[[str, int, int], None] | None,
+    watch: _Watch,
 ) -> None:
     """Run samples on the backend and by a reference."""
     (info,) = [info for info in dovetail.backends(plugins) if info.name == name]
@@ -180,10 +224,10 @@ def _measure(
         why = "; ".join(f"{engine}: {reason}" for engine, _, reason in info.engines)
         found.notes.append(f"no engine of {name} runs here, so nothing was compared ({why})")
         return
+    before = len(found.measured)
     expected, low = lists(name, plugins.registry), load_chosen(plugins.registry, BackendChoice(name)).low or ""
     for done, (label, sample) in enumerate(samples):
-        if progress:
-            progress("engine and reference", done, len(samples))
+        watch("nodes on engine and reference", done, len(samples))
         measured = measure(Case("models", label, sample.op_type, partial(_work, sample)), name, plugins)
         found.measured.append(measured)
         judged = verdict(measured, expected)
@@ -191,9 +235,19 @@ def _measure(
         rounded = measured.outcome == "compared" and not measured.problem
         if judged.status == "failed" and not (rounded and measured.share <= _ROUNDING.get(low, _OTHERWISE)):
             found.problems.append(f"{label} on {name}: {measured.line()}")
-    hosted = [one.name for one in found.measured if one.outcome == "host"]
-    if hosted:
-        found.notes.append(f"the strategy of {name} leaves these nodes alone to the host: {', '.join(hosted)}")
+    own = found.measured[before:]
+    hosted = [one for one in own if one.outcome == "host"]
+    if hosted and len(hosted) == len(own):
+        reasons = dict.fromkeys(reason for one in hosted for reason in one.reasons)
+        why = next(iter(reasons), "its strategy claims none")
+        found.problems.append(f"none of the {len(hosted)} nodes that the file of {name} accepts runs there: {why}")
+    elif hosted:
+        left: dict[str, list[str]] = {}
+        for one in hosted:
+            left.setdefault(next(iter(one.reasons), f"the strategy of {name} claims no such node alone"), []).append(
+                one.name
+            )
+        found.notes += [f"left to the host: {', '.join(names)}: {why}" for why, names in left.items()]
 
 
 def _work(sample: NodeSample, _: PluginSet) -> PreparedCase:

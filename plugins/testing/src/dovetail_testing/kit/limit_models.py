@@ -173,22 +173,22 @@ def _knobs(sample: NodeSample, row: Row, limit: Limit) -> Iterator[Knob]:
         elif fact == "constant" and port in ports and ports[port] < len(sample.inputs):
             yield lambda held, value, index=ports[port]: held.with_constant(index, bool(value % 2))  # type: ignore[misc]
         elif name in schema.attributes:
-            yield from _attribute_knobs(schema, sample, name)
+            yield from attribute_knobs(schema, sample, name)
         for pattern in row.patterns:
             if name in pattern.tokens:
                 place = pattern.tokens.index(name)
                 if pattern.target in ports and ports[pattern.target] < len(sample.inputs):
                     array = sample.inputs[ports[pattern.target]]
                     axis = place + (array.ndim - len(pattern.tokens) if array is not None and pattern.open else 0)
-                    yield from _extent_knobs(sample, ports[pattern.target], axis)
+                    yield from extent_knobs(sample, ports[pattern.target], axis)
                 elif pattern.target in schema.attributes:
-                    yield from _attribute_knobs(schema, sample, pattern.target, place)
+                    yield from attribute_knobs(schema, sample, pattern.target, place)
     for index, shape in sample.floats():
         for axis in range(len(shape)):
-            yield from _extent_knobs(sample, index, axis)
+            yield from extent_knobs(sample, index, axis)
 
 
-def _extent_knobs(sample: NodeSample, index: int, axis: int) -> Iterator[Knob]:
+def extent_knobs(sample: NodeSample, index: int, axis: int) -> Iterator[Knob]:
     """Yield knobs for an extent: alone, and with the equal extents of other inputs."""
     shapes = dict(sample.floats())
     if index not in shapes or not 0 <= axis < len(shapes[index]):
@@ -202,7 +202,7 @@ def _extent_knobs(sample: NodeSample, index: int, axis: int) -> Iterator[Knob]:
         yield lambda held, value, places=places: held.with_extents(dict.fromkeys(places, value))  # type: ignore[misc]
 
 
-def _attribute_knobs(
+def attribute_knobs(
     schema: onnx.defs.OpSchema, sample: NodeSample, name: str, place: int | None = None
 ) -> Iterator[Knob]:
     """Yield a knob for an attribute of numbers: for one element of a list, or for all of them."""

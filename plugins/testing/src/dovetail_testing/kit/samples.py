@@ -27,12 +27,15 @@ class NodeSample:
     """A node with its inputs.
 
     Attributes:
-        op_type: The operator of the default domain.
+        op_type: The operator.
         attributes: Attributes by name.
         inputs: The input arrays; None for one that is left out.
         constant: Which of them are constants.
         outputs: Number of outputs.
         opset: Version of the default domain.
+        domain: The operator's domain.
+        version: Version of that domain, if it is another one.
+        unused: Numbers of outputs that are left out.
     """
 
     op_type: str
@@ -41,6 +44,9 @@ class NodeSample:
     constant: tuple[bool, ...]
     outputs: int
     opset: int
+    domain: str = ""
+    version: int = 0
+    unused: frozenset[int] = frozenset()
 
     def proto(self) -> onnx.ModelProto | None:
         """Return the model of this node alone; None if it is invalid, or too large."""
@@ -50,7 +56,7 @@ class NodeSample:
         if sum(array.size for array in self.inputs if array is not None) > _MOST_ELEMENTS:
             return None
         names = [f"in{index}" if array is not None else "" for index, array in enumerate(self.inputs)]
-        outputs = [f"out{index}" for index in range(self.outputs)]
+        outputs = [f"out{index}" if index not in self.unused else "" for index in range(self.outputs)]
         given = [(name, array, held) for name, array, held in zip(names, self.inputs, self.constant) if name]
         info = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -59,11 +65,14 @@ class NodeSample:
         ]
         weights = [numpy_helper.from_array(array, name) for name, array, held in given if array is not None and held]
         try:
-            node = helper.make_node(self.op_type, names, outputs, self.op_type.lower(), **self.attributes)
-            graph = helper.make_graph(
-                [node], "sample", info, [helper.make_empty_tensor_value_info(n) for n in outputs], weights
+            node = helper.make_node(
+                self.op_type, names, outputs, self.op_type.lower(), domain=self.domain or None, **self.attributes
             )
-            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=_IR)
+            results = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
+            graph = helper.make_graph([node], "sample", info, results, weights)
+            imports = {"": self.opset} | ({self.domain: self.version} if self.domain else {})
+            versions = [helper.make_opsetid(*each) for each in imports.items()]
+            model = helper.make_model(graph, opset_imports=versions, ir_version=_IR)
             model = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
             onnx.checker.check_model(model)
         except Exception:  # onnx raises various exceptions on nodes that are no nodes
@@ -77,16 +86,16 @@ class NodeSample:
         return {f"in{index}": array for index, (array, held) in pairs if array is not None and not held}
 
     def with_extents(self, extents: Mapping[tuple[int, int], int]) -> NodeSample:
-        """Return a sample with other extents, by number of the input and of its axis; arrays are generated again."""
+        """Return a sample with other extents, by number of the input and of its axis; elements are repeated."""
         inputs = list(self.inputs)
         for index in {index for index, _ in extents}:
             array = inputs[index]
             if array is None:
                 continue
             shape = tuple(extents.get((index, axis), extent) for axis, extent in enumerate(array.shape))
-            if min(shape, default=1) < 1 or int(np.prod(shape, dtype=np.int64)) > _MOST_ELEMENTS:
+            if min(shape, default=1) < 0 or int(np.prod(shape, dtype=np.int64)) > _MOST_ELEMENTS:
                 return replace(self, inputs=(None,) * len(inputs))
-            inputs[index] = np.random.default_rng(index).standard_normal(shape).astype(array.dtype)
+            inputs[index] = np.resize(array, shape)
         return replace(self, inputs=tuple(inputs))
 
     def with_attribute(self, name: str, value: object) -> NodeSample:
@@ -103,7 +112,7 @@ class NodeSample:
         if array is None:
             return self
         shape = (1,) * (rank - array.ndim) + array.shape[max(0, array.ndim - rank) :]
-        made = np.random.default_rng(index).standard_normal(shape).astype(array.dtype)
+        made = np.resize(array, shape)
         return replace(self, inputs=tuple(made if at == index else old for at, old in enumerate(self.inputs)))
 
     def floats(self) -> Iterator[tuple[int, Shape]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from dovetail.planning import IN_FLOATS, Remark, parse_pin
 from dovetail_runtime.engines import engines_of
 
 from dovetail_verify.accuracy.raising import LOW_FLOATS, Raised, meet_goals
+from dovetail_verify.held_out import HeldOut
 from dovetail_verify.runners import trials_of
 
 if TYPE_CHECKING:
@@ -35,28 +36,36 @@ def meet_goals_over_formats(job: CompileJob, proceed: Proceed, goals: Goals) -> 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
+    held_out = HeldOut(job, proceed, searched=True)
     integers = _followed_by_floats(job)
     if not integers:
-        return _met(job, proceed, goals, job.request)
-    found = _met(job, proceed, goals, job.request, IN_FLOATS)
+        return _met(job, held_out, held_out.compile, goals, held_out.request)
+    found = _met(job, held_out, held_out.compile, goals, held_out.request, IN_FLOATS)
     if found.failure is None and _has_integers(found.compiled, integers):
         return found
     kept = tuple(choice for choice in job.request.backends if choice.name not in integers)
-    without = replace(job.request, backends=kept)
+    without = replace(held_out.request, backends=kept)
 
-    def proceed_without(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        return proceed(asked, request or without)
+    def compile_without(asked: Asked | None = None) -> CompiledModel:
+        return held_out.compile(asked, without)
 
-    found = _met(job, proceed_without, goals, without)
+    found = _met(job, held_out, compile_without, goals, without)
     why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
     advice = f"lower the goal, or name {' or '.join(integers)} alone"
     found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=advice))
     return found
 
 
-def _met(job: CompileJob, proceed: Proceed, goals: Goals, request: Request, level: str = "high") -> Raised:
-    trials = trials_of(job.original, proceed, str(goals), request, job.ctx, job.progress, level)
-    return meet_goals(trials, request, goals, engines_of([job.ctx.host], job.ctx.registry))
+def _met(
+    job: CompileJob,
+    held_out: HeldOut,
+    compile_: Callable[[Asked], CompiledModel],
+    goals: Goals,
+    request: Request,
+    level: str = "high",
+) -> Raised:
+    trials = trials_of(job.original, compile_, str(goals), request, job.ctx, job.progress, level, held_out.search)
+    return meet_goals(trials, request, goals, engines_of([job.ctx.host], job.ctx.registry), held_out.split)
 
 
 def _has_integers(compiled: CompiledModel, backends: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from dovetail_verify.accuracy.trials import decibels
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import CompiledModel
+    from dovetail_runtime.data.data_split import DataSplit
 
     from dovetail_verify.accuracy.groups import Groups, UnitGroup
     from dovetail_verify.accuracy.trials import AccuracyTrial
@@ -261,9 +262,9 @@ def record(
     low: AccuracyTrial,
     goals: Goals,
     runs: int,
+    split: DataSplit,
     groups: Groups | None = None,
     chosen: Sequence[UnitGroup] = (),
-    measured_on: str = "",
 ) -> CompiledModel:
     """Return the result of a trial, with the raised nodes recorded in its plan and in remarks.
 
@@ -272,18 +273,21 @@ def record(
         low: The trial with nothing raised.
         goals: The goals.
         runs: Number of runs so far.
+        split: The data in parts.
         groups: All groups.
         chosen: The raised groups.
-        measured_on: The part of the data that was measured, as a sentence.
     """
     compiled = trial.result
     trial.verification.missed = goals.missed(trial.verification)
     trial.verification.doubts = goals.doubts(trial.verification)
     raised = [name for group in chosen for name in group.names]
-    summary: dict[str, Any] = {"goals": goals.as_dict(), "met": not trial.verification.missed}
+    trial.verification.held_back = split.text
+    if not trial.verification.missed and split.too_few:
+        trial.verification.too_few = f"{goals} is not called met: {split.too_few}"
+    met = None if trial.verification.too_few else not trial.verification.missed
+    summary: dict[str, Any] = {"goals": goals.as_dict(), "met": met, "measured_on": split.text}
+    summary |= {"too_few": split.too_few} if met is None else {}
     summary |= {"runs": runs, "snr_before": figures(low), "snr": figures(trial)}
-    if measured_on:
-        summary["measured_on"] = trial.verification.held_back = measured_on
     compiled.plan.summary["accuracy"] = summary | {"raised": raised}
     if groups is not None and raised:
         compiled.plan.remarks += _remarks(trial, low, goals, runs, groups, chosen)
@@ -293,7 +297,7 @@ def record(
 def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | None:
     """Return an error if a recognized result is recorded as missing the same goals; else None."""
     recorded = compiled.plan.summary.get("accuracy", {})
-    if recorded.get("met", True):
+    if recorded.get("met") is not False:
         return None
     found = ", ".join(f"'{name}' has SNR {value} dB" for name, value in recorded.get("snr", {}).items())
     missed = f"{found}; {goals}" if found else str(goals)

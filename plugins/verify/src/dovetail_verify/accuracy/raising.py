@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import get_placement
 from dovetail.text import pluralize
-from dovetail_runtime.data.data_split import split_data
+from dovetail_runtime.data.data_split import ENOUGH, Use
 from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import measure_baseline
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 LOW_FLOATS = ("bfloat16", "float16")
-_EVERY = 3  # of this many batches or rows, the last one is held out
-_FEWEST_ROWS = 6  # of a single batch that is split
 _SHOWN = 6  # nodes named in a message
 _FIRST_RUNS = 26  # runs before a search stops splitting groups
 _MOST_RUNS = 34  # runs of both searches; together with validation and recompilation, fewer than 40
@@ -51,43 +49,43 @@ class Raised:
     failure: DovetailError | None = None
 
 
-def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: Engines) -> Raised:
+def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: Engines, split: DataSplit) -> Raised:
     """Compile a request so that it meets its goals, raising as little as possible.
 
     Args:
-        trials: Compiles and runs the request with nodes raised.
+        trials: Compiles the request with nodes raised, on the data that calibrates.
         request: The request.
         goals: Goals for every float output.
         engines: The host's engines, for the run over single nodes.
+        split: The data in parts; the search sees one of them, and another one judges.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
-    low = trials.run(())
-    if not goals.missed(low.verification) and not goals.missed(
-        replace(low.verification, outputs=low.verification.cautious)
-    ):
-        return Raised(record(low, low, goals, trials.runs))
-    split = split_data(trials.original, trials.data, trials.reference, _EVERY, _FEWEST_ROWS, low.result.model)
-    measured_on = described(split)
-    low = replace(low, compiled=None)
-    search = trials.over(split.part(False) if split.held_out else trials.data, cautious=True, searching=True)
-    final = trials.over(split.part(True) if split.held_out else trials.data)
+    first = trials.over(split.part(Use.SEARCH), cautious=True)
+    final = trials.over(split.part(Use.JUDGMENT))
+    seen = first.run(())
+    low = final.judged(seen)
+    if not goals.missed(seen.verification) and not goals.missed(low.verification):
+        return Raised(record(low, low, goals, final.runs, split))
+    aim = goals.tightened(_spread(trials, split, seen))
+    low, seen = replace(low, compiled=None), replace(seen, compiled=None)
+    search = trials.over(split.part(Use.SEARCH), cautious=True, searching=True)
     baseline = measure_baseline(search, request, engines)
     groups = baseline.groups
 
     def runs() -> int:
-        return trials.runs + search.runs + final.runs
+        return first.runs + search.runs + final.runs
 
     if goals.missed(baseline.high.verification):
         # What raising makes no better may still be good enough as it is.
         if not goals.missed(baseline.low.verification) and not goals.missed((trial := final.run(())).verification):
-            return Raised(record(trial, low, goals, runs(), measured_on=measured_on))
+            return Raised(record(trial, low, goals, runs(), split))
         trial = final.run(baseline.high.raised)
         failure = _unreachable(baseline.high, trial.result, goals, baseline.locked)
-        return Raised(record(trial, low, goals, runs(), groups, groups.groups, measured_on), failure)
+        return Raised(record(trial, low, goals, runs(), split, groups, groups.groups), failure)
     units = sum(len(group.units) for group in groups.groups)
-    for wanted, most in ((goals, _FIRST_RUNS), (goals.tightened(_TIGHTER), _MOST_RUNS)):
+    for wanted, most in ((aim, _FIRST_RUNS), (aim.tightened(_TIGHTER), _MOST_RUNS)):
         if wanted.missed(baseline.high.verification) or search.runs >= most:
             break
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
@@ -95,20 +93,23 @@ def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: 
         trial = final.run(raised)
         # The held-out data decides at most twice, and only between selections made without it.
         if not goals.missed(trial.verification):
-            return Raised(record(trial, low, goals, runs(), groups, chosen, measured_on))
+            return Raised(record(trial, low, goals, runs(), split, groups, chosen))
     trial = final.run(baseline.high.raised)
-    compiled = record(trial, low, goals, runs(), groups, groups.groups, measured_on)
+    compiled = record(trial, low, goals, runs(), split, groups, groups.groups)
     if not goals.missed(trial.verification):
         return Raised(compiled)
     return Raised(compiled, _unreachable(trial, compiled, goals, baseline.locked))
 
 
-def described(split: DataSplit) -> str:
-    """Say which part of the data was held out, or why none was."""
-    if split.held_out:
-        return f"{split.text}, which the search for the goal did not see"
-    whole = "accuracy is that of the data which the search for the goal saw, since nothing could be held back"
-    return f"{whole}: {f'{split.why}; give more files' if split.why else 'it is one batch; give more files or samples'}"
+def _spread(trials: AccuracyTrials, split: DataSplit, seen: AccuracyTrial) -> float:
+    """Return the decibels by which samples differ, which a search on too few of them does not notice.
+
+    A search on more rates what it finds by what nine of ten samples reach.
+    """
+    if split.uses.count(Use.SEARCH) >= ENOUGH or not split.judged:
+        return 0.0
+    more = trials.over(split.part(Use.CALIBRATION, Use.SEARCH)).judged(seen)
+    return min(more.verification.spread_db, _TIGHTER)
 
 
 def _unreachable(

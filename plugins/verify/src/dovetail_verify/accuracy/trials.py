@@ -125,16 +125,24 @@ class AccuracyTrials:
         compiled = self._compile(*wanted, self.searching)
         verification = self._known.get(wanted)
         if verification is None:
-            self.runs += 1
-            if self.progress:
-                self.progress(f"accuracy, run {self.runs}", 0, 0)
-            runner = self._runner(compiled)
-            verification = verify(self.original, self.reference, runner, self.data, made=compiled.model)
-            if self.cautious:
-                verification = replace(verification, outputs=verification.cautious)
-            self._known[wanted] = verification
+            self._known[wanted] = verification = self._compared(compiled)
         compiled.verification = verification
         self._latest = AccuracyTrial(*wanted, compiled, verification)
+        return self._latest
+
+    def _compared(self, compiled: CompiledModel) -> OutputVerification:
+        self.runs += 1
+        if self.progress:
+            self.progress(f"accuracy, run {self.runs}", 0, 0)
+        runner = self._runner(compiled)
+        verification = verify(self.original, self.reference, runner, self.data, made=compiled.model)
+        return replace(verification, outputs=verification.cautious) if self.cautious else verification
+
+    def judged(self, trial: AccuracyTrial) -> AccuracyTrial:
+        """Compare the result of another trial on this data, without compiling it once more."""
+        verification = self._compared(trial.result)
+        self._known[trial.raised, trial.lowered] = trial.result.verification = verification
+        self._latest = AccuracyTrial(trial.raised, trial.lowered, trial.result, verification)
         return self._latest
 
     def over(self, data: object, cautious: bool = False, searching: bool = False) -> AccuracyTrials:

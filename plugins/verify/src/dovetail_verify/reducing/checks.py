@@ -14,6 +14,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import Context, Request
 from dovetail.plugin import TemporaryFolder, run_command
 from dovetail.plugin.loading import described
+from dovetail_runtime.data.data_split import Use, split_data
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.compare import verify
@@ -115,6 +116,8 @@ class CommandCheck(Check):
 class BackendCheck(Check):
     """A backend's result misses a goal, or compiling and running it raises an error.
 
+    Rows that judge the result do not calibrate it, if the candidate takes several that are independent.
+
     Args:
         request: Keyword arguments of `dovetail.compile` that make up the request.
         goals: The goals that the result must meet.
@@ -141,8 +144,13 @@ class BackendCheck(Check):
         """Compile a candidate and run the result; a goal needs the original's outputs, too."""
         import dovetail
 
-        data = [candidate.feeds] if candidate.feeds or not candidate.model.graph.inputs else None
+        data: object = [candidate.feeds] if candidate.feeds or not candidate.model.graph.inputs else None
+        judging = data
         try:
+            original = reference_runner(candidate.model, Context(Request(), plugins=self._plugins))
+            if self._goals and data is not None:
+                split = split_data(candidate.model, data, original)
+                data, judging = split.part(Use.CALIBRATION), split.part(Use.JUDGMENT)
             compiled = dovetail.compile(
                 candidate.model, **self._request, data=data, plugins=self._plugins, **_unverified(self._plugins)
             )
@@ -152,8 +160,7 @@ class BackendCheck(Check):
                     run(candidate.feeds)
                 self.said = "no error"
                 return False
-            original = reference_runner(candidate.model, Context(Request(), plugins=self._plugins))
-            found = verify(candidate.model, original, run, data, made=compiled.model)
+            found = verify(candidate.model, original, run, judging, made=compiled.model)
             missed = self._goals.missed(found)
         except UsageError as error:
             self.said = error.message

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from dovetail.cli import PlainCommand, existing, note, output, print_json, say
 from dovetail.errors import UsageError
+from dovetail_commands.progress import Progress
 from dovetail_commands.request import add_request, request_of
-from dovetail_commands.terminal import Progress, say_note
+from dovetail_commands.terminal import say_note
 
 from dovetail_verify.arguments import GOALS, add_goals
 

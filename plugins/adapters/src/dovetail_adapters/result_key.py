@@ -1,0 +1,165 @@
+"""What a compiled result follows from, as a digest: model, request, data, versions and processor.
+
+Files count by path, size and time, so that nothing is read to find a result again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from dovetail_onnx import file_sha256
+from dovetail_runtime.machine import fingerprint
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+
+_MOST_FILES = 10_000  # of a folder of data
+_FRESH = 2.0  # seconds
+_VARIABLES = "DOVETAIL_"  # environment variables that may change a result
+_OWN = "DOVETAIL_RESULT_CACHE"
+_SUFFIX = ".onnx"
+
+
+class NotCacheable(Exception):
+    """A part of a request that no digest can stand for, such as a generator of data."""
+
+
+class RequestKey:
+    """What a result is found by again.
+
+    Args:
+        model: The model: the path of an ONNX file, bytes, or a protobuf.
+        request: Backends and keywords of `dovetail.compile`.
+        plugins: The plugins.
+
+    Attributes:
+        digest: The digest of everything but the contents of files.
+        files: The files that it names, and those in the folders that it names.
+
+    Raises:
+        NotCacheable: Something in it cannot be recognized again.
+    """
+
+    def __init__(self, model: object, request: Mapping[str, Any], plugins: PluginSet):
+        if isinstance(model, (str, os.PathLike)) and Path(model).suffix != _SUFFIX:
+            raise NotCacheable("a model that is no ONNX file")
+        self.files: list[Path] = []
+        parts = {
+            "model": self._part(model, "the model"), "request": self._part(request, "the request"),
+            "versions": _versions(plugins), "environment": _environment(),
+        }  # fmt: skip
+        self.digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def _part(self, value: object, title: str) -> Any:
+        """Return plain data that stands for a value."""
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, (str, os.PathLike)):
+            return self._text(os.fspath(value))
+        if isinstance(value, Mapping):
+            return {str(key): self._part(one, f"{title}: {key}") for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._part(one, title) for one in value]
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+            return [value.dtype.str, list(value.shape), content]
+        if isinstance(value, onnx.ModelProto):
+            value = value.SerializeToString(deterministic=True)
+        if isinstance(value, bytes):
+            return hashlib.sha256(value).hexdigest()
+        raise NotCacheable(f"{title} of type {type(value).__name__}")
+
+    def _text(self, text: str) -> Any:
+        """Return a text; the path of what it names, if that is there."""
+        try:
+            path = Path(text)
+            found = [path] if path.is_file() else list(_files(path)) if path.is_dir() else []
+        except (OSError, ValueError):  # too long, or with characters that no path has
+            return text
+        self.files += found
+        return [text, [str(file.absolute()) for file in found]] if found else text
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    number = 0
+    for root, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            number += 1
+            if number > _MOST_FILES:
+                raise NotCacheable(f"{folder}: more than {_MOST_FILES} files")
+            yield Path(root, name)
+
+
+def file_state(path: Path) -> list[Any]:
+    """Return what a file is recognized by: path, size, times, and the digest of one that was just written.
+
+    Times may stay while a file changes that was written a moment before.
+    """
+    status = path.stat()
+    state: list[Any] = [str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ino]
+    if time.time() - status.st_mtime < _FRESH:
+        state.append(file_sha256(path))
+    return state
+
+
+def is_unchanged(state: list[Any]) -> bool:
+    """Whether a file is as when its state was taken.
+
+    Raises:
+        OSError: It is gone.
+    """
+    path, *known = state
+    status = Path(path).stat()
+    if [status.st_size, status.st_mtime_ns, status.st_ino] != known[:3]:
+        return False
+    return len(known) == 3 or file_sha256(Path(path)) == known[3]
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if name.startswith(_VARIABLES) and not name.startswith(_OWN)
+    }
+
+
+def _versions(plugins: PluginSet) -> list[Any]:
+    """Return the plugins with their versions, those of all that they require, the processor, and the state of code.
+
+    An installation of sources in place keeps its version while it changes, so the times of its files count.
+    """
+    if any(not one.version and one.status == "ok" for one in plugins.plugins):
+        raise NotCacheable("plugins without a distribution")
+    distributions = tuple(sorted({one.distribution for one in plugins.plugins}))
+    modules = tuple(sorted({one.target.partition(":")[0] for one in plugins.plugins}))
+    records = sorted([one.name, one.distribution, one.version, one.status] for one in plugins.plugins)
+    return [records, _fingerprint(distributions), _code(modules)]
+
+
+@cache
+def _fingerprint(distributions: tuple[str, ...]) -> dict[str, str]:
+    return fingerprint(distributions)
+
+
+@cache
+def _code(modules: tuple[str, ...]) -> str:
+    """Return a digest of names, sizes and times of the source files of packages."""
+    digest = hashlib.sha256()
+    for module in ("dovetail", *modules):
+        spec = find_spec(module.partition(".")[0])
+        for place in spec.submodule_search_locations or () if spec is not None else ():
+            for root, folders, names in os.walk(place):
+                folders[:] = sorted(set(folders) - {"__pycache__"})
+                for name in sorted(names):
+                    status = os.stat(os.path.join(root, name))
+                    digest.update(f"{root}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

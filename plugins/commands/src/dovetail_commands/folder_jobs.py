@@ -1,0 +1,161 @@
+"""The models of a folder as tasks of an executor, such as the machines of a cluster.
+
+Models and data stay where they are: every machine sees them under the same paths, and writes its results there, each
+whole or not at all. What crosses between processes is JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import load_plugins
+from dovetail.text import pluralize
+
+from dovetail_commands.compile_folder import ModelOutcome
+from dovetail_commands.folder_processes import in_process
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from dovetail.plugin import PluginSet
+
+    from dovetail_commands.folder_worker import FolderJob
+
+_ATTEMPTS = 3  # of a task whose machine is lost
+_SECONDS = 30.0  # to reach a scheduler in
+_START = "start one on each machine: dask worker ADDRESS"
+
+
+@contextmanager
+def cluster_client(address: str, extra: str, start: str) -> Iterator[Client]:
+    """Yield a client of the dask.distributed scheduler at an address, such as `tcp://10.0.0.1:8786`.
+
+    Args:
+        address: The address.
+        extra: What to install if dask.distributed is missing.
+        start: How to start its workers, if it does not answer.
+
+    Raises:
+        DovetailError: dask.distributed is not installed, or the scheduler does not answer.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise DovetailError("--cluster needs dask.distributed", f"pip install '{extra}'") from error
+    try:
+        # Answers are JSON in text; nothing else is taken apart. What the protocol itself pickles, such as errors, is
+        # unpickled all the same: docs/reference/safety.md says whom one trusts.
+        client = Client(address, timeout=_SECONDS, deserializers=["dask", "msgpack", "error"])
+    except (OSError, ValueError, TypeError) as error:
+        raise DovetailError(f"--cluster {address}: the scheduler does not answer: {error}", start) from None
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def machines(address: str, plugins: PluginSet) -> Iterator[tuple[Executor, list[str]]]:
+    """Yield an executor for the machines of a cluster that have the versions of this one, and notes on the others.
+
+    Raises:
+        DovetailError: See `cluster_client`; or no machine has the same versions.
+    """
+    with cluster_client(address, "dovetail-commands[cluster]", _START) as client:
+        blocked = [record.name for record in plugins.plugins if record.status == "disabled"]
+        here = installed(blocked)
+        found: dict[str, str] = {
+            name: said if isinstance(said, str) else repr(said)
+            for name, said in client.run(installed, blocked, on_error="return").items()
+        }
+        alike = sorted(name for name, said in found.items() if said == here)
+        notes = [f"worker {name} is left out: it has other versions" for name in sorted(found.keys() - set(alike))]
+        if not alike:
+            why = notes[0] if notes else "it has no workers"
+            raise DovetailError(f"--cluster {address}: {why}", _START)
+        yield client.get_executor(pure=False, **({"workers": alike} if notes else {})), notes
+
+
+def installed(blocked: Sequence[str]) -> str:
+    """Return the distributions of all plugins on this machine with their versions, as JSON."""
+    found = load_plugins(block=blocked).plugins
+    return json.dumps(sorted([record.name, record.distribution, record.version, record.status] for record in found))
+
+
+def compile_jobs(
+    jobs: Mapping[Path, FolderJob],
+    executor: Executor,
+    blocked: Sequence[str] = (),
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[ModelOutcome]:
+    """Do jobs on an executor, the largest models first, and return their outcomes in the order of the jobs.
+
+    A machine that is lost costs its task, which is sent again.
+
+    Raises:
+        UsageError: The request is wrong for every model.
+        DovetailError: The executor stops.
+    """
+    started = time.monotonic()
+    sizes = {model: (Path(job["folder"]) / model).stat().st_size for model, job in jobs.items()}
+    attempts = dict.fromkeys(jobs, 1)
+    running = {_sent(executor, jobs[model], blocked): model for model in sorted(jobs, key=lambda one: -sizes[one])}
+    outcomes: dict[Path, ModelOutcome] = {}
+    try:
+        while running:
+            for future in as_completed(list(running)):
+                model = running.pop(future)
+                try:
+                    outcomes[model] = _outcome(model, future.result())
+                except BrokenExecutor as error:
+                    raise DovetailError(f"the executor stopped: {error}", "models that are done stay done") from error
+                except (UsageError, KeyboardInterrupt):
+                    raise
+                except (Exception, CancelledError) as error:
+                    attempts[model] += 1
+                    if attempts[model] <= _ATTEMPTS:
+                        running[_sent(executor, jobs[model], blocked)] = model
+                        break  # `as_completed` does not know the new one
+                    why = f"no machine finishes it: {type(error).__name__}: {error}"
+                    outcomes[model] = ModelOutcome(model, "failed", why, "compile this model alone")
+                if progress is not None:
+                    progress(_remaining(started, len(outcomes), len(jobs)), len(outcomes), len(jobs))
+    finally:
+        for future in running:
+            with contextlib.suppress(Exception):
+                future.cancel()
+    return [outcomes[model] for model in jobs]
+
+
+def _sent(executor: Executor, job: FolderJob, blocked: Sequence[str]) -> Future[str]:
+    try:
+        return executor.submit(in_process, json.dumps(job), tuple(blocked))
+    except RuntimeError as error:  # it was shut down, or is broken
+        raise DovetailError(f"the executor takes no task: {error}", "models that are done stay done") from error
+
+
+def _outcome(model: Path, text: str) -> ModelOutcome:
+    """Return the outcome of a model that an answer tells; one that is not valid is a failure of the model."""
+    try:
+        answer = json.loads(text)
+        if "usage" in answer:
+            raise UsageError(str(answer["usage"]), str(answer["hint"]))
+        if "error" in answer:
+            return ModelOutcome(model, "failed", str(answer["error"]), str(answer["hint"]))
+        return replace(ModelOutcome.from_dict(answer["outcome"]), model=model)
+    except (ValueError, KeyError, TypeError) as error:
+        return ModelOutcome(model, "failed", f"an answer that is not valid: {error!r}", "compile this model alone")
+
+
+def _remaining(started: float, done: int, total: int) -> str:
+    """Return what a progress bar says: the time that is left, if the rest takes as long as what is done."""
+    left = (time.monotonic() - started) / max(done, 1) * (total - done)
+    return f"models, about {pluralize(max(1, round(left / 60)), 'minute')} left" if left >= 1 else "models"

@@ -1,0 +1,101 @@
+"""The command `dovetail probe`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.cli import PlainCommand, note, output, plugins_of, print_json, say
+from dovetail.errors import UsageError
+from dovetail_schemas.check_command import seconds
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+
+
+_SUFFIX = ".backend.yaml"
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_SECONDS = 900.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `probe`."""
+    parser.add_argument(
+        "target", metavar="BACKEND|ENGINE", help="a backend, whose first engine is probed, or an engine"
+    )
+    parser.add_argument(
+        "-o", "--output", type=output, metavar="FILE", help="the backend file to write, such as acme.backend.yaml"
+    )
+    parser.add_argument(
+        "--against", metavar="BACKEND|FILE", default="", help="compare what this file claims (default: that of BACKEND)"
+    )
+    parser.add_argument(
+        "--operator", action="append", default=[], metavar="NAME", help="probe only this operator (repeatable)"
+    )
+    parser.add_argument(
+        "--time-limit", type=seconds, default=_SECONDS, metavar="SECONDS",
+        help="stop after this time, and write what is known (default: 900)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `probe`."""
+    from dovetail_onnx import write_text
+
+    from dovetail_testing.probe.claims import contradictions, lines_of
+    from dovetail_testing.probe.probing import probe
+    from dovetail_testing.probe.writing import file_of
+    from dovetail_testing.progress import progress_lines
+
+    plugins = plugins_of(args)
+    target, against = args.target, args.against or _own_file(args.target, plugins)
+    file = args.output or Path(target.partition(":")[0] + _SUFFIX)
+    name = _name_of(file, plugins)
+    state = file.with_name(file.name + ".state")
+    try:
+        with progress_lines() as progress:
+            found = probe(
+                target, plugins=plugins, state=state, time_limit=args.time_limit, operators=args.operator,
+                against=against, progress=progress,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        note(f"what was measured is in {state}; the same command resumes there")
+        raise
+    listed = contradictions(found) if against else []
+    write_text(file, file_of(found, name))
+    if args.json:
+        print_json({
+            "file": str(file), "engine": found.engine, "precision": found.precision, "nodes": found.known,
+            "tried": found.tried, "resumed": found.resumed, "seconds": round(found.seconds, 1),
+            "unfinished": found.unfinished, "against": against, "contradictions": [each.as_dict() for each in listed],
+        })  # fmt: skip
+        return 0
+    if against:
+        say(*lines_of(listed, against))
+    if found.unfinished:
+        say(f"the time limit left out variations of {len(found.unfinished)} operators; the same command resumes")
+    say(found.line(), f"{file}: written; dovetail check {file}")
+    return 0
+
+
+def _own_file(target: str, plugins: PluginSet) -> str:
+    """Return the backend that is probed, whose file is compared; empty for an engine."""
+    return "" if target in plugins.registry.engine else target
+
+
+def _name_of(file: Path, plugins: PluginSet) -> str:
+    """Return the name of the backend in a file.
+
+    Raises:
+        UsageError: The file's name gives none.
+        DovetailError: A backend of that name is installed.
+    """
+    stem = file.name.removesuffix(_SUFFIX).removesuffix(".yaml").lower().replace("_", "-")
+    if not _NAME.fullmatch(stem):
+        raise UsageError(f"{file.name} gives no name for a backend", "name it as in acme.backend.yaml")
+    return f"{stem}-probed" if stem in plugins.registry.backend else stem
+
+
+PROBE = PlainCommand("probe", "Measure what an engine computes, and write that as a backend file.", add_arguments, run)

@@ -1,0 +1,275 @@
+"""Probes an engine: nodes of all operators, one change at a time, and the backend file that follows from them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dovetail
+from dovetail.errors import DovetailError, UsageError
+from dovetail.passes import BackendChoice
+from dovetail.plugin.loading import load_chosen, make_engine, use_file
+from dovetail.text import did_you_mean, pluralize
+
+from dovetail_testing.probe.cases import Exploration, ProbeCase, explored, tested_nodes
+from dovetail_testing.probe.clauses import OperatorRule, learned
+from dovetail_testing.probe.observing import NodeNames, NodeReader, Observation, Outcome
+from dovetail_testing.probe.precision import computed_in, is_right
+from dovetail_testing.probe.trials import ProbeState, Trials
+
+if TYPE_CHECKING:
+    from dovetail.plugin import Backend, Engine, PluginSet, Reads
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is tried, how much of it is done, and how much there is."""
+
+_OWN_REFERENCE = "onnxruntime-cpu"
+"""The engine that is itself a reference; it is compared with the other one first."""
+
+
+@dataclass
+class Probe:
+    """What was measured of an engine.
+
+    Attributes:
+        engine: The engine.
+        backend: The backend that it runs for; empty for an engine alone.
+        chosen: The options of that backend.
+        versions: The versions that outcomes depend on.
+        reads: What the engine reads.
+        precision: The precision in which it computes float32.
+        rules: What was learned, by operator.
+        tried: The number of nodes that were tried by this run.
+        known: The number of all nodes.
+        resumed: The number of outcomes of earlier runs.
+        seconds: The time that it took.
+        unfinished: Operators whose variations were not all tried within the time limit.
+        open_right: How many nodes with open extents were right, and of how many.
+    """
+
+    engine: str
+    backend: str
+    chosen: Mapping[str, str]
+    versions: Mapping[str, str]
+    reads: Reads
+    precision: str = "float32"
+    rules: dict[str, OperatorRule] = field(default_factory=dict)
+    tried: int = 0
+    known: int = 0
+    resumed: int = 0
+    seconds: float = 0.0
+    unfinished: list[str] = field(default_factory=list)
+    open_right: tuple[int, int] = (0, 0)
+
+    @property
+    def observations(self) -> list[Observation]:
+        """All nodes that were tried."""
+        return [each for rule in self.rules.values() for each in rule.observations]
+
+    def line(self) -> str:
+        """Return a one-line summary."""
+        right = sum(each.right for each in self.observations)
+        taken = sum(rule.is_taken for rule in self.rules.values())
+        return (
+            f"{self.engine} computes {right} of {pluralize(self.known, 'node')} "
+            f"of {taken} of {pluralize(len(self.rules), 'operator')}, in {self.precision}"
+        )
+
+
+@dataclass
+class _Found:
+    """What is known of one operator while it is probed."""
+
+    cases: list[ProbeCase]
+    seen: list[tuple[ProbeCase, NodeNames, Outcome]] = field(default_factory=list)
+
+
+def probe(
+    target: str,
+    *,
+    plugins: PluginSet | None = None,
+    state: str | Path | None = None,
+    time_limit: float | None = None,
+    operators: Sequence[str] = (),
+    against: str = "",
+    progress: Progress | None = None,
+) -> Probe:
+    """Measure which nodes an engine computes.
+
+    Models of one node are loaded and run on the engine in a process of its own: onnx's node tests, and what is made of
+    them by changing one thing at a time.
+
+    Args:
+        target: A backend, with options as after `--backend`, whose first engine that is here is probed; or an engine.
+        plugins: The plugins; all installed ones by default.
+        state: The file with the outcomes, from which an interrupted probe resumes; None for none.
+        time_limit: Time limit in seconds; the rest of the nodes is left out then.
+        operators: The operators to probe; by default all.
+        against: A backend, or the file of one, whose claims are compared (see `dovetail_testing.probe.claims`).
+        progress: Called as nodes are tried.
+
+    Raises:
+        UsageError: There is no such backend, engine or operator.
+        DovetailError: No engine is here, or the file of outcomes is something else.
+    """
+    began = time.monotonic()
+    plugins = plugins or dovetail.load_plugins()
+    backend, engine = _target(target, plugins)
+    name, chosen = engine.name, dict(backend.chosen) if backend is not None else {}
+    found = Probe(name, backend.name if backend is not None else "", chosen, _versions(name, plugins), engine.reads)
+    tests = tested_nodes(plugins, engine.reads.opset, operators)
+    kept = ProbeState(Path(state) if state else None, {"engine": name, "options": chosen, **found.versions})
+    references = ("onnx", "onnxruntime") if name == _OWN_REFERENCE else ("onnxruntime", "onnx")
+    with Trials(name, chosen, kept, references) as trials:
+        other = (
+            load_chosen(plugins.registry, BackendChoice.parse(use_file(plugins.registry, against))) if against else None
+        )
+        reader = NodeReader(plugins, _facts(name, plugins), other)
+        run = _Run(tests, trials, reader, progress, _deadline(began, time_limit))
+        run.go(found)
+    found.tried, found.resumed, found.seconds = trials.tried, kept.resumed, time.monotonic() - began
+    return found
+
+
+def _deadline(began: float, limit: float | None) -> float:
+    return float("inf") if limit is None else began + limit
+
+
+@dataclass
+class _Run:
+    """One run over all operators."""
+
+    tests: Mapping[str, list[ProbeCase]]
+    trials: Trials
+    reader: NodeReader
+    progress: Progress | None
+    deadline: float
+
+    def go(self, found: Probe) -> None:
+        """Try the tests, then variations of what the engine computes, operator by operator in turn."""
+        self.trials.start()
+        known = {operator: _Found(cases) for operator, cases in self.tests.items()}
+        total = sum(len(cases) for cases in self.tests.values())
+        done = 0
+        for each in known.values():
+            for case in each.cases:
+                self._say("tests", done, total)
+                done += 1
+                if self._is_late():
+                    break
+                self._try(case, each)
+        outcomes = (outcome for each in known.values() for _, _, outcome in each.seen)
+        found.precision = computed_in(outcomes)
+        explorations = {operator: self._explore(operator, each, found.precision) for operator, each in known.items()}
+        waiting = dict(explorations)
+        while waiting and not self._is_late():
+            for operator, exploration in list(waiting.items()):
+                if self._is_late():
+                    break
+                if next(exploration, None) is None:
+                    del waiting[operator]
+                self._say("variations of operators", len(known) - len(waiting), len(known))
+        found.unfinished = sorted(waiting)
+        self._say("rules of operators", 0, len(known))
+        for operator, each in known.items():
+            seen = [
+                Observation(case.label, names, outcome, is_right(outcome, found.precision), case.weight)
+                for case, names, outcome in each.seen
+            ]
+            closed = [one for one in seen if not one.names.is_open]
+            if closed:
+                found.rules[operator] = learned(operator, closed)
+            opened = [one for one in seen if one.names.is_open]
+            right, of = found.open_right
+            found.open_right = right + sum(one.right for one in opened), of + len(opened)
+            found.known += len(seen)
+
+    def _explore(self, operator: str, each: _Found, precision: str) -> Iterator[bool]:
+        """Run an exploration, one node for each value that is asked for."""
+        right = [case for case, _, outcome in each.seen if is_right(outcome, precision)]
+        exploration: Exploration = explored(operator, right)
+        answer: bool | None = None
+        with suppress(StopIteration):
+            case = next(exploration)
+            while True:
+                outcome = self._try(case, each)
+                answer = None if outcome is None else is_right(outcome, precision)
+                yield True
+                case = exploration.send(answer)
+
+    def _try(self, case: ProbeCase, each: _Found) -> Outcome | None:
+        names = self.reader.names_of(case.proto)
+        if names is None:
+            return None
+        outcome = self.trials.outcome(case)
+        if not outcome.valid:
+            return None
+        each.seen.append((case, names, outcome))
+        return outcome
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+def _target(target: str, plugins: PluginSet) -> tuple[Backend | None, Engine]:
+    """Return the backend, if one is named, and the engine.
+
+    Raises:
+        UsageError: There is neither a backend nor an engine of this name.
+        DovetailError: The engine is not here.
+    """
+    registry = plugins.registry
+    if target in registry.engine:
+        engine = make_engine(registry, target)
+        ok, why = engine.available()
+        if not ok:
+            raise DovetailError(f"the engine {target} is not available: {why}")
+        return None, engine
+    choice = BackendChoice.parse(use_file(registry, target))
+    if choice.name not in registry.backend:
+        known = [*registry.backend, *registry.engine]
+        raise UsageError(
+            f"there is no backend or engine '{target}'{did_you_mean(target, known)}",
+            f"engines: {', '.join(registry.engine)}; `dovetail backends` lists the backends",
+        )
+    backend = load_chosen(registry, choice)
+    reasons = []
+    for name in backend.engines:
+        engine = make_engine(registry, name)
+        ok, why = engine.available()
+        if ok:
+            return backend, engine
+        reasons.append(f"{name}: {why}")
+    raise DovetailError(f"no engine of {choice.name} is available ({'; '.join(reasons)})")
+
+
+def _facts(engine: str, plugins: PluginSet) -> dict[str, Any]:
+    """Return the facts of the distribution that brings the engine."""
+    registry = plugins.registry
+    owner = registry.engine.entry(engine).owner
+    return {name: registry.fact[name] for name in registry.fact if registry.fact.entry(name).owner == owner}
+
+
+def _versions(engine: str, plugins: PluginSet) -> dict[str, str]:
+    """Return the versions that outcomes depend on: of the engine's distribution and what it requires, and of onnx."""
+    import re
+    from importlib import metadata
+
+    owner = plugins.registry.engine.entry(engine).owner
+    names = {owner, "onnx", "onnxruntime", "numpy"}
+    with suppress(metadata.PackageNotFoundError):
+        names |= {re.split(r"[^\w.-]", text)[0] for text in metadata.requires(owner) or ()}
+    found = {}
+    for name in sorted(names):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -1,0 +1,117 @@
+"""The processes in which nodes are tried: one runs the engine, another one the references.
+
+Each is the worker of a `dovetail.plugin.Tool`, so that what crashes or hangs costs one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.plugin import PluginSet
+    from dovetail_runtime.engines import GuardedEngine
+
+
+_SLOW = 1 << 15  # elements that onnx's reference computes in reasonable time
+
+_engines: list[GuardedEngine] = []
+_plugins: list[PluginSet] = []
+
+
+def begin(engine: str, chosen: Mapping[str, str]) -> None:
+    """Create the engine.
+
+    Args:
+        engine: Its name.
+        chosen: The options of the backend that it runs for.
+    """
+    import dovetail
+    from dovetail.plugin.loading import make_engine
+    from dovetail_runtime.engines import GuardedEngine
+
+    plugins = dovetail.load_plugins()
+    _plugins[:] = [plugins]
+    _engines[:] = [GuardedEngine(make_engine(plugins.registry, engine), "", dict(chosen))]
+
+
+def run_on_engine(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Load and run a model of one node.
+
+    Returns:
+        `stage` (`load` or `run` where it failed, else `done`), the `reason`, and the `outputs`.
+    """
+    import dovetail
+    import onnx
+    from dovetail.plugin import RegionModel
+
+    stage = "load"
+    try:
+        region = RegionModel(dovetail.open(onnx.ModelProto.FromString(model), _plugins[0]))
+        session = _engines[0].load(region, {"threads": 1})
+        stage = "run"
+        outputs = session.run({name: unpacked(value) for name, value in inputs.items()})
+    except DovetailError as error:
+        return {"stage": stage, "reason": error.message}
+    return {"stage": "done", "reason": "", "outputs": {name: packed(value) for name, value in outputs.items()}}
+
+
+def run_reference(model: bytes, inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Run a model on a reference: `onnxruntime`, without optimization, or `onnx`.
+
+    Raises:
+        Exception: It does not compute the model; exceptions of both are of various types.
+    """
+    feeds = {key: unpacked(value) for key, value in inputs.items()}
+    results = _on_onnxruntime(model, feeds) if name == "onnxruntime" else _on_onnx(model, feeds)
+    return {key: packed(value) for key, value in results.items()}
+
+
+def _on_onnxruntime(model: bytes, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    from dovetail_onnx.native_runtime import new_session, onnx_runtime
+
+    runtime = onnx_runtime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = new_session(model, options, ["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def _on_onnx(model: bytes, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    if sum(np.size(value) for value in feeds.values()) > _SLOW:
+        raise ValueError("too large for onnx's reference")
+    proto = onnx.ModelProto.FromString(model)
+    names = [output.name for output in proto.graph.output]
+    with np.errstate(all="ignore"):
+        return dict(zip(names, ReferenceEvaluator(proto).run(names, dict(feeds)), strict=True))
+
+
+def packed(value: Any) -> Any:
+    """Return a value as it is sent between processes: numbers as arrays, texts and sequences as plain data."""
+    if value is None:
+        return None
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return {"sequence": [packed(item) for item in value]}
+    array = np.asarray(value)
+    if array.dtype.kind not in "OSU":
+        return array
+    texts = [item.decode() if isinstance(item, bytes) else str(item) for item in array.ravel().tolist()]
+    return {"texts": texts, "shape": list(array.shape)}
+
+
+def unpacked(value: Any) -> Any:
+    """Return what `packed` was given."""
+    if isinstance(value, dict):
+        if "sequence" in value:
+            return [unpacked(item) for item in value["sequence"]]
+        return np.array(value["texts"], dtype=object).reshape(value["shape"])
+    return value

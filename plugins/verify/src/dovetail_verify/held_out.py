@@ -1,0 +1,112 @@
+"""A compilation whose data is divided, so that what judges its result has calibrated nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dovetail.text import pluralize
+from dovetail_runtime.data.data_split import DataSplit, Use, split_data
+from dovetail_runtime.data.sources import data_digest
+
+from dovetail_verify.runners import source_runner
+
+if TYPE_CHECKING:
+    from dovetail.passes import Request
+    from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
+
+_USE = "data"  # key in the summary of a plan
+_FIXED = "fix-shapes"  # the name of the option in a request that gives open extents
+
+
+class HeldOut:
+    """The parts of a job's data, and the compilation on one of them.
+
+    Args:
+        job: The compilation; its request has data.
+        proceed: Compiles it.
+        searched: Whether a search needs a part of its own.
+
+    Attributes:
+        split: The parts.
+        request: The job's request with the data that calibrates.
+        search, judgment: The parts that a search sees, and that judge.
+
+    Raises:
+        DovetailError: The data does not match the model.
+    """
+
+    def __init__(self, job: CompileJob, proceed: Proceed, searched: bool):
+        self._job, self._proceed = job, proceed
+        divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched))
+        self.split = divided.split
+        self.request = replace(job.request, data=divided.calibration)
+        self.search, self.judgment = self.split.part(Use.SEARCH), self.split.part(Use.JUDGMENT)
+
+    def compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        """Compile on the part that calibrates, as `Proceed` does; the plan names the data as it was given."""
+        compiled = self._proceed(asked, request or self.request)
+        if compiled.plan.request is not None:
+            compiled.plan.request = replace(compiled.plan.request, data=self._job.request.data).recorded()
+        record_use(compiled, self._job.request.data, self.split)
+        return compiled
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """The parts of a job's data, and the one that calibrates: one object, for which measurements are kept."""
+
+    split: DataSplit
+    calibration: object
+
+    @classmethod
+    def of(cls, job: CompileJob, searched: bool) -> _Divided:
+        run = source_runner(job.original, job.ctx)
+        split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
+        job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
+        return cls(split, calibration)
+
+
+def data_of_search(job: CompileJob) -> tuple[object, object]:
+    """Return what candidates of a search are calibrated with, and what they are compared on.
+
+    Neither is what judges the result of the job. Without verification both are all of the data.
+
+    Raises:
+        DovetailError: The data does not match the model.
+    """
+    if job.keywords.get("verify") is False:
+        return job.request.data, job.request.data
+    divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched=True))
+    return divided.calibration, divided.split.part(Use.SEARCH)
+
+
+def record_use(compiled: CompiledModel, data: object, split: DataSplit | None = None) -> None:
+    """Write into the plan which data calibrated a result, and which part of it did not; without parts, all of it did.
+
+    Args:
+        compiled: The result.
+        data: The data that it was compiled with.
+        split: Its parts.
+    """
+    if not (digest := data_digest(data)):
+        return
+    parts = {use.value: split.uses.count(use) for use in Use if use in split.uses} if split is not None else {}
+    compiled.plan.summary[_USE] = {"sha256": digest, **({"unit": split.unit, **parts} if split is not None else {})}
+
+
+def seen_before(compiled: CompiledModel, data: object) -> str:
+    """Say that a result was compiled with data that it is measured on; empty if that is other data, or not known."""
+    recorded = compiled.plan.summary.get(_USE)
+    if not isinstance(recorded, Mapping) or not recorded.get("sha256") or recorded["sha256"] != data_digest(data):
+        return ""
+    judged = recorded.get(Use.JUDGMENT.value, 0)
+    apart = f"; `compile` measured it on the {pluralize(judged, recorded['unit'])} that did not" if judged else ""
+    return f"the result was calibrated with this data, so other data may give less{apart}"
+
+
+def fixed_shapes(request: Request) -> Mapping[str, Sequence[int]]:
+    """Return the shapes by name that a request gives to inputs."""
+    found: Mapping[str, Sequence[int]] = request.options.get(_FIXED, {})
+    return found

@@ -1,0 +1,47 @@
+"""Predicted times have an interval that is learned from what mixtures took on this machine."""
+
+import numpy as np
+import pytest
+from dovetail_tune.journal import Journal
+from dovetail_tune.prediction_errors import PredictionErrors
+
+KEY = {"machine": "here"}
+
+
+def learned(ratios, path=None):
+    errors = PredictionErrors(Journal(path, KEY))
+    for number, ratio in enumerate(ratios):
+        errors.learn(str(number), 0.5, 0.5 * ratio)
+    return errors
+
+
+def test_without_trials_the_interval_is_that_of_other_machines():
+    found = learned([]).interval(0.5)
+    assert found.holds(0.5) and found.holds(0.79) and not found.holds(0.86)
+    assert str(found) == "0.50 (0.46 to 0.80)"
+
+
+@pytest.mark.parametrize("bias", [0.8, 1.0, 1.5])
+def test_of_twenty_mixtures_eighteen_lie_in_the_interval(bias):
+    """Trials come one after the other; each interval is given before the measurement that it is for is learned."""
+    covered = []
+    for seed in range(20):
+        numbers = np.random.default_rng(seed)
+        ratios = bias * np.exp(0.15 * numbers.standard_normal(40))
+        errors, inside = learned([]), []
+        for number, ratio in enumerate(ratios):
+            inside.append(errors.interval(0.5).holds(0.5 * ratio))
+            errors.learn(str(number), 0.5, 0.5 * ratio)
+        covered.append(sum(inside[20:]))
+    assert np.mean(covered) >= 18
+
+
+def test_trials_that_come_out_as_predicted_narrow_the_interval():
+    wide, narrow = learned([]).interval(1.0), learned([1.0] * 20).interval(1.0)
+    assert narrow.high - narrow.low < 0.01 < wide.high - wide.low
+
+
+def test_what_was_learned_is_kept_by_machine(tmp_path):
+    learned([1.3] * 12, tmp_path / "profiles.jsonl")
+    assert PredictionErrors(Journal(tmp_path / "profiles.jsonl", KEY)).ratios == pytest.approx([1.3] * 12)
+    assert PredictionErrors(Journal(tmp_path / "profiles.jsonl", {"machine": "there"})).ratios == []
