@@ -119,7 +119,10 @@ def run_compile(args: argparse.Namespace) -> int:
     if failure is not None:
         raise failure
     if code:
-        note("error: the result is broken: it is no approximation of the original")
+        advice = verification.advice if verification is not None else ""
+        note(
+            "error: the result is broken: it is no approximation of the original", *([f"  {advice}"] if advice else [])
+        )
     return code
 
 
