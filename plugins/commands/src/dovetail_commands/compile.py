@@ -119,10 +119,9 @@ def run_compile(args: argparse.Namespace) -> int:
     if failure is not None:
         raise failure
     if code:
-        advice = verification.advice if verification is not None else ""
-        note(
-            "error: the result is broken: it is no approximation of the original", *([f"  {advice}"] if advice else [])
-        )
+        note("error: the result is broken: it is no approximation of the original")
+        if verification is not None and verification.advice:
+            note(f"  {verification.advice}")
     return code
 
 
