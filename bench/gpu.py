@@ -5,16 +5,17 @@
     python bench/gpu.py --from-wheels FOLDER [...]
 
 Rows, in this order: what is here (GPU, versions, engines and their devices); the digits, a small net of each kind, and
-what lies in the folder of nets (NAME.onnx with its inputs in NAME.npz), by every engine of gpu-fp16 that is here: SNR in
-dB of the worst output against ONNX Runtime in float32 as it was executed, beside what a CPU said before, with sums in
-float32 (`rounded`) and in float16 (`half`); milliseconds per run and their ratio to ONNX Runtime's CUDA provider in
-float32, the kinds also in PyTorch, float32 and float16; contexts (EPContext); int8 in Q/DQ; a sample of the conformance
-suite. Each row is written to the JSON file as it comes, and each group of rows has a process of its own, so that a driver
-that crashes or hangs costs its group. After `--minutes` or an interrupt the table of what there is follows.
+what lies in the folder of nets (NAME.onnx with its inputs in NAME.npz), by every engine of gpu-fp16 that is here: SNR
+in dB of the worst output against ONNX Runtime in float32 as it was executed, beside what a CPU said before, with sums
+in float32 (`rounded`) and in float16 (`half`); milliseconds per run and their ratio to ONNX Runtime's CUDA provider in
+float32, the kinds also in PyTorch, float32 and float16; contexts (EPContext); int8 in Q/DQ; a sample of the
+conformance suite. Each row is written to the JSON file as it comes, and each group of rows has a process of its own, so
+that a driver that crashes or hangs costs its group. After `--minutes` or an interrupt the table of what there is
+follows.
 
-Without an NVIDIA GPU it runs on what is there: WebGPU takes any GPU, and with ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER=1
-Mesa's software Vulkan. `--wheels` collects what another machine needs, cut into `--parts`, and `--from-wheels` joins and
-installs them there into an environment of its own, without network, and measures with that.
+Without an NVIDIA GPU it runs on what is there: WebGPU takes any GPU, and where ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER is
+1 Mesa's software Vulkan. `--wheels` collects what another machine needs, cut into `--parts`, and `--from-wheels` joins
+and installs them there into an environment of its own, without network, and measures with that.
 """
 
 from __future__ import annotations

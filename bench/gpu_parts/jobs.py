@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def net(name: str, source: str) -> Iterator[Row]:
                         executor = RegionExecutor(compiled.model, {"gpu-fp16": [engines[label]], "host": host})
                         row["executed"] = round(_snr(expected, [executor.run(feeds) for feeds in data]), 1)
                         row["regions"] = len(executor.runners)
-                        spent = _seconds(lambda: executor.run(data[0]))
+                        spent = _seconds(partial(executor.run, data[0]))
                         row["ms"] = round(1e3 * spent, 3) if spent else None
                         row["ratio"] = round(spent / base, 2) if spent and base else None
                     except Exception as error:
@@ -116,7 +117,7 @@ def net(name: str, source: str) -> Iterator[Row]:
                 try:
                     run = kinds.in_torch(path, half)
                     row["executed"] = round(_snr(expected, [{names[0]: run(feeds)} for feeds in data]), 1)
-                    spent = _seconds(lambda: run(data[0]))
+                    spent = _seconds(partial(run, data[0]))
                     row |= {"ms": round(1e3 * spent, 3), "ratio": round(spent / base, 2) if base else None}
                 except Exception as error:
                     row["error"] = _first(error)
@@ -175,7 +176,7 @@ def integers() -> Iterator[Row]:
                 found = session.run(["probabilities"], feeds)[0]
                 row |= {"executed": round(_snr(exact, [{"probabilities": found}]), 1)}
                 row |= {"against the CPU": round(_snr([{"p": on_cpu}], [{"p": found}]), 1)}
-                row["ms"] = round(1e3 * (_seconds(lambda: session.run(None, feeds)) or 0), 3)
+                row["ms"] = round(1e3 * (_seconds(partial(session.run, None, feeds)) or 0), 3)
             except Exception as error:
                 row["error"] = _first(error)
             yield row
@@ -183,22 +184,38 @@ def integers() -> Iterator[Row]:
 
 def conformance(cases: int, seconds: float) -> Iterator[Row]:
     """A sample of the conformance suite by the engines that gpu-fp16 has here."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dovetail-backend", "gpu-fp16"]
-    command += ["--dovetail-sample", str(cases), "--no-header", "-x" if cases < 5 else "--maxfail=1000"]
-    with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, cwd=place, env={**os.environ, "PYTHONPATH": ""}
-        )
-    lines = [line for line in done.stdout.splitlines() if re.search(r"\d+ (passed|failed|error)", line)]
-    yield {"conformance": "gpu-fp16", "cases": cases, "found": lines[-1].strip("= ") if lines else _tail(done)}
-    for line in done.stdout.splitlines():
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "--dovetail-backend",
+        "gpu-fp16",
+    ]
+    command += ["--dovetail-sample", str(cases), "--no-header"]
+    with tempfile.TemporaryDirectory() as place, tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=place, env={**os.environ, "PYTHONPATH": ""})
+        try:
+            ended = f"exit {process.wait(seconds)}"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            ended = f"stopped after {seconds:g} s"
+        log.seek(0)
+        text = log.read()
+    counts = {word: len(re.findall(rf" {word}\b", text)) for word in ("PASSED", "FAILED", "SKIPPED", "XFAIL")}
+    lines = text.strip().splitlines() or [""]
+    yield {
+        "conformance": "gpu-fp16",
+        "cases": cases,
+        "found": ended,
+        **counts,
+        "last line": lines[-1].strip("= ")[:150],
+    }
+    for line in lines:
         if line.startswith(("FAILED", "ERROR")):
             yield {"conformance": "gpu-fp16", "found": line[:150]}
-
-
-def _tail(done: subprocess.CompletedProcess) -> str:
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return f"exit {done.returncode}: {lines[-1][:150] if lines else ''}"
 
 
 def _session(path: Path, provider: str):

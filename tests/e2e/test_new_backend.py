@@ -16,11 +16,14 @@ KINDS = {
     "acme-plain": [],
     "acme-q": ["--int8"],
     "acme-gpu": ["--from", "gpu-fp16", "--engine"],
+    "acme-npu": ["--emitter"],
+    "acme-npu-int8": ["--emitter", "--int8"],
 }
 SLOW = pytest.mark.skipif(not os.environ.get("DOVETAIL_SLOW"), reason="minutes: DOVETAIL_SLOW=1 runs it")
 WHOLE = [
     pytest.param("acme-float", "not nodes or relu or conv"),
     pytest.param("acme-int8", "net or relu"),
+    pytest.param("acme-npu", "net or relu"),
     *(pytest.param(name, "", marks=SLOW) for name in KINDS),
 ]
 
@@ -63,14 +66,14 @@ def test_it_is_installed_and_compiles_a_model(dovetail, made, name):
     assert sum(row["backend"] == name for row in document["placements"]) >= 2
     (output,) = document["verification"]["outputs"]
     assert output["snr_db"] > 20
-    engine = f"{name}-engine" if "--engine" in KINDS[name] else ""
+    engine = f"{name}-engine" if {"--engine", "--emitter"} & {*KINDS[name]} else ""
     listed = json.loads(dovetail("backends", "--json", PYTHONPATH=site).stdout)["backends"]
     (found,) = [item for item in listed if item["name"] == name]
     assert not engine or found["engines"][0] == {**found["engines"][0], "name": engine, "available": True}
 
 
 @pytest.mark.parametrize(
-    "name", ["acme-float", *(pytest.param(name, marks=SLOW) for name in ("acme-int8", "acme-gpu"))]
+    "name", ["acme-float", *(pytest.param(name, marks=SLOW) for name in ("acme-int8", "acme-gpu", "acme-npu"))]
 )
 def test_it_is_checked(dovetail, made, name):
     """All targets load; nodes on both sides of every limit are made, and run as a reference computes."""
@@ -79,7 +82,8 @@ def test_it_is_checked(dovetail, made, name):
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["problems"] == []
-    assert {target["kind"] for target in document["targets"]} == {"backend", "conformance", "engine"}
+    kinds = {"backend", "conformance", "engine", *({"emitter"} if "--emitter" in KINDS[name] else ())}
+    assert {target["kind"] for target in document["targets"]} == kinds
     assert all(limit["accepted"] and limit["refused"] for limit in document["limits"])
     assert name == "acme-gpu" or len(document["limits"]) >= 5
     assert len([one for one in document["measured"] if one["outcome"] == "compared"]) > 9

@@ -128,3 +128,62 @@ def test_refused_nodes_are_placed_elsewhere_in_one_round(with_backend):
     assert {node.backend for node in result.plan.nodes} == {"host"}
     reasons = {remark.why for remark in result.remarks if remark.kind == "failed" and remark.node == "conv_2"}
     assert any("leaves" in why and "to the CPU" in why for why in reasons)
+
+
+@pytest.mark.parametrize("word", ["test_cpu={}", "{}"], ids=["of-one-engine", "of-all-that-are-not-here"])
+def test_engine_env_names_the_environment(region, monkeypatch, word):
+    """The other environment is this one, in a process of its own."""
+    import argparse
+
+    from dovetail_runtime import add_engine_env
+
+    monkeypatch.setattr(Provider, "_is_installed", lambda self: False)
+    for variable in ("DOVETAIL_TEST_CPU_ENV", "DOVETAIL_ENGINE_ENV"):
+        monkeypatch.setenv(variable, "")
+    parser = argparse.ArgumentParser()
+    add_engine_env(parser)
+    parser.parse_args(["--engine-env", word.format(sys.prefix)])
+    assert Cpu().available() == (True, f"in {sys.prefix}")
+    session = Cpu().load(region, {})
+    assert session.run({"x": np.zeros((2, 4), np.float32)})["y"].tolist() == [[0.5] * 4] * 2
+    session.close()
+
+
+def test_engine_env_that_is_not_there_is_refused(tmp_path, capsys):
+    import argparse
+
+    from dovetail_runtime import add_engine_env
+
+    parser = argparse.ArgumentParser()
+    add_engine_env(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--engine-env", f"webgpu={tmp_path / 'gone'}"])
+    assert "there is no environment" in capsys.readouterr().err
+
+
+def test_verify_names_the_engine(region, tmp_path, with_backend):
+    from pathlib import Path
+
+    plugins = with_backend(BACKEND.replace("azure", "cpu-provider").replace("test-cpu-provider", "test-azure"))
+    plugins.registry.engine("cpu-provider", f"{__name__}:Cpu")
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    result = dovetail.compile(digits, "test-azure", plugins=plugins, verify=False)
+    found = dovetail.verify(digits, result, plugins=plugins)
+    assert found.lines()[-1] == "computed by onnxruntime-ep-test-cpu (test-azure)"
+
+
+class Integers(ProviderEngine):
+    """A provider that takes nothing, and may leave what reads no floats to the CPU."""
+
+    name = "onnxruntime-ep-test-integers"
+    provider = Provider("AzureExecutionProvider", "TEST_AZURE", "", "onnxruntime")
+    leaves_integers = True
+
+
+def test_what_reads_floats_is_refused_where_arithmetic_of_shapes_may_stay():
+    text = """<ir_version: 10, opset_import: ["": 21]> g (float[N,4] x, int64[2] s) => (float[P,Q] y) {
+      [twice] t = Add(s, s) [named] y = Reshape(x, t) }"""
+    opened = RegionModel(dovetail.open(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))))
+    with pytest.raises(EngineError) as caught:
+        Integers().load(opened, {})
+    assert caught.value.nodes == ("named",)

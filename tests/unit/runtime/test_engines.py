@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+from contextvars import ContextVar
+
+import dovetail
 import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin import RegionModel
+from dovetail.plugin import Reads, RegionModel, Session
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
+from dovetail_runtime.engines import GuardedEngine
 
 from .models import parse
 
@@ -193,3 +198,92 @@ def test_what_an_optimizer_of_onnx_runtime_spoils_is_loaded_without_it(optimize)
     x = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
     session = OnnxRuntimeCpu().load(RegionModel(parse(text)), {"optimize": optimize})
     assert session.run({"x": x})["y"].tolist() == ((1 - x.astype(np.float32)) / 2).ravel().tolist()
+
+
+class Programs(OnnxRuntimeCpu):
+    """Reads opset 13, and loads programs, which it does not look into."""
+
+    name = "acme-programs"
+    reads = Reads(13, 10, frozenset({"float32"}))
+    loads_artifacts = True
+
+    def load(self, region, options):
+        self.loaded = region.model.opset
+        return super().load(region, options)
+
+
+@pytest.mark.parametrize(("is_program", "opset"), [(True, 21), (False, 13)])
+def test_the_opset_of_a_program_is_its_compilers_affair(is_program, opset, tmp_path):
+    engine = Programs()
+    model = open_proto(onnx.parser.parse_model(HEAD + "acme (float[2] x) => (float[2] y) { y = Relu (x) }"))
+    GuardedEngine(engine).load(RegionModel(model, artifact=tmp_path if is_program else None), {})
+    assert engine.loaded == opset
+
+
+BACKEND = """
+backend: acme-half
+device: npu
+opset: 13..22
+precision: {high: float32}
+ops: {Relu: {types: float32}}
+place: {strategy: autocast}
+emit: {engines: [acme-broken, onnxruntime-cpu]}
+"""
+
+
+def test_an_engine_that_cannot_be_imported_is_a_note_once(with_backend, tmp_path):
+    plugins = with_backend(BACKEND)
+    (tmp_path / "acme_broken.py").write_text("raise ImportError('libacme.so: cannot open shared object file')")
+    plugins.registry.engine("acme-broken", "acme_broken:Engine")
+    model = onnx.parser.parse_model(HEAD + "acme (float[2] x) => (float[2] y) { y = Relu (x) }")
+    compiled = dovetail.compile(model, "acme-half", plugins=plugins)
+    assert compiled.run({"x": np.float32([-1, 1])})["y"].tolist() == [0, 1]
+    said = [note for note in compiled.notes() if "acme-broken" in note]
+    assert len(said) == 1
+    assert "acme-broken is not available: " in said[0]
+    assert "libacme.so" in said[0]
+    assert "1 region of acme-half on onnxruntime-cpu" in repr(compiled)
+    plugins = with_backend(BACKEND.replace(", onnxruntime-cpu", "").replace("acme-half", "acme-none"))
+    plugins.registry.engine("acme-broken", "acme_broken:Engine")
+    with pytest.raises(DovetailError, match=r"backend 'acme-none' has no engine here \(acme-broken: .*libacme\.so"):
+        dovetail.compile(model, "acme-none", plugins=plugins)
+
+
+SEEN: ContextVar[str] = ContextVar("seen", default="outside")
+
+
+class Closing(OnnxRuntimeCpu):
+    """Loads sessions that set a context variable when they are closed, as those that print do."""
+
+    name = "acme-closing"
+
+    def load(self, region, options):
+        loaded = super().load(region, options)
+        return ClosedSession(loaded)
+
+
+class ClosedSession(Session):
+    closed = 0
+
+    def __init__(self, loaded):
+        self._loaded = loaded
+
+    def run(self, inputs):
+        return self._loaded.run(inputs)
+
+    def executed(self):
+        return {}
+
+    def close(self):
+        SEEN.set("inside")
+        ClosedSession.closed += 1
+
+
+def test_a_session_that_the_collector_closes_leaves_the_context_of_its_thread_alone():
+    model = open_proto(onnx.parser.parse_model(HEAD + "acme (float[2] x) => (float[2] y) { y = Relu (x) }"))
+    session = GuardedEngine(Closing()).load(RegionModel(model), {})
+    before = ClosedSession.closed
+    del session
+    gc.collect()
+    assert ClosedSession.closed == before + 1
+    assert SEEN.get() == "outside"

@@ -16,6 +16,7 @@ from dovetail.plugin import RegionModel
 from dovetail_gpu_fp16 import engine as module
 from dovetail_gpu_fp16.engine import OnnxRuntimeCuda
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
+from dovetail_onnxruntime_ep import WebGpu
 from dovetail_schemas import RuleJudge, load_backend
 
 from .models import parse
@@ -82,7 +83,7 @@ def test_a_session_without_cuda_is_refused():
 
 
 def test_without_a_gpu_the_cpu_checks_the_model_and_a_note_says_so(tmp_path):
-    if OnnxRuntimeCuda().available().ok:
+    if OnnxRuntimeCuda().available().ok or WebGpu().available().ok:
         pytest.skip("this is about machines without a GPU, and here is one")
     onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + PRODUCT), tmp_path / "m.onnx")
     compiled = dovetail.compile(tmp_path / "m.onnx", ["gpu-fp16"], verify=True)

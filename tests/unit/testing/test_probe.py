@@ -5,13 +5,14 @@ from pathlib import Path
 
 import dovetail
 import pytest
+import yaml
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen, use_file
 from dovetail_testing.probe import trials
 from dovetail_testing.probe.claims import contradictions
-from dovetail_testing.probe.clauses import learned
+from dovetail_testing.probe.clauses import learned, written
 from dovetail_testing.probe.observing import UNKNOWN, NodeNames, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
 from dovetail_testing.probe.probing import probe
@@ -220,3 +221,8 @@ def test_bad_input(tmp_path):
 def test_an_output_that_gives_no_name(name, tmp_path, capsys):
     assert main(["probe", "onnxruntime-cpu", "-o", str(tmp_path / name)]) == 2
     assert "name it as in acme.backend.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["wrap", "no", "1.5", r"(\W|^)a", 'say "x"', "é: b", "#1", ""])
+def test_values_of_attributes_are_read_again_as_they_were(text):
+    assert yaml.safe_load(f"{{a: {written(text)}}}") == {"a": text}

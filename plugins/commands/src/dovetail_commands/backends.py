@@ -6,12 +6,12 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli import PlainCommand, broken_lines, columns, no_arguments, plugins_of, print_json
+from dovetail.cli import PlainCommand, broken_lines, columns, plugins_of, print_json
 from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice
 from dovetail.plugin import BackendSummary, load_plugins
 from dovetail.plugin.loading import calling, load_chosen, make_engine, named_format_of
-from dovetail_runtime import DeviceEngine
+from dovetail_runtime import DeviceEngine, add_engine_env
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, PluginSet, Registry
@@ -112,4 +112,4 @@ def _document(info: BackendInfo) -> dict[str, Any]:
     }
 
 
-BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", no_arguments, run)
+BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", add_engine_env, run)

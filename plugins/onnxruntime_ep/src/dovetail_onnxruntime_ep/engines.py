@@ -189,11 +189,8 @@ class WebGpu(ProviderEngine):
     def available(self) -> Availability:
         """Return whether there is a device, with what its sums are in as a caveat."""
         found = super().available()
-        return (
-            Availability(True, "it adds float16 in float16, which gpu-fp16:accumulate=half expects")
-            if found.ok
-            else found
-        )
+        adds = "it adds float16 in float16, which gpu-fp16:accumulate=half expects"
+        return Availability(True, "; ".join(filter(None, (found.why, adds)))) if found.ok else found
 
     def miscomputes(self, node: ir.Node) -> str:
         """Return why the provider computes a node wrongly (onnxruntime-ep-webgpu 0.4.0, in float32 and float16)."""

@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dovetail.plugin import Availability, EngineError, Tool
+from dovetail_runtime import environment_of, variable_of
 
 from dovetail_onnxruntime_ep import sessions
 from dovetail_onnxruntime_ep.sessions import NO_DEVICE
@@ -48,12 +49,19 @@ class Provider:
     @property
     def variable(self) -> str:
         """The variable that names the environment with the provider's ONNX Runtime."""
-        return f"DOVETAIL_{self.key}_ENV"
+        return variable_of(self.key)
+
+    @property
+    def place(self) -> str:
+        """The environment in which it runs; empty for this process."""
+        return environment_of(self.key, installed=self._is_installed())
 
     @property
     def hint(self) -> str:
         """What to do if it is not here."""
-        return f"pip install {self.package}, or name an environment that has it: {self.variable}=PATH"
+        return (
+            f"pip install {self.package}, or name an environment that has it: --engine-env PATH, {self.variable}=PATH"
+        )
 
     def way_out(self, message: str) -> str:
         """Return what to do about an error: where there is no device, what the provider needs for one."""
@@ -61,7 +69,7 @@ class Provider:
 
     def available(self) -> Availability:
         """Return whether it may run here: a library that is installed is loaded once and asked for its devices."""
-        if place := os.environ.get(self.variable):
+        if place := self.place:
             there = os.path.exists(place)
             return Availability(there, f"in {place}" if there else f"{self.variable} names no folder: {place}")
         if importlib.util.find_spec("onnxruntime") is None:
@@ -76,8 +84,14 @@ class Provider:
             return Availability(True, "")
         return Availability(False, f"{self.package} is not installed ({self.hint})")
 
+    def _is_installed(self) -> bool:
+        library = bool(self.library) and importlib.util.find_spec(self.library) is not None
+        return library or self._is_built_in()
+
     def _is_built_in(self) -> bool:
         """Check whether its package is installed. ONNX Runtime, which takes long to import, is asked on loading."""
+        if self.library:
+            return False  # the package is that of the library, whose module would be here
         package, _, system = self.package.partition(" ")
         if system:
             return sys.platform == "darwin"
@@ -92,7 +106,7 @@ class Provider:
         Raises:
             EngineError: It finds none, or does not load.
         """
-        key = self.name, self.library, os.environ.get(self.variable, "")
+        key = self.name, self.library, self.place
         with _lock:
             if key not in _found:
                 _found[key] = self._asked()
@@ -112,7 +126,7 @@ class Provider:
 
     def host(self, title: str) -> ProviderHost:
         """Return what holds sessions of the provider: this process, or one in the environment of the variable."""
-        place = os.environ.get(self.variable)
+        place = self.place
         return OtherEnvironment(self, title, place) if place else ThisProcess(self, title)
 
 

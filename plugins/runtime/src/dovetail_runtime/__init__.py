@@ -17,11 +17,12 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry: Registry) -> None:
-    """Register executors, the engine and its passes, the option `target-only`, and the command `run`."""
+    """Register executors, the engine and its passes, options, and the command `run`."""
     registry.executor("regions", "dovetail_runtime.runner:ModelRunner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")
+    registry.option("engine-env", "dovetail_runtime.engine_environments:ENGINE_ENV")
     registry.pass_("select-kernels", "dovetail_runtime.kernels.select_kernels:SelectKernels")
     registry.engine("kernels", "dovetail_runtime.kernels.engine:KernelEngine")
 

@@ -6,6 +6,11 @@ from dovetail_runtime.data.independent_rows import fitted as fitted
 from dovetail_runtime.data.input_data import RereadableData as RereadableData
 from dovetail_runtime.data.quantized_ends import SCALE_KEY as SCALE_KEY
 from dovetail_runtime.direct_run import SelfChecking as SelfChecking
+from dovetail_runtime.engine_environments import (
+    add_engine_env as add_engine_env,
+    environment_of as environment_of,
+    variable_of as variable_of,
+)
 from dovetail_runtime.engine_kinds import ConvertingEngine as ConvertingEngine, DeviceEngine as DeviceEngine
 from dovetail_runtime.engines import engines_of as engines_of
 from dovetail_runtime.executor import RegionExecutor as RegionExecutor

@@ -104,6 +104,11 @@ class GuardedEngine:
         return isinstance(self._engine, SelectiveEngine)
 
     @property
+    def is_unimportable(self) -> bool:
+        """Whether it only stands for an engine whose module cannot be imported."""
+        return isinstance(self._engine, UnimportableEngine)
+
+    @property
     def reads(self) -> Reads:
         """The opsets and types that the engine's reader accepts."""
         return self._engine.reads
@@ -132,13 +137,14 @@ class GuardedEngine:
         return GuardedSession(session, self, region.model.graph.outputs)
 
     def _in_its_opset(self, region: RegionModel) -> RegionModel:
-        """Convert the region to the opset versions that the engine's reader supports.
+        """Convert the region to the opset versions that the engine's reader supports; programs are compiled already.
 
         Raises:
             EngineError: The region cannot be converted to them.
         """
         reads, model = self._engine.reads, region.model
-        if model.opset > reads.opset and not model.ir.functions:
+        is_newer = model.opset > reads.opset and region.artifact is None
+        if is_newer and not model.ir.functions:
             from dovetail_transforms.lowering import NotLowered, lower
 
             try:
@@ -147,7 +153,7 @@ class GuardedEngine:
                 why = f"{self.label} reads opset {reads.opset} at most: {error.message}"
                 raise EngineError(why, error.hint, error.node) from error
             region = replace(region, model=model, path=None)
-        if model.opset > reads.opset:
+        if is_newer and model.opset > reads.opset:
             raise EngineError(f"{self.label} reads opset {reads.opset} at most, the region has {model.opset}")
         if model.ir.ir_version > reads.ir_version:
             region = replace(region, model=_declared_older(model, reads.ir_version), path=None)
@@ -165,6 +171,32 @@ class GuardedEngine:
             message = f"{self.label}: {message}"
         nodes = error.nodes if isinstance(error, EngineError) else ()
         return EngineError(message, error.hint, error.node, nodes)
+
+
+class UnimportableEngine(Engine):
+    """The place of an engine whose module cannot be imported, so that every list and note has its reason.
+
+    Args:
+        name: Its name.
+        why: Why it cannot be imported.
+    """
+
+    reads = Reads(0, 0, frozenset())
+
+    def __init__(self, name: str, why: str):
+        self.name, self._why = name, why
+
+    def available(self) -> Availability:
+        """Return the reason."""
+        return Availability(False, self._why)
+
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> Session:
+        """Refuse the region.
+
+        Raises:
+            EngineError: Always.
+        """
+        raise EngineError(f"{self.name} cannot be imported: {self._why}")
 
 
 def _declared_older(model: Model, ir_version: int) -> Model:
@@ -205,7 +237,9 @@ TARGET_ONLY = "target-only"
 def engines_of(
     backends: Iterable[Backend], registry: Registry, target_only: Callable[[], bool] = lambda: False
 ) -> dict[str, list[GuardedEngine]]:
-    """Return the engines of every backend, in its order of preference, without those that fail to import.
+    """Return the engines of every backend, in its order of preference.
+
+    One whose module cannot be imported is not available, and its reason becomes a note like that of any other.
 
     Args:
         backends: The backends.
@@ -217,18 +251,23 @@ def engines_of(
     """
     found, lacking = {}, {}
     for backend in backends:
-        engines, missing = [], []
+        engines: list[GuardedEngine] = []
+        missing: dict[str, str] = {}
         for name in backend.engines:
+            owner = registry.engine.entry(name).owner if name in registry.engine else ""
             try:
-                owner = registry.engine.entry(name).owner
-                engines.append(GuardedEngine(make_engine(registry, name), owner, backend.chosen))
+                engine = make_engine(registry, name)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                missing.append(f"{name}: {str(error).partition(chr(10))[0] or type(error).__name__}")
-        found[backend.name] = engines
-        if not engines or backend.name != HOST and not any(engine.available().ok for engine in engines):
-            lacking[backend.name] = "; ".join(missing) or "its file names none"
+                missing[name] = str(error).partition(chr(10))[0] or type(error).__name__
+                engine = UnimportableEngine(name, missing[name])
+            engines.append(GuardedEngine(engine, owner, backend.chosen))
+        found[backend.name] = engines if len(missing) < len(engines) else []
+        if not found[backend.name] or backend.name != HOST and not any(engine.available().ok for engine in engines):
+            lacking[backend.name] = (
+                "; ".join(f"{name}: {why}" for name, why in missing.items()) or "its file names none"
+            )
     if lacking and target_only():
         for name in lacking:
             found[name] += [engine.standing_in() for engine in found.get(HOST, ())]
@@ -261,7 +300,8 @@ def _for_nodes(engines: Engines, ctx: Context) -> Engines:
     for backend in ctx.backends:
         emitters = (class_of(ctx.registry.emitter[name], name, Emitter) for name in backend.artifacts)
         if any(emitter.matches_plan for emitter in emitters):
-            own = [engine for engine in engines[backend.name] if not engine.loads_artifacts]
+            here = (engine for engine in engines[backend.name] if not engine.is_unimportable)
+            own = [engine for engine in here if not engine.loads_artifacts]
             found[backend.name] = own or [engine.standing_in() for engine in engines[HOST]]
     return found
 

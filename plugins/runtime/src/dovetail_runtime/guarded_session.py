@@ -6,6 +6,7 @@ import json
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, cast
 
 from dovetail.plugin import EngineError, Executed, Session
@@ -108,6 +109,14 @@ class GuardedSession:
 
 
 def _close(session: Session, label: str) -> None:
-    """Close a session that nothing refers to any more: after `unload`, a trial, or a failure that replaced it."""
+    """Close a session that nothing refers to any more: after `unload`, a trial, or a failure that replaced it.
+
+    The garbage collector may call this at any allocation, also inside of an assignment to a context variable of this
+    thread, which must not find another one in its place (CPython 3.11 crashes). So it has a context of its own.
+    """
+    copy_context().run(_close_in_context, session, label)
+
+
+def _close_in_context(session: Session, label: str) -> None:
     with suppress(Exception), foreign_output(label):
         session.close()

@@ -10,6 +10,7 @@ from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json,
 from dovetail_commands.terminal import say_note, table
 from dovetail_onnx.files.writing import replacing_file
 
+from dovetail_runtime.engine_environments import add_engine_env
 from dovetail_runtime.parallel_run import WAYS
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
     parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
+    add_engine_env(parser)
     parser.add_argument("--threads", type=int, metavar="N", help="threads of each engine; all cores by default")
     parser.add_argument(
         "--parallel",

@@ -87,8 +87,9 @@ class ToolProcess(dovetail.plugin.Tool):
         with self._lock:
             self._end()
 
-    def __del__(self) -> None:
-        self._end()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # else modules are gone, and the process ends with this one
+            self._end()
 
     def _start(self) -> None:
         self._end()

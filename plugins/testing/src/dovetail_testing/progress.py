@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dovetail_commands.terminal import Progress
+from dovetail_commands.progress import Progress
 
 _BETWEEN = 5.0  # seconds between two lines
 

@@ -12,6 +12,7 @@ from dovetail.errors import UsageError
 from dovetail_commands.progress import Progress
 from dovetail_commands.request import add_request, command_text, request_of
 from dovetail_commands.terminal import say_note, table, warn
+from dovetail_runtime import add_engine_env
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
 from dovetail_verify.layers import ORDERS
@@ -111,6 +112,7 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
     parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
+    add_engine_env(parser)
     add_input_shapes(parser)
     add_goals(parser)
     parser.add_argument(

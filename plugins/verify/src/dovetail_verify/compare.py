@@ -52,6 +52,7 @@ class OutputVerification:
         pace: Whether integers make the result faster than floats here, as a sentence; empty if that was not measured.
         spread_db: The largest standard deviation of the SNR of single batches at any output, in decibels.
         doubts: Objections to a goal by the labels, as sentences.
+        engines: The engines that computed the result, each with its backend: `half-sums (gpu-fp16)`.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -68,6 +69,7 @@ class OutputVerification:
     spread_db: float = 0.0
     pace: str = ""
     doubts: list[str] = field(default_factory=list)
+    engines: list[str] = field(default_factory=list)
 
     @property
     def advice(self) -> str:
@@ -124,7 +126,8 @@ class OutputVerification:
                     data[key] = "inf" if data[key] > 0 else "-inf"
             outputs.append(data)
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
-        return {"batches": self.batches, "random": self.random, "input_shapes": shapes, "broken": self.broken,
+        return {"batches": self.batches, "random": self.random, "engines": self.engines,
+                "input_shapes": shapes, "broken": self.broken,
                 "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings,
                 "measured_on": self.held_back, "too_few": self.too_few, "pace": self.pace,
                 **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
@@ -138,6 +141,7 @@ class OutputVerification:
             f"verified on {source}:",
             *(f"  {output.line()}" for output in self.outputs),
             *([worst] if worst else ()),
+            *([f"computed by {', '.join(self.engines)}"] if self.engines else ()),
         ]
 
     def short(self) -> str:

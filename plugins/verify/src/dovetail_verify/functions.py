@@ -13,6 +13,7 @@ from dovetail.api import AnyModel, named_backends, requested
 from dovetail.compiler import Driver, OptionChain
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
+from dovetail.planning import HOST
 from dovetail.plugin import CompiledModel, load_plugins
 from dovetail.plugin.loading import check_installed
 from dovetail_runtime.data.data_split import Use, split_data
@@ -90,6 +91,9 @@ def verify(
     verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
     if data is not None and isinstance(result, CompiledModel) and result.plan is not None:
         verification.held_back = seen_before(result, data)
+    if isinstance(result, CompiledModel):
+        ran = dict.fromkeys((one.engine, one.backend) for one in result.regions if one.backend != HOST)
+        verification.engines = [f"{engine} ({backend})" for engine, backend in ran]
     return verification
 
 

@@ -110,11 +110,11 @@ def conv_transpose(inputs: Operands, attributes: Attributes) -> np.ndarray:
     # The data with zeros between and around its elements: products with these change nothing.
     reach = [(size - 1) * dilation for size, dilation in zip(kernel, dilations, strict=True)]
     spread = np.zeros((batch, groups, channels, *(e + r for e, r in zip(full, reach, strict=True))), np.float32)
-    at = tuple(
+    at: tuple[Any, ...] = tuple(
         slice(r, r + (extent - 1) * stride + 1, stride)
         for r, extent, stride in zip(reach, data.shape[2:], strides, strict=True)
     )
-    spread[(..., *at)] = data.reshape(batch, groups, channels, *data.shape[2:])
+    spread[(slice(None), slice(None), slice(None), *at)] = data.reshape(batch, groups, channels, *data.shape[2:])
     weights = weight.reshape(groups, channels, filters, *kernel)
     offsets = list(np.ndindex(*kernel))
 

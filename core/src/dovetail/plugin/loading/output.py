@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TextIO
 
 _CAPTURE: ContextVar[io.StringIO | None] = ContextVar("capture", default=None)
-_INSTALLING = threading.Lock()
+_INSTALLING = threading.RLock()  # a session may be closed by the garbage collector meanwhile
 
 
 class _Routed(io.TextIOBase):

@@ -30,7 +30,14 @@ _NEEDED = ("dovetail", "dovetail-schemas", "dovetail-onnx", "dovetail-transforms
 
 
 def new_backend(
-    name: str, folder: Path, plugins: PluginSet, *, int8: bool = False, engine: bool = False, source: str = ""
+    name: str,
+    folder: Path,
+    plugins: PluginSet,
+    *,
+    int8: bool = False,
+    engine: bool = False,
+    emitter: bool = False,
+    source: str = "",
 ) -> list[str]:
     """Write a distribution that can be installed and checked and passes its tests as it is.
 
@@ -40,36 +47,45 @@ def new_backend(
         plugins: The installed plugins; none of them may have a backend of this name.
         int8: Start with a file for integers.
         engine: Add an engine class.
+        emitter: Add an emitter that compiles regions with a tool in a process of its own, and an engine for its
+            programs.
         source: Start with the file of this installed backend.
 
     Returns:
         The paths of the files in the folder.
 
     Raises:
-        UsageError: The name is malformed, or `int8` and `source` are both given.
+        UsageError: The name is malformed, or options exclude each other.
         DovetailError: The name is taken, the folder holds something, or the source is no backend with a file.
     """
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise UsageError(f"{name[:80]!r} is no name for a backend", "use small letters, digits and '-', as in acme-npu")
     if source and int8:
         raise UsageError("--int8 and --from both say what the file begins with", "leave one of them out")
+    if source and emitter:
+        raise UsageError("--emitter has a file of its own, and --from copies one", "leave one of them out")
     table = plugins.registry.backend
     if name in table or table.is_clash(name):
         owner = f" by {table.entry(name).owner}" if name in table else ""
         raise DovetailError(f"the backend '{name}' is installed already{owner}", "choose another name")
     if folder.exists() and not folder.is_dir() or folder.is_dir() and any(folder.iterdir()):
         raise DovetailError(f"{folder} exists already", "name another folder with -o; nothing in it was changed")
+    parts = "emitter" if emitter else "engine" if engine else ""
     files = (
-        _copied(name, source, plugins, engine) if source else _from_template(name, "int8" if int8 else "float", engine)
+        _copied(name, source, plugins, engine) if source else _from_template(name, "int8" if int8 else "float", parts)
     )
-    texts = {**_common(name, engine, files.pop("operators"), files.pop("dependencies")), **files}
+    texts = {**_common(name, parts, files.pop("operators"), files.pop("dependencies")), **files}
     _write(folder, texts)
     return sorted(texts)
 
 
-def _from_template(name: str, kind: str, engine: bool) -> dict[str, str]:
-    engines = f"{name}-engine, reference" if engine else "onnxruntime-cpu"
-    tokens = {**_tokens(name), "engines": engines, "onnx": _onnx_version()}
+def _from_template(name: str, kind: str, parts: str) -> dict[str, str]:
+    emit = {
+        "": "engines: [onnxruntime-cpu]",
+        "engine": f"engines: [{name}-engine, reference]",
+        "emitter": f"engines: [{name}-engine, onnxruntime-cpu], artifacts: [{name}-compiler]",
+    }
+    tokens = {**_tokens(name), "emit": emit[parts], "onnx": _onnx_version()}
     package = f"src/{tokens['package']}"
     dependencies = [*_NEEDED, *(["dovetail-quantize"] if kind == "int8" else [])]
     return {
@@ -132,16 +148,28 @@ def _operator_names() -> frozenset[str]:
     return frozenset(schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain)
 
 
-def _common(name: str, engine: bool, operators: str, dependencies: str) -> dict[str, str]:
-    """Return the files that every distribution has, by path."""
+_CODE = {
+    "": {},
+    "engine": {"engine.py": ("engine.py", "the engine `{}-engine`")},
+    "emitter": {
+        "emitter.py": ("emitter.py", "the emitter `{}-compiler`, which compiles regions into programs"),
+        "worker.py": ("worker.py", "calls your tools, in a process of its own"),
+        "engine.py": ("program_engine.py", "the engine `{}-engine`, which runs the programs"),
+    },
+}
+"""Files of code by what is added, each with its template and its row in the README."""
+
+
+def _common(name: str, parts: str, operators: str, dependencies: str) -> dict[str, str]:
+    """Return the files that every distribution has, and those of its code, by path."""
     tokens = _tokens(name)
     range_ = _range()
     listed = [f'  "{each}{range_}",' for each in dependencies.splitlines()]
-    listed += ['  "onnxruntime>=1.20",'] if engine else []
-    row = f"| `engine.py` | the engine `{name}-engine` |\n" if engine else ""
-    tokens |= {"operators": operators, "dependencies": "\n".join(listed), "range": range_, "engine_row": row}
+    listed += ['  "onnxruntime>=1.20",'] if parts else []
+    rows = "".join(f"| `{file}` | {about.format(name)} |\n" for file, (_, about) in _CODE[parts].items())
+    tokens |= {"operators": operators, "dependencies": "\n".join(listed), "range": range_, "code_rows": rows}
     package = f"src/{tokens['package']}"
-    init = _filled("__init__.py", tokens) + (_filled("engine_registration", tokens) if engine else "")
+    init = _filled("__init__.py", tokens) + (_filled(f"{parts}_registration", tokens) if parts else "")
     files = {
         "pyproject.toml": _filled("pyproject.toml", tokens),
         "README.md": _filled("README.md", tokens),
@@ -149,9 +177,8 @@ def _common(name: str, engine: bool, operators: str, dependencies: str) -> dict[
         "tests/test_backend.py": _filled("test_backend.py", tokens),
         f"{package}/__init__.py": init,
     }
-    if engine:
-        files[f"{package}/engine.py"] = _filled("engine.py", tokens)
-    return files
+    code = {f"{package}/{file}": _filled(template, tokens) for file, (template, _) in _CODE[parts].items()}
+    return files | code
 
 
 def _tokens(name: str) -> dict[str, str]:

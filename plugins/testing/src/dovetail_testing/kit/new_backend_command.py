@@ -14,6 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--int8", action="store_true", help="computes in int8, with scales from data")
     parser.add_argument("--engine", action="store_true", help="with an engine of its own, as a class to fill in")
     parser.add_argument(
+        "--emitter",
+        action="store_true",
+        help="with an emitter that compiles regions by a tool in another process, and an engine for its programs",
+    )
+    parser.add_argument(
         "--from", dest="source", metavar="BACKEND", help="begin with the file of an installed backend, such as gpu-fp16"
     )
     parser.add_argument(
@@ -27,7 +32,13 @@ def run(args: argparse.Namespace) -> int:
 
     folder = args.output or Path(f"dovetail-{args.name}")
     files = new_backend(
-        args.name, folder, plugins_of(args), int8=args.int8, engine=args.engine, source=args.source or ""
+        args.name,
+        folder,
+        plugins_of(args),
+        int8=args.int8,
+        engine=args.engine,
+        emitter=args.emitter,
+        source=args.source or "",
     )
     if args.json:
         print_json({"folder": str(folder), "files": files})

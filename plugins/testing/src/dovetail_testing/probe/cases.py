@@ -146,7 +146,8 @@ def _sample(proto: onnx.ModelProto, inputs: Mapping[str, Any], opset: int) -> No
 
 
 def _case(operator: str, label: str, sample: NodeSample, weight: int = 1) -> ProbeCase | None:
-    proto = sample.proto()
+    """Return a sample as a node to try; None if it is invalid, or has constants alone, which engines fold."""
+    proto = None if sample.inputs and not sample.feeds else sample.proto()
     return None if proto is None else ProbeCase(operator, label, proto, sample.feeds, sample=sample, weight=weight)
 
 

@@ -7,6 +7,7 @@ chosen greedily: each time the one that excludes the most wrong nodes and the fe
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,9 @@ from dovetail_testing.probe.observing import UNKNOWN, NodeNames, Observation
 
 _ENGINE = re.compile(r"^[\w-]+ (?:refuses|fails at|failed while|could not load) [^:]*: ")
 """What an engine's error begins with, which is the same for all nodes."""
+
+RESERVED = re.compile(r"^(true|false|null|yes|no|on|off|~)$", re.IGNORECASE)
+"""Texts that mean something else in YAML without quotes."""
 
 _PRICE = 3  # right nodes that are excluded count as so many wrong ones
 _MOST_VALUES = 40  # of a name, for lists of allowed values
@@ -194,7 +198,7 @@ def _candidates(
         if number == 2:
             paired, guards = paired[:_MOST_TRIPLED], guards[:_MOST_TRIPLED]
         for at, chosen in itertools.product(paired, itertools.combinations(guards, number)):
-            if any(conditions[guard].name == conditions[at].name for guard in chosen):
+            if len({conditions[each].name for each in (at, *chosen)}) <= len(chosen):
                 continue  # a limit that depends on the value that it limits reads as a riddle
             mask = forbidden[at]
             for guard in chosen:
@@ -249,11 +253,17 @@ def _on_name(name: str, values: Sequence[Any], right: Sequence[NodeNames], partl
         if all(isinstance(item, int) for value in lists for item in value):
             yield from _on_numbers(name, lists, right)
         elif len(lists) <= _MOST_VALUES:
+            good = {item for each in right for item in _items(each.values.get(name, ()))}
             for item in dict.fromkeys(item for value in lists for item in value):
+                if good <= {item}:
+                    continue
                 yield Condition(name, "", "", _forbids(name, _contains(item)), _never, item)
         return
     if any(isinstance(value, (bool, str)) for value in values):
-        for value in values if len(values) > 1 else ():
+        good = {each.values[name] for each in right if each.values.get(name, UNKNOWN) is not UNKNOWN}
+        for value in values if good else ():
+            if good == {value}:
+                continue  # a limit would allow nothing
             same = _forbids(name, _equals(value))
             yield Condition(name, f"{name}: {written(value)}", "", same, same, value)
         if partly and name.endswith(".constant"):
@@ -398,8 +408,8 @@ def written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value)
-    plain = text.replace("_", "").isalnum() and not text[0].isdigit()
-    return text if not isinstance(value, str) or plain else f'"{text}"'
+    plain = text.replace("_", "").isalnum() and not text[0].isdigit() and not RESERVED.match(text)
+    return text if not isinstance(value, str) or plain else json.dumps(text, ensure_ascii=False)
 
 
 def reason_of(each: Observation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import textwrap
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.text import pluralize, printable
 
-from dovetail_testing.probe.clauses import Condition, OperatorRule, extent_name, reason_of, written
+from dovetail_testing.probe.clauses import RESERVED, Condition, OperatorRule, extent_name, reason_of, written
 from dovetail_testing.probe.observing import UNKNOWN
 from dovetail_testing.probe.precision import bits_of
 
@@ -29,7 +30,6 @@ _ORDER = re.findall(
     """float64 float32 float16 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 float4e2m1
 int64 int32 int16 int8 int4 int2 uint64 uint32 uint16 uint8 uint4 uint2 bool string complex64 complex128""",
 )
-_RESERVED = re.compile(r"^(true|false|null|yes|no|on|off|~)$", re.IGNORECASE)
 
 
 def file_of(found: Probe, name: str) -> str:
@@ -196,7 +196,7 @@ def _limit_of(rule: OperatorRule, condition: Condition, alike: Sequence[Conditio
         value = each.names.values.get(condition.name, UNKNOWN)
         if each.right and value is not UNKNOWN:
             found.update(dict.fromkeys(value if isinstance(value, tuple) else (value,)))
-    allowed = [value for value in found if value not in forbidden]
+    allowed = [value for value in found if value not in forbidden] or list(found)
     if isinstance(condition.value, bool):
         return condition.name, written(not condition.value)
     texts = sorted(written(value) for value in allowed)
@@ -302,8 +302,8 @@ def _short(reason: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    plain = not _RESERVED.match(text) and not re.search(r"[:#\[\]{},&*!|>'\"%@`]", text)
-    return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    plain = not RESERVED.match(text) and not re.search(r"[:#\[\]{},&*!|>'\"%@`]", text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _folded(entry: str, width: int = _WIDTH) -> str:

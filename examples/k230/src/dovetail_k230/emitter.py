@@ -1,0 +1,87 @@
+"""The emitter k230-kmodel: compiles regions with nncase, with the ranges that Dovetail measured."""
+
+import importlib.util
+import json
+import os
+from functools import cache
+
+import numpy as np
+from dovetail.plugin import Artifact, Call, Emitter, EngineError, RegionModel, Tool
+from dovetail_runtime import engine_source
+
+HINT = "pip install 'dovetail-k230[nncase]', or name an environment that has it: DOVETAIL_K230_ENV=PATH"
+
+
+def missing():
+    """Return why nncase cannot be started; empty if it can."""
+    if place := os.environ.get("DOVETAIL_K230_ENV"):
+        return "" if os.path.exists(place) else f"DOVETAIL_K230_ENV names no folder: {place}"
+    lacking = [name for name in ("nncase", "nncase_kpu") if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(lacking)} not installed ({HINT})" if lacking else ""
+
+
+def tool(title, **settings):
+    """Return a process of nncase, in this environment or in the one that the variable names."""
+    python = os.environ.get("DOVETAIL_K230_ENV", "")
+    return Tool.start("dovetail_k230.worker", title=title, hint=HINT, python=python, timeout=600, **settings)
+
+
+@cache
+def compiler():
+    """Return the process that compiles all regions: .NET takes seconds to start."""
+    return tool("k230-kmodel")
+
+
+class KModel(Emitter):
+    """Compiles the region in floats, with the ranges of the plan; nncase quantizes by itself."""
+
+    def version(self):
+        return "" if missing() else compiler().ask("version")
+
+    def emit(self, region, folder):
+        if why := missing():
+            return Artifact(notes=(f"{region.name} was not compiled: {why}",))
+        source = engine_source(RegionModel(region.source))
+        made = compiler().ask(
+            "compile",
+            model=source if isinstance(source, bytes) else source.read_bytes(),
+            ranges=json.dumps(
+                {"Version": "1.0", "Model": None, "Outputs": list(map(scheme_of, region.quantized_values))}
+            ),
+            weights=region.backend.chosen["weights"],
+            shapes=[list(map(int, value.shape)) for value in region.source.graph.inputs],
+        )
+        if not made["functions"]:
+            raise EngineError(f"nncase leaves all of {region.name} to the CPU beside the KPU", nodes=region.nodes)
+        about = {
+            "nodes": region.nodes,
+            "inputs": [value.name for value in region.source.graph.inputs],
+            "outputs": [value.name for value in region.source.graph.outputs],
+            "borders": [list(map(border_of, region.inputs)), list(map(border_of, region.outputs))],
+        }
+        (folder / "net.kmodel").write_bytes(made["kmodel"])
+        (folder / "net.json").write_text(json.dumps(about))
+        facts = {"functions": made["functions"], "bytes": len(made["kmodel"])}
+        return Artifact(("net.kmodel", "net.json"), Call(), facts=facts)
+
+
+def scheme_of(quantized):
+    """Return the ranges of a value in the form of nncase's scheme."""
+    parameters, ends = quantized.parameters, np.iinfo(quantized.format.element)
+    ranges = [
+        {"Min": (int(ends.min) - zero) * scale, "Max": (int(ends.max) - zero) * scale, "IsFull": False}
+        for scale, zero in zip(parameters.scale, parameters.zero_point)
+    ]
+    return {
+        "Name": quantized.value,
+        "DataType": {"uint8": "u8", "int8": "i8", "int16": "i16"}[quantized.format.element],
+        "DataRange": ranges,
+        "DataRangeMode": "by_tensor" if len(ranges) == 1 else "by_channel",
+    }
+
+
+def border_of(value):
+    """Return the value of the source that crosses the border; in integers, with scale, zero point and type."""
+    if value.parameters is None:
+        return [value.source, None]
+    return [value.source, [value.parameters.scale[0], value.parameters.zero_point[0], value.format.element]]
