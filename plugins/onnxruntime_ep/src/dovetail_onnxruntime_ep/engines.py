@@ -162,7 +162,12 @@ class Qnn(ProviderEngine):
 
     name = "onnxruntime-ep-qnn"
     provider = Provider(
-        "QNNExecutionProvider", "QNN", "onnxruntime_qnn", "onnxruntime-qnn", {"backend_path": "@get_qnn_htp_path"}
+        "QNNExecutionProvider",
+        "QNN",
+        "onnxruntime_qnn",
+        "onnxruntime-qnn",
+        {"backend_path": "@get_qnn_htp_path"},
+        crashes=True,
     )
 
 
