@@ -1,6 +1,6 @@
 """How true the backend files of `dovetail probe` are, by onnx's node tests.
 
-    python bench/probe.py ENGINE ... [--time-limit 900] [--folder FOLDER] [--table FILE]
+    python bench/probe.py ENGINE ... [--time-limit 900] [--sample N] [--folder FOLDER] [--failures]
 
 Each engine is probed, and its file is written. Then every node test runs twice: on the engine alone, as it is and with
 all inputs but the first as constants, and compiled for the written file. The table has the share of the accepted tests
@@ -29,7 +29,7 @@ from dovetail_testing.probe.probing import Probe, probe
 from dovetail_testing.probe.trials import ProbeState, Trials
 from dovetail_testing.probe.writing import file_of
 from dovetail_testing.running import RECORDED, _with_constants, chosen_reference, measure
-from dovetail_testing.suites import node_cases
+from dovetail_testing.suites import node_cases, sampled
 
 SECONDS = 60.0  # of one test
 _kept: dict[str, object] = {}
@@ -61,14 +61,14 @@ def computed(case: Case, trials: Trials, plugins, precision: str) -> tuple[bool,
     return False, types
 
 
-def rows_of(found: Probe, file: Path, state: Path) -> list[dict]:
+def rows_of(found: Probe, file: Path, state: Path, sample: int | None) -> list[dict]:
     """Compare a file with the engine, test by test."""
     plugins = dovetail.load_plugins()
     tool = Tool.start(__file__, title="a test", timeout=SECONDS)
     rows = []
     with Trials(found.engine, found.chosen, ProbeState(state, {"tests": found.engine, **found.versions})) as trials:
-        for number, case in enumerate(node_cases()):
-            if number % 200 == 0:
+        for number, case in enumerate(node_cases() if sample is None else sampled(node_cases(), sample)):
+            if number % 100 == 0:
                 print(f"    {number} tests", file=sys.stderr, flush=True)
             alone = computed(case, trials, plugins, found.precision)
             if alone is None:
@@ -105,6 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engines", nargs="+", metavar="ENGINE")
     parser.add_argument("--time-limit", type=float, default=900.0)
+    parser.add_argument("--sample", type=int, help="compare on so many tests, of as many operators as can be")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/probe"))
     parser.add_argument(
         "--failures", action="store_true", help="also print the tests about which file and engine disagree"
@@ -120,7 +121,7 @@ def main() -> None:
         file.write_text(file_of(found, f"{engine}-measured"))
         plugins = dovetail.load_plugins()
         load_chosen(plugins.registry, BackendChoice.parse(use_file(plugins.registry, str(file))))  # it is valid
-        rows = rows_of(found, file, args.folder / f"{engine}.tests.state")
+        rows = rows_of(found, file, args.folder / f"{engine}.tests.state", args.sample)
         for kind, single in (("single operators", True), ("bodies of operators", False)):
             table.append(line(engine, kind, [row for row in rows if row["single"] is single], found))
         table.append(line(engine, "all", rows, found))

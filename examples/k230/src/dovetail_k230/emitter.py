@@ -43,14 +43,13 @@ class KModel(Emitter):
             return Artifact(notes=(f"{region.name} was not compiled: {why}",))
         source = engine_source(RegionModel(region.source))
         made = compiler().ask(
-            "compile",
-            model=source if isinstance(source, bytes) else source.read_bytes(),
+            "compile", model=source if isinstance(source, bytes) else source.read_bytes(),
             ranges=json.dumps(
                 {"Version": "1.0", "Model": None, "Outputs": list(map(scheme_of, region.quantized_values))}
             ),
             weights=region.backend.chosen["weights"],
             shapes=[list(map(int, value.shape)) for value in region.source.graph.inputs],
-        )
+        )  # fmt: skip
         if not made["functions"]:
             raise EngineError(f"nncase leaves all of {region.name} to the CPU beside the KPU", nodes=region.nodes)
         about = {

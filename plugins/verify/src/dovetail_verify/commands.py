@@ -197,7 +197,7 @@ def run_verify(args: argparse.Namespace) -> int:
         note(f"  {tried}; `dovetail compile` with the goal raises them")
         return 1
     if verification.broken:
-        note("error: the result is broken: it is no approximation of the original")
+        note("error: the result is broken: it is no approximation of the original", f"  {verification.way_out}")
         return 1
     return 0
 

@@ -107,13 +107,32 @@ class OutputVerification:
 
     @property
     def advice(self) -> str:
-        """Advice about the warnings."""
+        """Advice about the warnings, or about an output that is no approximation."""
+        if self.broken:
+            return self.way_out
         return "measure on real inputs: --data FILE" if self.random else self.remedy
 
     @property
     def broken(self) -> bool:
         """Whether any output is not an approximation of the original; commands then exit with 1."""
         return any(output.broken for output in self.outputs)
+
+    @property
+    def way_out(self) -> str:
+        """What to do about an output that is no approximation of the original; empty without one."""
+        output = next((output for output in self.outputs if output.broken), None)
+        if output is None:
+            return ""
+        if output.shapes is not None:
+            ours, theirs = ("x".join(map(str, shape)) or "scalar" for shape in output.shapes)
+            return (
+                f"'{output.name}' has the shape {theirs}, and {ours} in the original: a length or a count is computed "
+                "from values that are rounded; compute what decides it in float32: --high and the names of these nodes"
+            )
+        return (
+            f"'{output.name}' has numbers that are infinite or none: --data lets ranges be measured, and "
+            "`dovetail verify MODEL OUT --data FILE --layers` shows the first node that loses them, for --high"
+        )
 
     @property
     def worst_snr_db(self) -> float | None:
