@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dovetail.plugin import Availability, EngineError, Tool
-from dovetail_runtime import environment_of, variable_of
+from dovetail_commands import environment_of, variable_of
 
 from dovetail_onnxruntime_ep import sessions
 from dovetail_onnxruntime_ep.sessions import NO_DEVICE
