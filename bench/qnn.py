@@ -52,6 +52,7 @@ def own(model: Path, data: Sequence[Feeds], activations: str) -> tuple[Callable,
 def _own(model: Path, data: Sequence[Feeds], activations: str, folder: Path) -> tuple[Callable, str]:
     fixed, prepared, made = (folder / f"{name}.onnx" for name in ("fixed", "prepared", "made"))
     proto = onnx.load(model)
+    del proto.metadata_props[:]  # the preprocessing fails on them (1.32)
     for value in proto.graph.input:
         if value.name in data[0]:
             make_input_shape_fixed(proto.graph, value.name, list(data[0][value.name].shape))

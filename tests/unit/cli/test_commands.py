@@ -44,6 +44,7 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "check_prepare": None,
         "input_shapes": (),
         "compare_floats": True,
+        "all_integers": None,
     }
     assert (watch.verify_each, watch.reproducer) == (True, Path("dovetail-reproducer.onnx"))
     assert [name for name, _ in api.calls] == ["open", "compile"]

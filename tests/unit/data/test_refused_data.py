@@ -1,6 +1,9 @@
 """Input data: what is cut into batches, and what is refused."""
 
+import dovetail
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
@@ -79,3 +82,38 @@ def test_an_archive_that_unpacks_to_more_than_memory_is_refused_before_it_is_rea
     monkeypatch.setattr("os.sysconf", lambda name: 1 << 11)  # four megabytes
     with pytest.raises(DovetailError, match=r"data\.npz unpacks to 12 MB, and this machine has 4 MB"):
         list(batches(model(), path))
+
+
+TREE = {
+    "n_targets": 1, "nodes_falsenodeids": [2, 0, 0], "nodes_featureids": [0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_nodeids": [0, 1, 2], "nodes_treeids": [0, 0, 0],
+    "nodes_truenodeids": [1, 0, 0], "nodes_values": [0.5, 0.0, 0.0], "target_ids": [0, 0],
+    "target_nodeids": [1, 2], "target_treeids": [0, 0], "target_weights": [1.0, 2.0],
+}  # fmt: skip
+
+
+def tree(**more):
+    float_ = onnx.TensorProto.FLOAT
+    node = onnx.helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **TREE, **more)
+    ends = [onnx.helper.make_tensor_value_info(name, float_, ["N", width]) for name, width in (("x", 2), ("y", 1))]
+    graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def test_missing_values_are_data_where_the_model_says_where_they_go():
+    """Trees send NaN down the branch that their attribute names; without it, NaN is a mistake as anywhere."""
+    data = {"x": np.float32([[np.nan, 0], [0, 0], [1, 0]])}
+    taught = tree(nodes_missing_value_tracks_true=[1, 0, 0])
+    compiled = dovetail.compile(taught, "host", data=data)
+    assert compiled.verification.worst_snr_db == np.inf and compiled.run(data)["y"].ravel().tolist() == [1, 1, 2]
+    with pytest.raises(DovetailError, match="not numbers"):
+        dovetail.compile(tree(), "host", data=data)
+
+
+def test_missing_values_are_data_where_the_model_looks_for_them():
+    head = '<ir_version: 8, opset_import: ["": 18]>'
+    nodes = "{ m = IsNaN (x)  y = Where (m, zero, x) }"
+    model = onnx.parser.parse_model(f"{head} g (float[N,2] x) => (float[N,2] y) <float zero = {{0}}> {nodes}")
+    data = {"x": np.float32([[np.nan, 1], [2, np.nan]])}
+    assert dovetail.compile(model, "host", data=data).run(data)["y"].tolist() == [[0, 1], [2, 0]]

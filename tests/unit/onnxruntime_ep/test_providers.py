@@ -135,7 +135,7 @@ def test_engine_env_names_the_environment(region, monkeypatch, word):
     """The other environment is this one, in a process of its own."""
     import argparse
 
-    from dovetail_runtime import add_engine_env
+    from dovetail_commands import add_engine_env
 
     monkeypatch.setattr(Provider, "_is_installed", lambda self: False)
     for variable in ("DOVETAIL_TEST_CPU_ENV", "DOVETAIL_ENGINE_ENV"):
@@ -152,7 +152,7 @@ def test_engine_env_names_the_environment(region, monkeypatch, word):
 def test_engine_env_that_is_not_there_is_refused(tmp_path, capsys):
     import argparse
 
-    from dovetail_runtime import add_engine_env
+    from dovetail_commands import add_engine_env
 
     parser = argparse.ArgumentParser()
     add_engine_env(parser)

@@ -1,5 +1,8 @@
 """Open extents: a note says what they cost, and `--fix-shape data` gives them those of the data."""
 
+import re
+import shlex
+
 import dovetail
 import numpy as np
 import onnx
@@ -121,7 +124,22 @@ def test_samples_of_several_shapes_are_named(model, tmp_path):
         dovetail.plan(model, BPU, data=folder, fix_shapes="data")
     assert "a.npz" in caught.value.message
     assert "c.npz" in caught.value.message
-    assert "--fix-shape image:1x3x8x10" in caught.value.hint
+    words = shlex.split(re.search(r"\((--data .*)\)", caught.value.hint)[1])
+    assert main(["plan", model, "--backend", BPU, *words, "-o", "plan.yaml"]) == 0, "what is proposed works as it is"
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", BPU])
+def test_no_shape_is_proposed_that_the_data_does_not_have(model, tmp_path, backend):
+    """The samples differ in an extent: whatever is fixed rejects some of them."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number in range(3):
+        np.savez(folder / f"{number}.npz", image=numbers(1, 3, 8 + number, 10))
+    said = note(dovetail.plan(model, backend, data=folder).remarks).why
+    assert "image:1x3" not in said and "xN" not in said
+    assert "pad or crop all samples to one shape" in said
+    words = shlex.split(re.search(r"\((--data .*)\)", said)[1])
+    assert main(["plan", model, "--backend", backend, *words, "-o", "plan.yaml"]) == 0
 
 
 def test_extents_of_data_need_data(model, capsys):

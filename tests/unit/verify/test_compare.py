@@ -77,3 +77,19 @@ def test_a_difference_against_zeros_misses_an_snr():
     result = compared(ZEROS, offset=0.25)
     assert [miss.figure for miss in Goals(min_snr=30).missed(result)] == ["SNR none (the original is zero)"]
     assert Goals(max_abs=0.5).missed(result) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (np.ones((3, 2), np.float32), "has the shape 3x2, and 2x2 in the original: a length or a count is computed"),
+        (np.full((2, 2), np.inf, np.float32), "has numbers that are infinite or none: --data lets ranges be measured"),
+    ],
+)
+def test_what_is_no_approximation_has_a_way_out(result, said):
+    text = """<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[M,2] y) { y = Relu (x) }"""
+    data = {"x": np.ones((2, 2), np.float32)}
+    found = verify(open_text(text, "test"), lambda feeds: {"y": feeds["x"]}, lambda feeds: {"y": result}, data)
+    assert found.broken and said in found.way_out and "--high" in found.way_out
+    exact = verify(open_text(text, "test"), lambda feeds: {"y": feeds["x"]}, lambda feeds: {"y": feeds["x"]}, data)
+    assert exact.way_out == ""

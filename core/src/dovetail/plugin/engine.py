@@ -131,6 +131,14 @@ class Engine(ABC):
     def available(self) -> Availability:
         """Return whether it can run here; must be cheap and must not raise."""
 
+    def devices(self) -> list[str]:
+        """Return the devices here that it runs on, as `gpu NVIDIA`; empty if its runtime does not list them.
+
+        Raises:
+            EngineError: There is none, or the runtime does not load; the error says what to do.
+        """
+        return []
+
     @abstractmethod
     def load(self, region: RegionModel, options: Mapping[str, object]) -> Session:
         """Load a region.

@@ -10,7 +10,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the commands `backends`, `compile`, `plan`, `opt`, `passes`, `explain`, `doctor` and `demo`."""
+    """Register the commands and the option `--engine-env`."""
     registry.command("backends", "dovetail_commands.backends:BACKENDS")
     registry.command("compile", "dovetail_commands.compile:COMPILE")
     registry.command("plan", "dovetail_commands.compile:PLAN")
@@ -18,4 +18,5 @@ def register(registry):
     registry.command("passes", "dovetail_commands.passes_command:PASSES")
     registry.command("explain", "dovetail_commands.explain.command:EXPLAIN")
     registry.command("doctor", "dovetail_commands.doctor:DOCTOR")
+    registry.option("engine-env", "dovetail_commands.engine_environments:ENGINE_ENV")
     registry.command("demo", "dovetail_commands.demo:DEMO")

@@ -11,7 +11,8 @@ from dovetail.errors import DovetailError
 from dovetail.passes import BackendChoice
 from dovetail.plugin import BackendSummary, load_plugins
 from dovetail.plugin.loading import calling, load_chosen, make_engine, named_format_of
-from dovetail_runtime import DeviceEngine, add_engine_env
+
+from dovetail_commands.engine_environments import add_engine_env
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, PluginSet, Registry
@@ -73,7 +74,7 @@ def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:
     try:
         engine = make_engine(registry, name)
         ok, why = engine.available()
-        if ok and isinstance(engine, DeviceEngine) and (devices := engine.devices()):
+        if ok and (devices := engine.devices()):
             why = "; ".join(filter(None, (f"on {', '.join(devices)}", why)))
     except (DovetailError, ImportError) as error:
         return name, False, str(error).partition("\n")[0]

@@ -120,6 +120,8 @@ def run_compile(args: argparse.Namespace) -> int:
         raise failure
     if code:
         note("error: the result is broken: it is no approximation of the original")
+        if verification is not None and verification.advice:
+            note(f"  {verification.advice}")
     return code
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST
 from dovetail.plugin import EngineError
-from dovetail_runtime.engine_kinds import ConvertingEngine
+from dovetail_runtime.converting import ConvertingEngine
 
 from dovetail_decoder.folder import LOGITS
 from dovetail_decoder.openvino_tokenizer import convert_tokenizer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import dovetail.plugin
-from dovetail.plugin import Availability, EngineError, Executed, Reads, is_onnx
-from dovetail_runtime import DeviceEngine, engine_source
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, is_onnx
+from dovetail_runtime import engine_source
 
 from dovetail_onnxruntime_ep.context import compiled_context, sent
 from dovetail_onnxruntime_ep.providers import Provider
@@ -26,7 +26,7 @@ TYPES = frozenset(
 )
 
 
-class ProviderEngine(DeviceEngine):
+class ProviderEngine(Engine):
     """Base class of engines for one provider; a vendor's own derives from it and sets `provider` and `name`.
 
     A region is loaded as a whole or refused: the error names all nodes that the provider would leave to the CPU. A
@@ -162,7 +162,12 @@ class Qnn(ProviderEngine):
 
     name = "onnxruntime-ep-qnn"
     provider = Provider(
-        "QNNExecutionProvider", "QNN", "onnxruntime_qnn", "onnxruntime-qnn", {"backend_path": "@get_qnn_htp_path"}
+        "QNNExecutionProvider",
+        "QNN",
+        "onnxruntime_qnn",
+        "onnxruntime-qnn",
+        {"backend_path": "@get_qnn_htp_path"},
+        crashes=True,
     )
 
 

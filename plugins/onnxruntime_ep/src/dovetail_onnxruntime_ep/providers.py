@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dovetail.plugin import Availability, EngineError, Tool
-from dovetail_runtime import environment_of, variable_of
+from dovetail_commands import environment_of, variable_of
 
 from dovetail_onnxruntime_ep import sessions
 from dovetail_onnxruntime_ep.sessions import NO_DEVICE
@@ -37,6 +37,7 @@ class Provider:
         package: The package to install, with the system in parentheses if it is built into that of one system alone.
         options: Its options. A value `@name` is what the function `name` of the library's module returns.
         without_device: What to do where it finds no device.
+        crashes: Whether its library is known to end the process on some models, so that it always has one of its own.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Provider:
     package: str
     options: Mapping[str, str] = field(default_factory=dict)
     without_device: str = ""
+    crashes: bool = False
 
     @property
     def variable(self) -> str:
@@ -125,9 +127,10 @@ class Provider:
             host.close()
 
     def host(self, title: str) -> ProviderHost:
-        """Return what holds sessions of the provider: this process, or one in the environment of the variable."""
+        """Return what holds sessions of the provider: this process, or one of their own, in its environment or this."""
         place = self.place
-        return OtherEnvironment(self, title, place) if place else ThisProcess(self, title)
+        apart = bool(place) or self.crashes
+        return OtherEnvironment(self, title, place) if apart else ThisProcess(self, title)
 
 
 class ProviderHost(Protocol):
@@ -181,7 +184,7 @@ class OtherEnvironment:
     Args:
         provider: The provider.
         title: The name of the engine, for messages.
-        place: The environment's folder, or its interpreter.
+        place: The environment's folder, or its interpreter; empty for this one.
     """
 
     def __init__(self, provider: Provider, title: str, place: str):

@@ -104,10 +104,15 @@ def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, rem
 
 
 def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
-    """Return the option to copy: with the extents of the data if it has one shape, else with one sample."""
-    known = ctx.kept.get(_DataShapes) or ctx.kept.put(_DataShapes(_of_data(model, ctx)))
+    """Return the option to copy: with the extents of the data if it has one shape, else with one sample.
+
+    Where the data has several shapes, no option takes them all; then the way out is in words.
+    """
+    known = ctx.kept.get(_DataShapes) or ctx.kept.put(_of_data(model, ctx))
+    if known.problem:
+        return known.problem
     text, complete = fixing_option(inputs, known.by_input)
-    if complete or ctx.request.data is not None:
+    if complete:
         return text
     if len(text) > _LONGEST:
         return "--data FILE --fix-shape data, which takes the extents of your inputs"
@@ -116,16 +121,21 @@ def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
 
 @dataclass(frozen=True)
 class _DataShapes:
-    """The shapes of the data, which are the same in every round of decisions; empty if there is not one for all."""
+    """The shapes of the data, which are the same in every round of decisions.
+
+    Attributes:
+        by_input: One shape for all samples; empty if there is none.
+        problem: Why there is none although there is data, and the way out.
+    """
 
     by_input: Mapping[str, tuple[int, ...]]
+    problem: str = ""
 
 
-def _of_data(model: Model, ctx: Context) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of the data; empty if samples differ, because only the user knows which one matters."""
+def _of_data(model: Model, ctx: Context) -> _DataShapes:
     if ctx.request.data is None:
-        return {}
+        return _DataShapes({})
     try:
-        return input_data(ctx.request.data).extents(model)
-    except DovetailError:
-        return {}
+        return _DataShapes(input_data(ctx.request.data).extents(model))
+    except DovetailError as error:
+        return _DataShapes({}, f"{error.message}; {error.hint}" if error.hint else error.message)

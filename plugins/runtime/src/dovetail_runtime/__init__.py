@@ -22,7 +22,6 @@ def register(registry: Registry) -> None:
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")
-    registry.option("engine-env", "dovetail_runtime.engine_environments:ENGINE_ENV")
     registry.pass_("select-kernels", "dovetail_runtime.kernels.select_kernels:SelectKernels")
     registry.engine("kernels", "dovetail_runtime.kernels.engine:KernelEngine")
 

@@ -6,12 +6,7 @@ from dovetail_runtime.data.independent_rows import fitted as fitted
 from dovetail_runtime.data.input_data import RereadableData as RereadableData
 from dovetail_runtime.data.quantized_ends import SCALE_KEY as SCALE_KEY
 from dovetail_runtime.direct_run import SelfChecking as SelfChecking
-from dovetail_runtime.engine_environments import (
-    add_engine_env as add_engine_env,
-    environment_of as environment_of,
-    variable_of as variable_of,
-)
-from dovetail_runtime.engine_kinds import ConvertingEngine as ConvertingEngine, DeviceEngine as DeviceEngine
+from dovetail_runtime.converting import ConvertingEngine as ConvertingEngine
 from dovetail_runtime.engines import engines_of as engines_of
 from dovetail_runtime.executor import RegionExecutor as RegionExecutor
 from dovetail_runtime.kernels.program import (

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
+from dovetail_commands.engine_environments import add_engine_env
 from dovetail_commands.terminal import say_note, table
 from dovetail_onnx.files.writing import replacing_file
 
-from dovetail_runtime.engine_environments import add_engine_env
 from dovetail_runtime.parallel_run import WAYS
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
 from dovetail.errors import UsageError
+from dovetail_commands.engine_environments import add_engine_env
 from dovetail_commands.progress import Progress
 from dovetail_commands.request import add_request, command_text, request_of
 from dovetail_commands.terminal import say_note, table, warn
-from dovetail_runtime import add_engine_env
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
 from dovetail_verify.layers import ORDERS
@@ -197,7 +197,7 @@ def run_verify(args: argparse.Namespace) -> int:
         note(f"  {tried}; `dovetail compile` with the goal raises them")
         return 1
     if verification.broken:
-        note("error: the result is broken: it is no approximation of the original")
+        note("error: the result is broken: it is no approximation of the original", f"  {verification.way_out}")
         return 1
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -31,6 +32,39 @@ if TYPE_CHECKING:
 _FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
 RunFunction = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
 """Returns the outputs of a model for its inputs, both by name."""
+
+
+class Pace:
+    """The time that an original and its result take, so that a slow engine, such as a simulator, does not take hours.
+
+    Attributes:
+        spent: Seconds of each.
+    """
+
+    ORIGINAL, RESULT = 0, 1
+    LONGEST = 120.0  # seconds of a slow result
+    SLOW = 20.0  # times the seconds of the original
+
+    def __init__(self) -> None:
+        self.spent = [0.0, 0.0]
+
+    def timed(self, which: int, run: RunFunction, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run one of both."""
+        start = time.perf_counter()
+        found = run(feeds)
+        self.spent[which] += time.perf_counter() - start
+        return found
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the result is slow and has taken its time."""
+        ours, theirs = self.spent
+        return theirs > self.LONGEST and theirs > self.SLOW * ours
+
+    @property
+    def said(self) -> str:
+        """What a note says of it."""
+        return f"the engine took {self.spent[self.RESULT]:.0f} s, the original {self.spent[self.ORIGINAL]:.1f} s"
 
 
 @dataclass
@@ -73,13 +107,32 @@ class OutputVerification:
 
     @property
     def advice(self) -> str:
-        """Advice about the warnings."""
+        """Advice about the warnings, or about an output that is no approximation."""
+        if self.broken:
+            return self.way_out
         return "measure on real inputs: --data FILE" if self.random else self.remedy
 
     @property
     def broken(self) -> bool:
         """Whether any output is not an approximation of the original; commands then exit with 1."""
         return any(output.broken for output in self.outputs)
+
+    @property
+    def way_out(self) -> str:
+        """What to do about an output that is no approximation of the original; empty without one."""
+        output = next((output for output in self.outputs if output.broken), None)
+        if output is None:
+            return ""
+        if output.shapes is not None:
+            ours, theirs = ("x".join(map(str, shape)) or "scalar" for shape in output.shapes)
+            return (
+                f"'{output.name}' has the shape {theirs}, and {ours} in the original: a length or a count is computed "
+                "from values that are rounded; compute what decides it in float32: --high and the names of these nodes"
+            )
+        return (
+            f"'{output.name}' has numbers that are infinite or none: --data lets ranges be measured, and "
+            "`dovetail verify MODEL OUT --data FILE --layers` shows the first node that loses them, for --high"
+        )
 
     @property
     def worst_snr_db(self) -> float | None:
@@ -175,19 +228,20 @@ def verify(
     sums: dict[str, DifferenceSums] = {}
     tried: dict[str, tuple[int, ...]] = {}
     cut: list[str] = []
+    pace = Pace()
     if data is None:
         tried, feeds, ours = random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
         runs: Iterable = [(feeds, {}, ours)]
     else:
         samples = batches(model, data, made, original, say=cut.append)
-        runs = ((feeds, labels, original(feeds)) for feeds, labels in samples)
+        runs = ((feeds, labels, pace.timed(pace.ORIGINAL, original, feeds)) for feeds, labels in samples)
     count = 0
     spread: dict[str, Spread] = {}
     findings = {
         name_of(v): _FINDINGS.get(node.op_type, "places") for v in model.graph.outputs if (node := v.producer())
     }
     for count, (feeds, labels, ours) in enumerate(runs, start=1):
-        theirs = result(feeds)
+        theirs = pace.timed(pace.RESULT, result, feeds)
         labeled = labels.keys() & ours.keys()
         for position, (output, value) in enumerate(ours.items()):
             truth = labels.get(output, labels.get("") if position == 0 else None)
@@ -203,6 +257,9 @@ def verify(
                 spread.setdefault(name, Spread()).add(total)
         if progress:
             progress("verify", count, 0)
+        if pace.is_spent:
+            cut.append(f"verified on the first {pluralize(count, 'batch')} only: {pace.said}")
+            break
     if not count:
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     outputs = [comparison_of(name, total) for name, total in sums.items()]

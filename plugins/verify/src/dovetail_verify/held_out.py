@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dovetail.planning import HOST
 from dovetail.text import pluralize
 from dovetail_runtime.data.data_split import DataSplit, Use, split_data
 from dovetail_runtime.data.sources import data_digest
@@ -90,7 +91,8 @@ def record_use(compiled: CompiledModel, data: object, split: DataSplit | None = 
         data: The data that it was compiled with.
         split: Its parts.
     """
-    if not (digest := data_digest(data)):
+    learned = any(node.backend != HOST for node in compiled.plan.nodes)
+    if not learned or not (digest := data_digest(data)):
         return
     parts = {use.value: split.uses.count(use) for use in Use if use in split.uses} if split is not None else {}
     compiled.plan.summary[_USE] = {"sha256": digest, **({"unit": split.unit, **parts} if split is not None else {})}

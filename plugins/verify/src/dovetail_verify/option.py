@@ -37,6 +37,8 @@ class VerifyResult(Option):
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         compare_floats: Compare the time of a result with integers with that of floats in the fastest engine here; by
             default (None) where there are goals.
+        all_integers: Leave no node in floats that data says is too costly in integers, as is done on this machine's own
+            device otherwise.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
@@ -45,7 +47,7 @@ class VerifyResult(Option):
     """
 
     commands = ("compile",)
-    keywords = ("verify", "check_prepare", "input_shapes", "compare_floats", "layers", *GOALS)
+    keywords = ("verify", "check_prepare", "input_shapes", "compare_floats", "all_integers", "layers", *GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments, and the goals, to the parser."""
@@ -57,6 +59,9 @@ class VerifyResult(Option):
         )
         parser.add_argument(
             "--no-compare-floats", action="store_true", help="do not compare the time of integers with that of floats"
+        )
+        parser.add_argument(
+            "--all-integers", action="store_true", help="leave no node in floats that is too costly in integers"
         )
         parser.add_argument(
             "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
@@ -75,6 +80,7 @@ class VerifyResult(Option):
             "check_prepare": False if args.no_check_prepare else None,
             "input_shapes": checked_shapes(args),
             "compare_floats": not args.no_compare_floats,
+            "all_integers": args.all_integers or None,
             "layers": args.layers,
             **goals_of(args, data_later=True),
         }
@@ -89,13 +95,15 @@ class VerifyResult(Option):
         if goals and keywords.get("verify") is False:
             raise UsageError(f"{goals} is a goal, and verify=False forbids to measure it", "leave one of them out")
         layers = _order(keywords)
-        return {**goals.as_dict(), **({"layers": layers} if layers else {})}
+        whole = {"all_integers": True} if keywords.get("all_integers") else {}
+        return {**goals.as_dict(), **({"layers": layers} if layers else {}), **whole}
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
         """Return the goals as arguments; `--layers` applies to `compile` only, and does not affect the result."""
         if command == "plan":
             return None
         words = ["--layers"] if "layers" in recorded and command == "compile" else []
+        words += ["--all-integers"] if "all_integers" in recorded and command == "compile" else []
         goals = [(name, recorded[name]) for name in GOALS if recorded.get(name) is not None]
         return words + [word for name, goal in goals for word in (f"--{name.replace('_', '-')}", str(goal))]
 
@@ -212,7 +220,7 @@ def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledM
 
 def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[CompiledModel, HeldOut | None]:
     """Compile without goals, on a part of the data if the rest of it is to judge, and a backend learns from data."""
-    data = job.request.data
+    data, given = job.request.data, job.ctx.try_engines is False  # nothing runs here
     # Passes measure data for integers and for low floats.
     learns = any(one.has_integers or one.low and one.low != one.high for one in job.ctx.backends)
     if data is None or job.recognized is not None or not learns:
@@ -220,8 +228,11 @@ def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[Compile
     from dovetail_verify.held_out import HeldOut, record_use
 
     if divided:
+        from dovetail_verify.accuracy.costly_nodes import without_costly_nodes
+
         held_out = HeldOut(job, proceed, searched=False)
-        return held_out.compile(), held_out
+        compiled = held_out.compile()
+        return (compiled if given else without_costly_nodes(job, held_out, compiled)), held_out
     compiled = proceed()
     record_use(compiled, data)
     return compiled, None

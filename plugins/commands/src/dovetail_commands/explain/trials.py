@@ -195,8 +195,8 @@ def _fixing(model: Model, request: Request) -> Remedy | None:
         return None
     try:
         known = input_data(request.data).extents(model) if request.data is not None else {}
-    except DovetailError:  # samples differ, and which one matters only the user knows
-        known = {}
+    except DovetailError:
+        return None  # samples differ, so that any shape rejects some of them
     text, complete = fixing_option(inputs, known)
     return Remedy(text) if complete and ":" in text else None
 

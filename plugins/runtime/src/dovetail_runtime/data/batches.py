@@ -34,6 +34,8 @@ Batch = tuple[dict[str, "np.ndarray"], dict[str, "np.ndarray"]]
 """Inputs by name, and labels by output name ("" for the first output)."""
 
 _LABELS = "labels"
+_FIND_MISSING = ("Imputer", "IsNaN")
+_MISSING_GOES = ("nodes_missing_value_tracks_true",)
 _AT_ONCE = 64  # samples, if the model leaves the batch extent open
 
 
@@ -66,13 +68,14 @@ def batches(
     optional = list(map(name_of, optional_inputs(model.graph)))
     fixed = {name_of(v): v.shape for v in made.graph.inputs if v.shape is not None} if made is not None else {}
     samples = frozenset() if whole else inputs_of_samples(model)
+    may_be_missing = _takes_missing_values(model)
     said: set[str] = set()
     tried: dict[tuple, str] = {}
     for arrays, where in read_data(data, required, optional):
         inputs = {name_of(value): value for value in given_inputs(model.graph, arrays.keys())}
         shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
         given = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
-        labels = _labels(inputs, optional, given, where)
+        labels = _labels(inputs, optional, given, where, may_be_missing)
         feeds = {name: given[name] for name in inputs}
         cut, why = _cuttable(model, shapes, feeds, samples, run, tried)
         for text in (why, *_cut_texts(shapes, feeds, cut)):
@@ -167,7 +170,17 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
     return array if array is not None else np.asarray(given)
 
 
-def _labels(inputs: Collection[str], optional: Sequence[str], arrays: Feeds, where: str) -> dict[str, np.ndarray]:
+def _takes_missing_values(model: Model) -> bool:
+    """Check whether NaN means a missing value: to trees that say where it goes, and to what finds or replaces it."""
+    return any(
+        node.op_type in _FIND_MISSING or any(name in node.attributes for name in _MISSING_GOES)
+        for node in model.nodes()
+    )
+
+
+def _labels(
+    inputs: Collection[str], optional: Sequence[str], arrays: Feeds, where: str, may_be_missing: bool
+) -> dict[str, np.ndarray]:
     """Return the label arrays; check that every other array matches an input, and that every input has one."""
     labels = {name: array for name, array in arrays.items() if name.partition(":")[0] == _LABELS and name not in inputs}
     for name in arrays.keys() - labels.keys() - set(inputs):
@@ -178,7 +191,7 @@ def _labels(inputs: Collection[str], optional: Sequence[str], arrays: Feeds, whe
     for name in inputs:
         if name not in arrays:
             raise DovetailError(f"{where}: no array for input '{name}'", "name arrays after the model's inputs")
-        if hasattr(arrays[name], "dtype"):
+        if hasattr(arrays[name], "dtype") and not may_be_missing:
             _refuse_nan(name, arrays[name], where)
     return labels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
@@ -58,10 +59,15 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
                 raise DovetailError(
                     f"'{name}' is {_text(known)} in {first} and {_text(shape)} in {where}: "
                     "the data says no single shape",
-                    "give data of one shape, or write the shape: "
-                    + shlex.join(["--fix-shape", f"{name}:{'x'.join(map(str, known))}"]),
+                    _one_shape(first),
                 )
     return {name: shape for name, (shape, _) in found.items()}
+
+
+def _one_shape(first: str) -> str:
+    """Return the way out where samples differ, with words to copy that take one of them alone."""
+    alone = f" ({shlex.join(['--data', first, '--fix-shape', 'data'])})" if Path(first).exists() else ""
+    return f"pad or crop all samples to one shape, or compile a result for the samples of one shape{alone}"
 
 
 def _of_one_run(value: ir.Value, given: tuple[int, ...], samples: bool, where: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Contracts of engines beyond those that load and run: they list their devices, or write files for their runtime."""
+"""The contract of engines that write files for their own runtime."""
 
 from __future__ import annotations
 
@@ -12,18 +12,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dovetail.plugin import RegionModel
-
-
-class DeviceEngine(Engine):
-    """Base class of engines that can say on which devices they run here."""
-
-    @abstractmethod
-    def devices(self) -> list[str]:
-        """Return the devices here, as `gpu NVIDIA`; empty if the runtime does not list them.
-
-        Raises:
-            EngineError: There is none, or the runtime does not load; the error says what to do.
-        """
 
 
 class ConvertingEngine(Engine):

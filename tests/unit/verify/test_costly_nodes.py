@@ -1,0 +1,70 @@
+"""Nodes that cost too much in integers stay in floats, if the data says so and nobody asks for all integers."""
+
+import dovetail
+import numpy as np
+import pytest
+from dovetail.cli.main import main
+from onnx import numpy_helper, parser, save
+
+GRAPH = """<ir_version: 10, opset_import: ["": 22]>
+g (float[4,16] x) => (float[4,16] y) <float[16,16] v, float[16,16] w, float[1,16] spread> {
+  [fine] a = MatMul (x, v)  [half] b = Mul (a, spread)  [costly] y = MatMul (b, w) }"""
+NUMBERS = np.random.default_rng(0)
+DATA = {"x": NUMBERS.standard_normal((48, 16)).astype(np.float32)}
+
+
+@pytest.fixture
+def net():
+    """A product whose input has a channel that is a thousand times as large as the others, and hardly counts."""
+    model = parser.parse_model(GRAPH)
+    spread = np.ones((1, 16), np.float32)
+    spread[0, 3] = 1000
+    weight = NUMBERS.standard_normal((16, 16)).astype(np.float32)
+    weight[3] /= 1e6
+    arrays = {"v": NUMBERS.standard_normal((16, 16)).astype(np.float32), "w": weight, "spread": spread}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    return model
+
+
+def said(compiled):
+    return [remark.why for remark in compiled.remarks if remark.rule == "costly-nodes"]
+
+
+def precision(compiled, name):
+    return str(compiled.plan.named(name).precision)
+
+
+def test_a_costly_node_stays_in_floats_with_a_remark(net):
+    whole = dovetail.compile(net, "cpu-int8", data=DATA, all_integers=True, refine="none")
+    assert whole.verification.worst_snr_db < 25 and not said(whole) and "int" in precision(whole, "costly")
+    compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="none")
+    (why,) = said(compiled)
+    assert "'costly'" in why and "stayed in float32" in why and "on samples that calibrate" in why
+    assert precision(compiled, "costly") == "float32" and "int" in precision(compiled, "fine")
+    assert compiled.verification.worst_snr_db > whole.verification.worst_snr_db + 10
+    assert "nothing was calibrated with" in compiled.verification.held_back
+
+
+@pytest.mark.parametrize("more", [{"pins": "costly=cpu-int8"}, {"low": "costly"}, {"verify": False}])
+def test_who_says_where_nodes_are_computed_is_obeyed(net, more):
+    compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="none", **more)
+    assert not said(compiled) and "int" in precision(compiled, "costly")
+
+
+def test_a_result_without_costly_nodes_is_left_as_it_is(net):
+    (spread,) = [one for one in net.graph.initializer if one.name == "spread"]
+    spread.CopyFrom(numpy_helper.from_array(np.ones((1, 16), np.float32), "spread"))
+    assert not said(dovetail.compile(net, "cpu-int8", data=DATA))
+
+
+def test_the_command_takes_all_integers(net, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save(net, "m.onnx")
+    np.savez("x.npz", **DATA)
+    command = ["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--refine", "none"]
+    assert main(command) == 0
+    first = capsys.readouterr()
+    assert "stayed in float32" in first.out + first.err
+    assert main([*command, "--all-integers"]) == 0
+    second = capsys.readouterr()
+    assert "stayed in float32" not in second.out + second.err
