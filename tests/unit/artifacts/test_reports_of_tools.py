@@ -80,6 +80,16 @@ class Aot(Engine):
         return Program(loaded, region.model.graph.outputs)
 
 
+class Naming(Aot):
+    """Reports the node that stands for the program alone."""
+
+    def load(self, region, options):
+        session = super().load(region, options)
+        (node,) = region.model.graph
+        session.executed = lambda: {node.name: Executed("float16", "reported")}
+        return session
+
+
 def _nodes(artifact):
     return [node.name for node in dovetail.open(artifact / "net.onnx").graph]
 
@@ -103,10 +113,10 @@ class Program(Session):
 
 @pytest.fixture
 def compiled(with_backend, monkeypatch):
-    def make(emitter=Compiler, refuses=(), **request):
+    def make(emitter=Compiler, refuses=(), engine=Aot, **request):
         plugins = with_backend(BACKEND)
         plugins.registry.emitter("aot", f"{__name__}:{emitter.__name__}")
-        plugins.registry.engine("aot", f"{__name__}:Aot")
+        plugins.registry.engine("aot", f"{__name__}:{engine.__name__}")
         for record in (Compiler.calls, Aot.loads, Aot.closed):
             record.clear()
         monkeypatch.setattr(Aot, "refuses", refuses)
@@ -124,6 +134,16 @@ def test_facts_of_the_tool_and_of_the_session_are_in_plan_and_explanation(compil
     result.save(tmp_path / "out")
     lines = "\n".join(dovetail.explain(dovetail.load(tmp_path / "out", plugins=compiled.plugins), "conv_1"))
     assert "tool acme 2.1, cycles 1200" in lines
+
+
+def test_what_is_reported_of_a_program_holds_for_its_nodes(compiled, tmp_path):
+    result = compiled(engine=Naming)
+    rows = {row["executed"] for row in result.placement_table() if row["backend"] == "aot-npu"}
+    assert rows == {"float16"}
+    result.save(tmp_path / "out")
+    loaded = dovetail.load(tmp_path / "out", plugins=compiled.plugins)
+    loaded.run({"image": np.load(DIGITS / "test.npz")["image"][:1]})
+    assert {row["executed"] for row in loaded.placement_table() if row["backend"] == "aot-npu"} == {"float16"}
 
 
 def test_a_region_is_compiled_once_by_the_same_tool(compiled):

@@ -12,7 +12,8 @@ from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen, use_file
 from dovetail_testing.probe import trials
 from dovetail_testing.probe.claims import contradictions
-from dovetail_testing.probe.clauses import learned, written
+from dovetail_testing.probe.clauses import learned
+from dovetail_testing.probe.conditions import written
 from dovetail_testing.probe.observing import UNKNOWN, NodeNames, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
 from dovetail_testing.probe.probing import probe

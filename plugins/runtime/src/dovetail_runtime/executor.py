@@ -16,7 +16,7 @@ from dovetail.errors import DovetailError, NoEngineError
 from dovetail.ir import constant_of, name_of
 from dovetail.planning import Region, extract, numbered_regions, placed_backend, regions_from
 from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
-from dovetail.plugin.loading import ArtifactFolder, artifact_of
+from dovetail.plugin.loading import FUNCTIONS, ArtifactFolder, artifact_of
 from dovetail.text import did_you_mean
 from dovetail_onnx.external import lies_beside
 
@@ -211,8 +211,16 @@ class RegionExecutor(dovetail.plugin.Executor):
                     del values[name]
 
     def executed(self) -> dict[str, Executed]:
-        """Return how every node was executed, by node name."""
-        return {name: how for runner in self.runners for name, how in runner.executed().items()}
+        """Return how every node was executed, by node name; what is reported of a program holds for its nodes."""
+        found = {name: how for runner in self.runners for name, how in runner.executed().items()}
+        for node in self._model.graph:
+            artifact = artifact_of(node)
+            if artifact and node.name in found:
+                backend, _, region = artifact.partition("/")
+                held = self._model.ir.functions.get((f"{FUNCTIONS}{backend}", region, ""), ())
+                for inside in held:
+                    found.setdefault(inside.name or "", found[node.name])
+        return found
 
     def _available(self, engines: Sequence[Engine | GuardedEngine]) -> list[GuardedEngine]:
         usable = []

@@ -177,7 +177,7 @@ def _types(view: NodeView) -> tuple[dict[str, str], dict[str, str]]:
             formal = kind(index)
             if value is None or not value.name or formal is None or not (dtype := dtype_name(value)):
                 continue
-            if len(formal.dtypes) > 1:
+            if len(formal.dtypes) > 1 or dtype == "string":  # which a file takes only where it is listed
                 types.setdefault(formal.parameter, dtype)
                 ports[formal.name] = formal.parameter
     return types, ports

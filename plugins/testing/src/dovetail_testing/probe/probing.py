@@ -15,11 +15,12 @@ from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen, make_engine, use_file
 from dovetail.text import did_you_mean, pluralize
 
-from dovetail_testing.probe.cases import Exploration, ProbeCase, explored, tested_nodes
+from dovetail_testing.probe.cases import ProbeCase, tested_nodes
 from dovetail_testing.probe.clauses import OperatorRule, learned
 from dovetail_testing.probe.observing import NodeNames, NodeReader, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
 from dovetail_testing.probe.trials import ProbeState, Trials
+from dovetail_testing.probe.variations import Exploration, explored
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, Engine, PluginSet, Reads

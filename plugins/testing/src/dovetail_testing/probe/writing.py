@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.text import pluralize, printable
 
-from dovetail_testing.probe.clauses import RESERVED, Condition, OperatorRule, extent_name, reason_of, written
+from dovetail_testing.probe.clauses import OperatorRule, reason_of
+from dovetail_testing.probe.conditions import RESERVED, Condition, extent_name, written
 from dovetail_testing.probe.observing import UNKNOWN
 from dovetail_testing.probe.precision import bits_of
 
