@@ -4,6 +4,8 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.cli.main import main
+from dovetail.errors import DovetailError
+from dovetail_verify.accuracy import costly_nodes
 from onnx import numpy_helper, parser, save
 
 GRAPH = """<ir_version: 10, opset_import: ["": 22]>
@@ -68,3 +70,13 @@ def test_the_command_takes_all_integers(net, tmp_path, monkeypatch, capsys):
     assert main([*command, "--all-integers"]) == 0
     second = capsys.readouterr()
     assert "stayed in float32" not in second.out + second.err
+
+
+def test_a_result_that_cannot_be_looked_at_node_by_node_is_kept(net, monkeypatch):
+    def refuses(*_, **__):
+        raise DovetailError("a refinement gave channels other scales", "compile without it")
+
+    monkeypatch.setattr(costly_nodes, "layers_of_request", refuses)
+    compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="none")
+    (why,) = said(compiled)
+    assert "no node is named that costs them: a refinement gave channels other scales" in why

@@ -37,6 +37,7 @@ def find_layer_errors(
     *,
     by: str = ORDERS[0],
     outputs: int = _MEASURED,
+    most: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> LayerErrors:
     """Measure every node of a result on all batches.
@@ -53,6 +54,7 @@ def find_layer_errors(
         by: The ranking criterion, one of `ORDERS`.
         outputs: Number of nodes, worst alone first, whose effect on the model's outputs is measured. Each takes a run
             of the model per batch.
+        most: The most batches to look at; None for all.
         progress: Called after every batch.
 
     Raises:
@@ -78,14 +80,14 @@ def find_layer_errors(
         )
     _, exact, model = as_given(original, data, exact, model)
     side_by_side = SideBySide(exact, model, engines)
-    found = side_by_side.run(original, data, progress=progress)
+    found = side_by_side.run(original, data, most, progress)
     if not found.batches:
         raise DovetailError("the data holds no batch, so no layer was looked at", "give at least one sample")
     layers = _layers(exact, model, found.errors)
     suspects = sorted((one for one in layers if one.badness("alone") > 0), key=lambda one: -one.badness("alone"))
     names = [layer.rounding for layer in suspects[:outputs]]
     if names:
-        effects = effects_at_outputs(original, exact, names, side_by_side, engines, data, progress)
+        effects = effects_at_outputs(original, exact, names, side_by_side, engines, data, progress, most)
         worst = {name: min((sums.snr_db for sums in each.values()), default=None) for name, each in effects.items()}
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))

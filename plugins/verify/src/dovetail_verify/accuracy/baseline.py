@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,6 +89,7 @@ def effects_at_outputs(
     engines: Mapping[str, Sequence[GuardedEngine]],
     data: object,
     progress: Callable[[str, int, int], None] | None = None,
+    most: int | None = None,
 ) -> dict[str, dict[str, ErrorSums]]:
     """Measure the error of every float output with a single node low.
 
@@ -101,6 +103,7 @@ def effects_at_outputs(
         engines: The host's engines.
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called after every batch.
+        most: The most batches to look at; None for all.
 
     Returns:
         Error sums by node and output.
@@ -114,7 +117,7 @@ def effects_at_outputs(
     outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
     executor = RegionExecutor(work, engines, regions=slices(work.graph))
     found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
-    for number, (feeds, _) in enumerate(batches(original, data, exact), start=1):
+    for number, (feeds, _) in enumerate(islice(batches(original, data, exact), most), start=1):
         feeds = fitted(exact, feeds)
         errors = {
             alone.node: _difference(array, alone.array) for alone, array in side_by_side.alone(feeds, frozenset(inputs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
 from dovetail.passes import Context
 from dovetail.planning import Remark
 from dovetail.text import pluralize
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _POOR = 25.0  # dB at an output that a single node in integers must leave
 _MEASURED = 12  # nodes, worst alone first, whose effect on the outputs is measured; each takes a run per batch
+_BATCHES = 4  # that nodes are measured on
 _NAMED = 4
 
 
@@ -46,9 +48,15 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
         return compiled
     ctx = Context(request, plugins=job.ctx.plugins)
     data = held_out.request.data
-    layers = layers_of_request(
-        job.original, compiled, data, ctx, job.passes, by="outputs", outputs=_MEASURED, progress=job.progress
-    ).layers
+    try:
+        layers = layers_of_request(
+            job.original, compiled, data, ctx, job.passes, by="outputs", outputs=_MEASURED, most=_BATCHES,
+            progress=job.progress,
+        ).layers  # fmt: skip
+    except DovetailError as error:  # some results cannot be looked at node by node
+        why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
+        compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=error.hint))
+        return compiled
     measured = [layer for layer in layers if layer.at_outputs is not None and layer.backend in integers]
     costly = [layer for layer in measured if layer.at_outputs is not None and layer.at_outputs < _POOR]
     names = [name for layer in costly for name in (layer.node, *layer.moving)]
