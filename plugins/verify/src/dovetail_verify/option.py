@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
-from dovetail.planning import Remark
+from dovetail.planning import HOST, Remark
 from dovetail.plugin import Option
 from dovetail_commands.request import command_text
 
@@ -247,7 +247,8 @@ def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None
         found = compared(job.original, compiled, data, job.request.seed, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
-    found.held_back = held_out.split.text if held_out is not None else ""
+    if held_out is not None and any(node.backend != HOST for node in compiled.plan.nodes):
+        found.held_back = held_out.split.text
     return found
 
 
