@@ -121,6 +121,7 @@ def test_a_mixed_plan_has_every_node_where_its_segment_says(monkeypatch, tmp_pat
     # Which plan is fast depends on the machine, so this one is given: the last segment on the host, the others not.
     monkeypatch.setattr(mixing, "_WORTH", float("inf"))
     monkeypatch.setattr(mixing, "_WITHIN", float("inf"))
+    monkeypatch.setattr(mixing.Mixing, "doubt", lambda *_: "")
     monkeypatch.setattr(mixing, "optimum", lambda *_: Optimum(1.0, None, False))
     monkeypatch.setattr(mixing, "pareto_front", lambda problem: [(1,) * (len(problem.seconds) - 1) + (0,)])
     tuned = dovetail.tune(DIGITS, "cpu-bf16:policies=lean", data=DATA, min_snr=30, journal=tmp_path)
