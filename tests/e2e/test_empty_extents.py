@@ -47,3 +47,27 @@ def test_no_sum_of_no_products_is_computed_in_integers():
     operators = {node.outputs[0].name: node.op_type for node in compiled.model.graph}
     assert operators["y"] == "MatMul"
     assert "MatMulInteger" in operators.values()
+
+
+GATHERS = {
+    "no rows": ("float[0,4] x, int64[0] i", "float[0,4] y", 0),
+    "no columns": ("float[3,0] x, int64[2] i", "float[2,0] y", 0),
+    "columns of no rows": ("float[0,4] x, int64[2] i", "float[0,2] y", 1),
+    "no indices": ("float[3,4] x, int64[0] i", "float[0,4] y", 0),
+    "in the middle": ("float[2,0,4] x, int64[2] i", "float[2,0,2] y", 2),
+}
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int8"])
+@pytest.mark.parametrize("name", GATHERS)
+def test_gathers_of_nothing_in_static_shapes(name, backend):
+    """OpenVINO's kernel divides by the extent, which ends the process."""
+    inputs, output, axis = GATHERS[name]
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g ({inputs}) => ({output}) {{ y = Gather<axis = {axis}>(x, i) }}'
+    )
+    shapes = [[extent.dim_value for extent in value.type.tensor_type.shape.dim] for value in model.graph.input]
+    feeds = {"x": np.ones(shapes[0], np.float32), "i": np.zeros(shapes[1], np.int64)}
+    (got,) = dovetail.compile(model, [backend], verify=False).run(feeds).values()
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    assert got.shape == expected.shape and got.dtype == expected.dtype

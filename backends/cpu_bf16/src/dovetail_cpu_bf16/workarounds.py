@@ -61,6 +61,7 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
             _block_fake_quantize_fusion(operations)
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
+        _replace_empty_gathers(operations)
         remove_idle_strides(operations)
         repair_loops(operations)
 
@@ -221,6 +222,24 @@ def _replace_zero_parameters(operations: list[ov.Node]) -> None:
             number = smallest.smallest_subnormal if smallest.bits == 16 else smallest.smallest_normal
             made = opset13.constant(np.full(constant.get_output_shape(0), number, np.float32), kind)
             port.replace_source_output(made.output(0))
+
+
+def _replace_empty_gathers(operations: list[ov.Node]) -> None:
+    """Replace Gather operations without results by empty constants.
+
+    Where extents are static, the kernel divides by one of zero, which ends the process.
+    """
+    import openvino as ov
+    from openvino import op
+
+    for node in operations:
+        shape = node.get_output_partial_shape(0)
+        if node.get_type_name() != "Gather" or shape.is_dynamic or 0 not in shape.to_shape():
+            continue
+        made = op.Constant(node.get_output_element_type(0), ov.Shape(list(shape.to_shape())), [])
+        made.set_friendly_name(node.get_friendly_name())
+        made.output(0).set_names(node.output(0).get_names())
+        node.output(0).replace(made.output(0))
 
 
 def _fold_constant_operands(operations: list[ov.Node], low_precision: bool) -> None:
