@@ -131,8 +131,7 @@ def compiled(plugins, data, **request):
 @pytest.mark.parametrize("emitter", [Compiler, Same, SameCall])
 def test_a_goal_raises_nodes_inside_of_programs(plugins, data, emitter):
     found = plugins(emitter)
-    before = compiled(found, data).verification.worst_snr_db
-    goal = round(before) + 6
+    goal = 42  # a few decibels above what nine of ten batches have in integers
     result = compiled(found, data, min_snr=goal)
     accuracy = result.plan.summary["accuracy"]
     assert accuracy["met"] and result.verification.worst_snr_db >= goal
