@@ -16,7 +16,7 @@ g (float[n,4] x) => (float[n,4] y) <float[4,4] w = {1,0,0,0, 0,2,0,0, 0,0,3,0, 0
 def model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
-    np.savez("x.npz", x=np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32))
+    np.savez("x.npz", x=np.random.default_rng(0).standard_normal((24, 4)).astype(np.float32))
     return "m.onnx"
 
 
@@ -55,7 +55,7 @@ def test_the_same_in_python_for_plans_goals_and_layers(model):
         model, "bpu-int8:march=bayes", fix_shapes={"x": "2x4"}, data="x.npz", layers=True, min_cosine=0.9
     )
     assert compiled.plan.summary["accuracy"]["met"]
-    assert dovetail.layer_errors(model, compiled, "x.npz").batches == 3
+    assert dovetail.layer_errors(model, compiled, "x.npz").batches == 12
 
 
 def test_a_note_says_how_where_a_backend_wants_it(model):
