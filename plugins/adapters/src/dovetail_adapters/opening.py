@@ -14,7 +14,7 @@ from dovetail.api import AnyModel, compile, load
 from dovetail.api import open as open_model
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
-from dovetail_onnx.native_runtime import onnx_runtime
+from dovetail_onnx.native_runtime import new_session, onnx_runtime
 
 from dovetail_adapters.result_cache import ResultCache, weight_files
 from dovetail_adapters.result_key import NotCacheable, RequestKey
@@ -83,10 +83,9 @@ def source_session(model: AnyModel, settings: ort.SessionOptions | None) -> ort.
         model = model.SerializeToString()
     if not isinstance(model, bytes) and not (isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".onnx"):
         raise UsageError("background=True runs the source model at first, and this is no ONNX file", "leave it out")
-    runtime = onnx_runtime()
     source = model if isinstance(model, bytes) else os.fspath(model)
     try:
-        return runtime.InferenceSession(source, settings, providers=["CPUExecutionProvider"])
+        return new_session(source, settings or onnx_runtime().SessionOptions(), ["CPUExecutionProvider"])
     except Exception as error:
         problem = f"background=True runs the source model at first, and ONNX Runtime refuses it: {error}"
         raise UsageError(problem, "leave it out") from error
