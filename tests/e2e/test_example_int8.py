@@ -104,11 +104,11 @@ def test_both_backends_are_in_one_plan_and_the_result_is_right(compiled):
 def test_the_plan_holds_every_value_with_its_scale(compiled):
     values, _, joins = plan_of()
     assert set(values) == {"image", "w1", "b1", "a", "r", "p", "w2", "b2", "c", "d", "s", "e", "w3", "b3", "f"}
-    assert values["image"][0]["source"] == "acme-percentile{share=99.5} of 8 batches"
+    assert values["image"][0]["source"] == "acme-percentile{share=99.5} of 6 batches"
     assert values["b2"][0]["source"] == "X*W of second"
     percentile, minmax = values["p"]
     assert percentile["readers"] == ["second:X", "both:in1"]
-    assert (minmax["readers"], minmax["source"]) == (["add:A"], "minmax of 8 batches")
+    assert (minmax["readers"], minmax["source"]) == (["add:A"], "minmax of 6 batches")
     assert minmax["scale"] != percentile["scale"]
     shared = {values[name][0]["scale"] for name in ("r", "p", "s", "e", "a")}
     assert len(shared) == 1, "Concat, pooling and Relu move integers of one scale"
