@@ -118,7 +118,8 @@ class Provider:
         return found
 
     def _asked(self) -> list[str] | EngineError:
-        host = self.host(self.package)
+        # In a process of its own, because listings ask, too, and importing ONNX Runtime takes long.
+        host = OtherEnvironment(self, self.package, self.place)
         try:
             return list(host.ask("describe", provider=self.name, library=self.library)["devices"])
         except EngineError as error:
