@@ -187,7 +187,7 @@ def _recognized(job: CompileJob, cache_key: str) -> CompiledModel | None:
         or not content_digest_holds(model.path, data)
     ):
         why = "the model was edited since it was compiled: it is compiled as any other"
-        job.ctx.remark("analysis", "", "edited", why)
+        job.ctx.remarks.append(Remark("analysis", "", "load", "edited", why))
         return None
     compiled = compiled_from(model, SavedFolder(model.path, _result_of(model.path, content_digest)))
     compiled.backends, compiled.registry = (*job.ctx.backends, job.ctx.host), job.ctx.registry
