@@ -155,6 +155,7 @@ def _source(folder: Path) -> GeneratorFolder:
 
 def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Sequence[Prompt] | None) -> dict[str, Any]:
     """Return the keywords of `dovetail.compile` for one part: its own inputs, and the goals that apply to it."""
+    from dovetail_runtime.data.kept import KeptBatches
     from dovetail_transforms.canonicalize.input_ranges import ranges_by_name
     from dovetail_verify.arguments import GOALS
 
@@ -168,10 +169,11 @@ def _keywords(part: Part, chain: Chain, request: Mapping[str, Any], prompts: Seq
     if prompts is None:
         dropped = () if chain.ports[part.name].output(LOGITS) is not None else _OF_TOKENS
     else:
-        found = batches(chain, part, prompts) if part.phase != "never" else iter(())
+        numbers: list[int] = []
+        found = batches(chain, part, prompts, recordings=numbers) if part.phase != "never" else iter(())
         first = next(found, None)
         if first is not None:
-            given["data"] = itertools.chain([first], found)
+            given["data"] = KeptBatches(itertools.chain([first], found), recordings=numbers)
         scores = any(name.startswith("labels:") for name in first or ())
         dropped = GOALS if first is None else () if scores else _OF_TOKENS
     for name in dropped:

@@ -245,7 +245,9 @@ def _fixed(port: PartPort, axes: int) -> list[int]:
     return [extent if isinstance(extent, int) else 1 for extent in (port.shape or ())[:axes]] or [1] * axes
 
 
-def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = STEPS) -> Iterator[dict[str, np.ndarray]]:
+def batches(
+    chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = STEPS, recordings: list[int] | None = None
+) -> Iterator[dict[str, np.ndarray]]:
     """Yield the inputs that a part has while the model reads prompts and decodes, as batches for verification.
 
     All but the last `steps` tokens of a prompt are read at once, the others one by one, with the caches of all before.
@@ -258,9 +260,10 @@ def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = ST
         part: The part.
         prompts: The prompts.
         steps: Tokens to decode one by one.
+        recordings: Gets the number of the prompt of each batch.
     """
     scores = chain.ports[part.name].output(LOGITS)
-    for prompt in prompts:
+    for number, prompt in enumerate(prompts):
         caught: list[Feeds] = []
 
         def seen(one: Part, feeds: Feeds, caught: list[Feeds] = caught) -> None:
@@ -270,6 +273,8 @@ def batches(chain: Chain, part: Part, prompts: Sequence[Prompt], steps: int = ST
         generation = Generation(chain, prompt, seen)
         for following in _answers(generation, steps, chain.folder.context):
             for feeds in filter(_has_samples, caught):
+                if recordings is not None:
+                    recordings.append(number)
                 yield {**feeds, **({f"labels:{scores.name}": following} if scores is not None else {})}
             caught.clear()
     chain.close()  # what was yielded is kept by its reader, and the models need not be in memory any more

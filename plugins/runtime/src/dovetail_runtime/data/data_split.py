@@ -17,7 +17,7 @@ from dovetail.text import pluralize
 
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, why_rows_stay_together
-from dovetail_runtime.data.kept import RereadBatches
+from dovetail_runtime.data.kept import KeptBatches, RereadBatches
 from dovetail_runtime.data.sources import data_items
 from dovetail_runtime.feeds import optional_inputs, required_inputs
 
@@ -150,7 +150,11 @@ def split_data(
     origins = [where for _, where in read_items()]
     divided = partial(_uses, searched=searched, halves=halves)
     if len(origins) >= ENOUGH:
-        groups, unit = _recordings(origins) if isinstance(data, (str, Path)) else (list(range(len(origins))), "batch")
+        groups, unit = list(range(len(origins))), "batch"
+        if isinstance(data, (str, Path)):
+            groups, unit = _recordings(origins)
+        elif isinstance(data, KeptBatches) and data.recordings:
+            groups, unit = list(data.recordings), "recording"
         in_sequence = unit != "recording"
 
         def of_items(wanted: frozenset[int]) -> Iterator[tuple[int, Arrays]]:
@@ -158,6 +162,8 @@ def split_data(
             return ((group, read()) for group, read in items if group in wanted)
 
         counts = [groups.count(group) for group in range(max(groups) + 1)]
+        if len(counts) < ENOUGH:
+            return DataSplit(of_items, data, (Use.CALIBRATION,) * len(counts), unit, "it is of two recordings at most")
         uses = divided(len(counts)) if in_sequence else _between(counts, divided(len(counts)))
         return DataSplit(of_items, data, tuple(uses), unit)
     return _of_batches(model, data, run, divided, _with_shapes(model, fixed or {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from dovetail.errors import DovetailError
@@ -41,9 +41,12 @@ class KeptBatches(RereadBatches):
     Args:
         batches: The iterator.
         in_memory: Bytes of arrays to keep in memory.
+        recordings: The recording that each batch is of, by number, such as a prompt, of which a model has several
+            batches; filled by whoever makes them. Without it every batch is one of its own.
     """
 
-    def __init__(self, batches: Iterator[Any], in_memory: int = _IN_MEMORY):
+    def __init__(self, batches: Iterator[Any], in_memory: int = _IN_MEMORY, recordings: Sequence[int] = ()):
+        self.recordings = recordings
         self._batches, self._room = batches, in_memory
         self._seen: list[Any] = []
         self._file: IO[bytes] | None = None
