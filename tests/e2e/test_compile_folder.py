@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError, UsageError
-from dovetail_commands.compile_folder import data_for, models_in, result_names
+from dovetail_commands.compile_folder import models_in, result_names
+from dovetail_commands.folder_model import data_for
 
 SOFTMAX = """<ir_version: 8, opset_import: ["": 17]>
 g (float[N, 4] x) => (float[N, 4] y) { h = Relu(x)  y = Softmax(h) }"""

@@ -20,7 +20,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import load_plugins
 from dovetail.text import pluralize
 
-from dovetail_commands.compile_folder import ModelOutcome
+from dovetail_commands.folder_model import ModelOutcome
 from dovetail_commands.folder_processes import in_process
 
 if TYPE_CHECKING:

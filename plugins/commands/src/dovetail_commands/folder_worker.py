@@ -43,7 +43,7 @@ def plain(value: Any, title: str) -> Any:
 
 def answer(job: FolderJob, plugins: PluginSet) -> dict[str, Any]:
     """Compile the model of a job, and return the outcome as plain data, or the error of a wrong request."""
-    from dovetail_commands.compile_folder import compile_one
+    from dovetail_commands.folder_model import compile_one
 
     output = job["output"] and Path(job["output"])
     data = job["data"] and Path(job["data"])

@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.planning import HOST, Remark
 from dovetail.plugin import CompiledFolder, TemporaryFolder
 from dovetail.text import pluralize
-from dovetail_commands.compile_folder import outcome_of
+from dovetail_commands.folder_model import outcome_of
 from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_decoder.folder import LOGITS
